@@ -1,4 +1,4 @@
-//! Values that cross the system-call boundary as bytes.
+//! Values that programs and the kernel exchange as bytes in user memory.
 
 /// A value with a fixed layout in user memory, without padding that could leak kernel bytes.
 pub trait Plain: Sized {
@@ -44,11 +44,11 @@ impl<T: Plain + Copy + Default, const N: usize> Plain for [T; N] {
     }
 }
 
-/// Size in bytes of the largest [`Plain`] value. Values are copied through a stack buffer of this size.
+/// The maximum size in bytes of a [`Plain`] value. Values are copied through a buffer of this size on the kernel stack.
 pub const PLAIN_MAX: usize = 160;
 
-/// Declares a structure of the system-call interface. The fields are in user memory in this order and without gaps, so
-/// padding must be declared as a field.
+/// Declares a structure of the system-call interface. In user memory, the fields follow one another in this order
+/// without gaps, so padding must be declared as a field.
 #[macro_export]
 macro_rules! abi_struct {
     ($(#[$meta:meta])* pub struct $name:ident {

@@ -6,9 +6,11 @@ use memwright_table::OutOfMemory;
 
 /// A Linux error number.
 ///
-/// Numbers from 512 on never reach user mode: the signal code restarts the call or replaces the number.
+/// Numbers from 512 on are never returned to a program: the delivery of the signal restarts the call, or replaces the
+/// number with `EINTR`.
 ///
-/// The type has the width of a system call's result, so that a `Result` of the two is returned in registers.
+/// The number is stored in 64 bits, the width of a system call's result, so that functions return a `Result<u64,
+/// Errno>` in registers.
 #[derive(Clone, Copy, Eq, PartialEq, PartialOrd, Ord, Hash)]
 pub struct Errno(u64);
 
@@ -20,7 +22,7 @@ macro_rules! errnos {
                 pub const $name: Self = Self(linux_raw_sys::errno::$name as u64);
             )*
         }
-        /// Every named error number of the interface.
+        /// All error numbers that have a name, with their names.
         const NAMES: &[(Errno, &str)] = &[$((Errno::$name, stringify!($name)),)*];
     };
 }
@@ -43,9 +45,9 @@ impl From<OutOfMemory> for Errno {
 }
 
 impl Errno {
-    /// Restart if the handler's action has `SA_RESTART`, else `EINTR` (`include/linux/errno.h` of Linux 7.2).
+    /// Restart if no handler runs or its action has `SA_RESTART`, else `EINTR` (`include/linux/errno.h` of Linux 7.2).
     pub const ERESTARTSYS: Self = Self(512);
-    /// Always restart.
+    /// Restart, even if a handler runs.
     pub const ERESTARTNOINTR: Self = Self(513);
     /// Restart if no handler runs, else `EINTR`.
     pub const ERESTARTNOHAND: Self = Self(514);

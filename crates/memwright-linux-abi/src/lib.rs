@@ -1,5 +1,5 @@
-//! The interfaces of the Linux personality to programs, to the command and to the machine: structures, error numbers,
-//! signals and registers of the binary interface, the channels to the command, and the ports of the machine.
+//! The interfaces of the Linux personality: structures, error numbers, signals and registers for programs, the channels
+//! to the `memwright` command, and the ports to the machine.
 //!
 //! The personality accesses hardware only through [`host::Host`].
 #![no_std]

@@ -1,5 +1,5 @@
-//! The rights of the running thread by protection key (Linux 7.2 `arch/x86/kernel/fpu/xstate.c`,
-//! `arch/x86/mm/pkeys.c`).
+//! The PKRU register: the access rights that the running thread has for each protection key (Linux 7.2
+//! `arch/x86/kernel/fpu/xstate.c`, `arch/x86/mm/pkeys.c`).
 
 use crate::{
     Memory,
@@ -7,7 +7,7 @@ use crate::{
 };
 use memwright_table::Machine;
 
-/// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
+/// The initial value of PKRU for a program and for a signal handler: only memory with key 0 is accessible.
 const INITIAL: u32 = 0x5555_5554;
 
 /// Returns whether the processor has protection keys, which are a component of the extended state.
@@ -16,15 +16,15 @@ pub fn has_keys(registers: &dyn Registers) -> bool {
     registers.fpu_features() & STATE != 0
 }
 
-/// Resets this thread's rights to the initial ones.
+/// Resets the rights of the running thread to the initial ones.
 pub fn reset(registers: &dyn Registers) {
     if has_keys(registers) {
         registers.set_key_rights(INITIAL);
     }
 }
 
-/// Permits this thread all accesses, for writes that the kernel makes on its own behalf. Returns the previous rights,
-/// which the caller passes to [`restore`].
+/// Permits the running thread all accesses, so that its rights do not limit writes of the kernel. Returns the previous
+/// rights, which the caller passes to [`restore`].
 pub fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
     if !has_keys(registers) {
         return 0;
@@ -34,7 +34,7 @@ pub fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
     before
 }
 
-/// Undoes [`permit_all`].
+/// Undoes [`permit_all`], which returned `before`.
 pub fn restore(registers: &dyn Registers, before: u32) {
     if has_keys(registers) {
         registers.set_key_rights(before);
@@ -61,12 +61,12 @@ impl ProtectionKeys {
         has_keys(self.registers)
     }
 
-    /// Returns the accesses that a key denies to this thread, as `PKEY_DISABLE_` bits.
+    /// Returns the accesses to memory with this key that the running thread is denied, as `PKEY_DISABLE_` bits.
     pub fn denied(&self, key: u8) -> u32 {
         self.machine.key_rights() >> (2 * key) & 3
     }
 
-    /// Sets the accesses that a key denies to this thread, as `PKEY_DISABLE_` bits.
+    /// Sets the accesses to memory with this key that the running thread is denied, as `PKEY_DISABLE_` bits.
     pub fn deny(&self, key: u8, what: u32) {
         let shift = 2 * u32::from(key);
         let others = self.machine.key_rights() & !(3 << shift);

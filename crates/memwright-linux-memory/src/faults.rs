@@ -17,8 +17,8 @@ use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::Thread;
 use memwright_table::{Machine, VirtAddr};
 
-/// The maximum number of consecutive retries of a fault while other threads allocate all memory that becomes free
-/// (`MAX_RECLAIM_RETRIES`).
+/// The maximum number of consecutive retries of a fault that finds no free frame because other threads allocate all
+/// frames that become free (`MAX_RECLAIM_RETRIES`). After that, the OOM killer runs.
 const MOST_WAITS: u32 = 16;
 
 /// Resolves page faults.
@@ -27,7 +27,7 @@ pub struct Faults {
     pub memory: Arc<Memory>,
     /// The userfaultfd contexts, which resolve faults on registered memory.
     pub userfaults: &'static Userfaults,
-    /// The scheduler, by which other threads run while a fault waits.
+    /// The scheduler, which runs other threads while a fault waits.
     pub scheduler: &'static Scheduler<Thread>,
     /// Reclaims pages when memory is short.
     pub reclaim: Arc<Reclaim>,
@@ -118,7 +118,7 @@ impl Faults {
             Some((signal, code)) => Resolved::Signal(signal, code),
             None => {
                 self.scheduler.yield_now(thread);
-                // The thread that this one waits for may run on another CPU.
+                // Pause briefly: the thread that this one waits for may run on another CPU.
                 self.memory.frames().machine().relax();
                 Resolved::Retry
             }
@@ -142,7 +142,7 @@ impl Faults {
         }
         let cpus = u64::from(self.scheduler.all_cpus().len());
         let Some(reclaiming) = self.reclaim.begin(cpus) else {
-            // The maximum number of threads reclaims already, and the pages that they free may suffice.
+            // As many threads as allowed reclaim already. Retry the fault: the pages that they free may suffice.
             self.scheduler.yield_now(thread);
             self.memory.frames().machine().relax();
             return Resolved::Retry;
@@ -163,7 +163,7 @@ impl Faults {
                     count_fault(thread, kind.is_major());
                     return Resolved::Retry;
                 }
-                // Retry the access: its next fault returns this error.
+                // Retry the access: it faults again, and that fault handles this error.
                 Err(_) => return Resolved::Retry,
             }
             if frames.allocations() == allocations {
@@ -176,7 +176,7 @@ impl Faults {
             return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
         }
         self.scheduler.yield_now(thread);
-        // The killed process may run on another CPU.
+        // Pause briefly: the threads of the killed process, which free its memory, may run on another CPU.
         self.memory.frames().machine().relax();
         Resolved::Retry
     }
@@ -193,7 +193,7 @@ fn count_fault(thread: &Thread, major: bool) {
     faults.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns the signal for an access that cannot be resolved; `None` for a temporary condition.
+/// Returns the signal and its `si_code` for a fault that cannot be resolved; `None` if the access must be retried.
 fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => {

@@ -8,9 +8,9 @@ use memwright_linux_tasks::{
 };
 use memwright_table::Page;
 
-/// Continues from a position to the end of the round. Calls `visit` for the address space of each of these processes,
-/// with the first page to visit. When `visit` has used up its budget, it returns the page at which it stopped; the walk
-/// then stops at that page. Returns whether the round is complete; the next call then begins a new round.
+/// Continues a round over the processes of `among` from the position `place`. Calls `visit` for the address space of
+/// each process, with the first page to visit. When `visit` has used up its budget, it returns the page at which it
+/// stopped, and the walk stops there. Returns whether the round is complete; the next call then begins a new round.
 pub fn visit_spaces(
     place: &mut Position,
     tasks: &Tasks,
@@ -33,7 +33,7 @@ pub fn visit_spaces(
     true
 }
 
-/// A position that all callers share: each continues where the previous one stopped.
+/// A cursor that all its callers share: each call continues where the previous one stopped.
 pub struct Hand {
     place: Lock<Position>,
 }

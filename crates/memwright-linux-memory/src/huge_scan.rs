@@ -17,7 +17,7 @@ use memwright_linux_tasks::process::Tasks;
 
 /// The position of the scan and the time of its next step.
 pub struct HugeScan {
-    /// Whether huge pages are, or were, enabled for some area.
+    /// Whether huge pages have ever been enabled for an area.
     wanted: AtomicBool,
     next: Daemon,
     memory: Arc<Memory>,
@@ -49,7 +49,7 @@ impl HugeScan {
         }
     }
 
-    /// Sets the time of the next step. Called after a change of a setting.
+    /// Sets the time of the next step again. Called after a setting has changed.
     pub fn wake(&self) {
         let memory = &self.memory;
         self.next.set(|| {
@@ -64,8 +64,8 @@ impl HugeScan {
         });
     }
 
-    /// Scans as many pages as the settings request. A pass that cannot allocate a huge page is suspended once, and ends
-    /// if the allocation fails again (`khugepaged_do_scan`).
+    /// Scans as many pages as the settings request for one pass. A pass that cannot allocate a huge page is suspended,
+    /// and ends if an allocation fails again after it has resumed (`khugepaged_do_scan`).
     fn look(&self) {
         let settings = &self.memory.huge().scan;
         let left = self.left.swap(0, Ordering::Relaxed);

@@ -50,11 +50,11 @@ pub struct Standing {
 pub enum Contents {
     /// Pages of 4 KiB.
     Small(Shmem<M>),
-    /// Huge pages of the pool.
+    /// Huge pages of the hugetlb pool.
     Huge(Arc<HugeFile<M>>),
 }
 
-/// A segment.
+/// A shared memory segment.
 pub struct Segment {
     /// The id of the segment.
     pub id: u32,
@@ -103,7 +103,7 @@ struct Entry {
     known: Weak<Segment>,
 }
 
-/// All segments.
+/// The registry of all segments.
 pub struct Segments {
     all: Lock<Vec<Entry>>,
     next: AtomicU64,
@@ -165,7 +165,7 @@ impl Segments {
         Ok(id)
     }
 
-    /// Checks that there is room for a segment of `size` bytes.
+    /// Checks that the limits permit one more segment of `size` bytes.
     ///
     /// # Errors
     /// `ENOSPC` if there are too many segments or their total size is too large.
@@ -203,7 +203,7 @@ impl Segments {
         entry.held.clone()
     }
 
-    /// Returns the highest id of the segments that were not removed; 0 if there is none.
+    /// Returns the highest id of a segment that was not removed; 0 if there is none.
     pub fn largest_id(&self) -> u32 {
         let all = self.all.lock();
         let held = all.iter().filter(|entry| entry.held.is_some());

@@ -24,7 +24,7 @@ const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
 /// `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 
-/// Addresses for the parts of a program.
+/// The addresses at which `execve` places the parts of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Layouts {
     /// End of the stack.
@@ -45,8 +45,8 @@ impl Layouts {
         };
         match random {
             None => fixed,
-            // As on Linux, 22 random bits for the stack and 28 for the program, in pages, and up to 32 MiB for the
-            // heap.
+            // As on Linux: 22 random bits for the page of the stack, 28 for the page of the program, and a gap of up to
+            // 32 MiB before the heap.
             Some(random) => {
                 let mut random = random.lock();
                 Self {
@@ -70,7 +70,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
     USER_END - gap
 }
 
-/// Creates address spaces.
+/// The factory of address spaces: the settings that all of them share.
 pub struct Spaces {
     memory: Arc<Memory>,
     reclaim: Arc<Reclaim>,
@@ -82,8 +82,8 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Creates the factory of address spaces in this memory. `contexts` has the root table whose kernel half they
-    /// share.
+    /// Creates the factory of address spaces in `memory`. They share the kernel half of the root table that `contexts`
+    /// returns.
     pub fn new(
         memory: Arc<Memory>,
         reclaim: Arc<Reclaim>,
@@ -143,7 +143,8 @@ impl Spaces {
     }
 }
 
-/// Adds the peak of the process's address space to its usage. Called before the process leaves the address space.
+/// Records the peak resident size of the process's address space in its usage. Called before the process leaves the
+/// address space.
 pub fn note_peak(process: &Process) {
     if let Some(space) = process.space() {
         process
@@ -160,7 +161,7 @@ fn limit_errno(limit: Limit) -> Errno {
     }
 }
 
-/// Returns the error of `mmap`.
+/// Returns the error number with which `mmap` fails.
 pub fn map_errno(error: MapError) -> Errno {
     match error {
         MapError::NoLength | MapError::Misaligned => Errno::EINVAL,
@@ -175,7 +176,7 @@ pub fn map_errno(error: MapError) -> Errno {
     }
 }
 
-/// Returns the error of `munmap`.
+/// Returns the error number with which `munmap` fails.
 pub fn unmap_errno(error: UnmapError) -> Errno {
     match error {
         UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => Errno::EINVAL,
@@ -184,7 +185,7 @@ pub fn unmap_errno(error: UnmapError) -> Errno {
     }
 }
 
-/// Returns the error of `mprotect`.
+/// Returns the error number with which `mprotect` fails.
 #[cold]
 #[inline(never)]
 pub fn protect_errno(error: ProtectError) -> Errno {
@@ -200,7 +201,7 @@ pub fn protect_errno(error: ProtectError) -> Errno {
     }
 }
 
-/// Returns the error of `mremap`.
+/// Returns the error number with which `mremap` fails.
 pub fn remap_errno(error: RemapError) -> Errno {
     match error {
         RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
@@ -211,7 +212,7 @@ pub fn remap_errno(error: RemapError) -> Errno {
     }
 }
 
-/// Returns the error of `madvise`.
+/// Returns the error number with which `madvise` fails.
 pub fn advise_errno(error: AdviseError) -> Errno {
     match error {
         AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
@@ -224,14 +225,14 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison(_)) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        // `EAGAIN`: the area cannot be split now, but may be merged with a neighbour later (`madvise_vma_behavior`).
+        // `EAGAIN`: the area cannot be split now, but a later call can succeed (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
             Errno::EAGAIN
         }
     }
 }
 
-/// Returns the error of `mseal`.
+/// Returns the error number with which `mseal` fails.
 pub fn seal_errno(error: SealError) -> Errno {
     match error {
         SealError::Invalid => Errno::EINVAL,
@@ -239,7 +240,7 @@ pub fn seal_errno(error: SealError) -> Errno {
     }
 }
 
-/// Returns the error of `PR_SET_VMA_ANON_NAME`.
+/// Returns the error number with which `PR_SET_VMA_ANON_NAME` fails.
 pub fn name_errno(error: NameError) -> Errno {
     match error {
         NameError::Invalid => Errno::EINVAL,
@@ -248,7 +249,8 @@ pub fn name_errno(error: NameError) -> Errno {
     }
 }
 
-/// Returns the error of the `mlock` family. Exceeding a limit of 0 is `EPERM`, exceeding any other limit `ENOMEM`.
+/// Returns the error number with which a call of the `mlock` family fails. Exceeding a limit of 0 is `EPERM`, exceeding
+/// any other limit `ENOMEM`.
 pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     match error {
         LockError::OverLimit(_) if limit == 0 => Errno::EPERM,
@@ -261,7 +263,7 @@ pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     }
 }
 
-/// Returns the error of `msync`.
+/// Returns the error number with which `msync` fails.
 pub fn sync_errno(error: SyncError) -> Errno {
     match error {
         SyncError::Misaligned => Errno::EINVAL,
@@ -271,7 +273,7 @@ pub fn sync_errno(error: SyncError) -> Errno {
     }
 }
 
-/// Returns the error of `fork`.
+/// Returns the error number with which `fork` fails.
 pub fn fork_errno(error: ForkError) -> Errno {
     match error {
         ForkError::OutOfMemory | ForkError::Overcommit => Errno::ENOMEM,

@@ -24,7 +24,8 @@ const OWN_WEIGHT: u64 = 335;
 /// The weight of a thread of nice 0.
 const THREAD_WEIGHT: u64 = 1024;
 
-/// Nanoseconds between two steps on an idle CPU, so that a thread can become ready in between.
+/// The minimum number of nanoseconds between two steps. The pause lets a thread become ready on a CPU that is otherwise
+/// idle.
 const LEAST_REST: u64 = 10_000;
 
 /// Returns the nanoseconds for which the scan pauses after a step of `took` nanoseconds, so that `threads` threads get
@@ -59,16 +60,16 @@ impl Run {
     }
 }
 
-/// The state of the scan and the time of its next step.
+/// The scan of ksmd: its state, and the time of its next step.
 pub struct MergeScan {
-    /// A [`Run`].
+    /// The state of the scan: a [`Run`] as a number.
     run: AtomicU8,
-    /// Time at which stale KSM frames, which are no longer mapped, are freed next.
+    /// Time at which stale KSM frames are freed next: those that no entry maps any more.
     prune: AtomicU64,
     next: Daemon,
     memory: Arc<Memory>,
     scheduler: &'static Scheduler<Thread>,
-    /// Pages left to scan in this batch.
+    /// Pages left to scan in this batch; 0 between two batches.
     left: AtomicU64,
 }
 
@@ -114,14 +115,15 @@ impl MergeScan {
         }
     }
 
-    /// Begins a new batch at once. Called after a change of a setting.
+    /// Ends the current batch, and sets the time of the next one: after the configured sleep. Called after a setting
+    /// has changed.
     pub fn wake(&self) {
         self.left.store(0, Ordering::Relaxed);
         self.go_on_after(0);
     }
 
-    /// Sets the time of the next step: in `rest` nanoseconds within a batch, after the configured sleep between two
-    /// batches. Sets none if the scan is stopped or no memory is mergeable.
+    /// Sets the time of the next step. Within a batch, it is in `rest` nanoseconds; between two batches, it is after
+    /// the configured sleep. Sets no time if the scan is stopped or no memory is mergeable.
     fn go_on_after(&self, rest: u64) {
         let merging = self.memory.merging();
         self.next.set(|| {

@@ -12,7 +12,7 @@ use memwright_linux_tasks::process::{Cgroup, Event, Process, REAPER, Tasks, Thre
 use memwright_linux_vfs::changes::Changes;
 use memwright_table::{Machine as _, OutOfMemory, PAGE_SIZE};
 
-/// The result of a run of the OOM killer.
+/// The result of a run of the OOM killer for a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
     /// A process was killed.
@@ -31,8 +31,8 @@ pub struct OomKiller {
     pub tasks: &'static Tasks,
     channels: &'static dyn Channels,
     kills: AtomicU64,
-    /// Changes that readers of the cgroups' event files wait for: a cgroup became populated or empty, or an event was
-    /// counted.
+    /// The changes that readers of the cgroups' event files wait for: a cgroup became populated or empty, or an event
+    /// was counted.
     pub group_changes: Changes,
 }
 
@@ -69,7 +69,7 @@ impl OomKiller {
         self.wait_in(thread, &queues, deadline, interest, ready)
     }
 
-    /// Waits like `Self::wait`, in each of `queues`. No queue may occur in them twice.
+    /// Waits like `Self::wait` on all of `queues`, which must not contain a queue twice.
     ///
     /// # Errors
     /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
@@ -91,13 +91,12 @@ impl OomKiller {
         }
     }
 
-    /// Handles a wait for which there is no memory: runs the OOM killer, then lets other threads run, so that exiting
-    /// threads can free memory.
+    /// Frees memory for a wait that could not be queued: runs the OOM killer, and lets the exiting threads run.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         self.relieve(thread);
         self.tasks.scheduler.yield_now(thread);
-        // The thread that frees the memory may run on another CPU.
+        // Pause briefly: the thread that frees the memory may run on another CPU.
         self.memory.frames().machine().relax();
     }
 
@@ -114,7 +113,8 @@ impl OomKiller {
         match choose(members, &thread.process, total) {
             Choice::Awaited => {}
             Choice::Victim(victim) => self.kill(&victim, "out of memory", true),
-            // No process may be killed. Kill the one that requested the memory, which would otherwise wait forever.
+            // No process may be killed. Kill the process of `thread` nevertheless, because it would wait for memory
+            // forever.
             Choice::Nobody => self.kill(&thread.process, "out of memory", true),
         }
     }
@@ -198,14 +198,14 @@ enum Choice {
     Nobody,
 }
 
-/// Returns the largest of `members` that may be killed. Returns `Awaited` if a process other than `asks` is being
-/// killed already.
+/// Returns the process of `members` with the highest badness: see [`score`]. Returns `Awaited` if a process other than
+/// `asks` is being killed already. `total` is the number of pages that the adjustments refer to.
 fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
     let mut largest = Largest::default();
     for process in members {
         if process.signals.lock().group_exit.is_some() {
-            // The memory of this process is freed when its threads exit. This is so even if it has already released its
-            // pages and has only files to close.
+            // This process frees memory when its threads exit, even if it has released its pages already and only its
+            // files are left to close.
             if process.id != asks.id {
                 return Choice::Awaited;
             }
@@ -231,7 +231,7 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
 /// The memory that would be freed if a process were killed.
 #[derive(Default)]
 struct Size {
-    /// Resident pages, swapped-out pages, and page tables.
+    /// Resident pages; `swapped` and `tables` are swapped-out pages and frames of page tables.
     resident: u64,
     swapped: u64,
     tables: u64,
@@ -242,8 +242,8 @@ struct Size {
 }
 
 impl Size {
-    /// Returns the size in pages. Linux does not count kernel memory for files, areas and threads, so it can choose
-    /// another process.
+    /// Returns the size in pages. Linux counts no kernel memory for files, areas and threads, so it can choose another
+    /// process than Memwright.
     fn pages(&self) -> u64 {
         let held = self.open_files + self.areas * AREA + self.threads * THREAD;
         self.resident + self.swapped + self.tables + held / PAGE_SIZE as u64

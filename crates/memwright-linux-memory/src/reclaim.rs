@@ -25,19 +25,19 @@ use memwright_table::{Machine as _, sync::pause_point};
 const INTERVAL: u64 = 10_000_000;
 /// The maximum number of entries that one step of background reclaim scans.
 const BACKGROUND: u64 = 16_384;
-/// Number of pages that direct reclaim frees (`SWAP_CLUSTER_MAX`).
+/// Number of pages that direct reclaim frees at a time; retries free a multiple of it (`SWAP_CLUSTER_MAX`).
 const DIRECT: u64 = 32;
 
-/// The maximum number of retries of one operation. Each retry reclaims more pages than the last: about 260 MiB in
-/// total.
+/// The maximum number of times that one operation is retried after direct reclaim. Each time, `DIRECT` more pages are
+/// reclaimed than the time before: about 260 MiB in total.
 const MOST_RETRIES: u64 = 64;
 
-/// The maximum number of rounds of reclaim to refill the reserve.
+/// The maximum number of times that `make_room` reclaims `DIRECT` pages.
 const MOST_ROUNDS: usize = 64;
 
-/// Continues from a position to the end of the round, or until the scan control stops the scan. Scans the pages that
-/// these processes map, and then the unmapped pages of objects. With the processes of a cgroup, scans only the objects
-/// that are charged to it. Returns whether the round is complete.
+/// Continues a round from a position to its end, or until the scan control `effort` stops the scan. Scans the pages
+/// that the processes of `among` map, and then the unmapped pages of objects. If `among` is a cgroup, scans only the
+/// objects that are charged to it. Returns whether the round is complete.
 fn go_on(
     place: &mut ReclaimPosition,
     (memory, tasks): (&Memory, &Tasks),
@@ -58,15 +58,15 @@ fn go_on(
 }
 
 /// Continues from a cursor until `effort` is complete or the cursor has scanned all pages three times. Several CPUs can
-/// do so at the same time. Each starts at the cursor's position and then advances a separate copy of it, so that it has
-/// scanned all pages before it reports that nothing can be reclaimed. Other threads can run in the meantime.
+/// call this at the same time. Each starts at the cursor's position and then advances its own copy of it. So it has
+/// scanned all pages itself before it reports that nothing can be reclaimed. Other threads can run between two rounds.
 ///
 /// # Locks
 /// The caller holds no lock.
 fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
     let mut place = *cursor.place.lock();
-    // These are the rest of the current round, a round that ages the pages where these processes map them, one that
-    // ages them where other processes map them, and one that reclaims them.
+    // The calls of `go_on` scan the rest of the current round, a round that ages the pages where the processes of
+    // `among` map them, one that ages them where other processes map them, and one that reclaims them.
     for _ in 0..4 {
         pause_point();
         if !go_on(&mut place, all, among, effort) || effort.is_over() {
@@ -76,7 +76,7 @@ fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, ef
     *cursor.place.lock() = place;
 }
 
-/// The state of reclaim.
+/// The state of direct and background reclaim.
 pub struct Reclaim {
     next: Daemon,
     memory: Arc<Memory>,
@@ -86,7 +86,7 @@ pub struct Reclaim {
     reclaiming: AtomicU64,
 }
 
-/// A permission to reclaim for a page fault, which ends when this is dropped.
+/// A guard: permits a thread to reclaim for a page fault until it is dropped.
 pub struct Reclaiming<'a>(&'a AtomicU64);
 
 impl Drop for Reclaiming<'_> {
@@ -125,8 +125,8 @@ impl Reclaim {
         self.next.set(wait);
     }
 
-    /// Reclaims pages for a thread that found no free frame: `often` times as many as direct reclaim frees at a time.
-    /// Returns false if no page could be reclaimed.
+    /// Reclaims up to `often` times `DIRECT` pages for a thread that found no free frame. Returns false if no page
+    /// could be reclaimed.
     pub fn relieve(&self, often: u64) -> bool {
         if self.memory.merging().shed(&self.memory) > 0 {
             return true;
@@ -139,9 +139,9 @@ impl Reclaim {
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
-    /// Reclaims `pages` pages with `cursor`: pages that these processes map, and unmapped pages of objects. With the
-    /// processes of a cgroup, reclaims only objects that are charged to it. Returns false if no page could be
-    /// reclaimed.
+    /// Reclaims up to `pages` pages with `cursor`: pages that the processes of `among` map, and unmapped pages of
+    /// objects. If `among` is a cgroup, reclaims only unmapped pages of objects that are charged to it. Returns false
+    /// if no page could be reclaimed.
     pub fn relieve_some(&self, cursor: &ReclaimCursor, pages: u64, among: Among<'_>) -> bool {
         if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
             return false;

@@ -1,11 +1,11 @@
-//! The initial files of the simulated machine.
+//! The archive with the initial files of the simulated machine.
 
 use crate::program::{CODE, DATA, DATA_BYTES, NAME_ROOM, NAMES};
 
 const PAGE: u64 = 4096;
 
-/// Builds a static ELF program for x86-64. It has a code page, which is never read, and data, which begins with the
-/// names.
+/// Builds a static ELF program for x86-64. It has a code page, which is mapped but never executed, and data, which
+/// begins with the slots of [`NAMES`].
 pub fn own_program() -> Vec<u8> {
     let mut data = Vec::new();
     for name in NAMES {
@@ -47,7 +47,7 @@ pub fn own_program() -> Vec<u8> {
     file
 }
 
-/// Builds an archive (`newc`) that contains the folder `tmp` and the program.
+/// Builds a cpio archive (`newc`) that contains the folder `/tmp` and the program as `/program`.
 pub fn archive(program: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, mode, data) in [

@@ -6,11 +6,12 @@ use std::fmt;
 use memwright_linux::syscall::table;
 use memwright_linux_abi::arch::x86_64::regs::UserRegs;
 
-/// Counts of calls by name. Each command of `ioctl` and each advice of `madvise` counts separately.
+/// The counts of system calls, by name. Each command of `ioctl` and each advice of `madvise` has its own name and
+/// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(BTreeMap<String, Count>);
 
-/// How often a call was made, and how often it succeeded.
+/// The counts of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// The number of calls made.
@@ -26,7 +27,8 @@ impl Calls {
         }
     }
 
-    /// Counts a call as successful if its result in `regs`, with which the program continues, is not an error.
+    /// Counts a call as successful, unless its result in `regs` is an error. `regs` are the registers with which the
+    /// program continues after the call.
     pub(crate) fn returned(&mut self, regs: &UserRegs) {
         let failed = regs.rax > u64::MAX - 4096;
         let name = name(regs.orig_rax, regs.rsi, regs.rdx).filter(|_| !failed);
@@ -44,7 +46,7 @@ impl Calls {
         }
     }
 
-    /// Returns the counts of one call.
+    /// Returns the counts of the call `name`; zeroes if it was not made.
     #[must_use]
     pub fn of(&self, name: &str) -> Count {
         self.0.get(name).copied().unwrap_or_default()

@@ -9,10 +9,10 @@ use memwright_linux_abi::host::ContextId;
 
 use memwright_sim::locked::locked;
 
-/// The size of a kernel stack in bytes. Unoptimised code needs a larger stack than that of a kernel.
+/// The size of a kernel stack in bytes. It is larger than on bare metal, because unoptimised code needs more.
 const STACK: usize = 1 << 20;
 
-/// The payload with which a stack that will not run again is unwound.
+/// The panic payload with which [`leave`] unwinds a stack that will not run again. It is no error.
 struct Left;
 
 #[derive(Default)]
@@ -20,13 +20,13 @@ struct State {
     turn: u32,
     last: u32,
     threads: BTreeMap<u32, JoinHandle<()>>,
-    /// The stacks that unwind at their next turn.
+    /// The stacks that must unwind instead of running again.
     left: BTreeSet<u32>,
     /// The message of the first panic on any stack.
     panic: Option<String>,
 }
 
-/// All stacks of a machine with one CPU. Stack 0 is that of the thread that created this value.
+/// All stacks of a machine with one CPU. Stack 0, the first one, is that of the thread that created this value.
 #[derive(Default)]
 pub struct Contexts {
     state: Mutex<State>,
@@ -34,7 +34,8 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Creates a stack. At the first switch to it, it runs `start`.
+    /// Creates a stack, which runs `start` at the first switch to it. Returns `None` if the host cannot create a
+    /// thread.
     pub fn create(&'static self, start: impl FnOnce() + Send + 'static) -> Option<ContextId> {
         let mut state = locked(&self.state);
         state.last += 1;
@@ -86,19 +87,20 @@ impl Contexts {
         drop(state);
         self.changed.notify_all();
         if let Some(thread) = thread {
-            // The panic message has been recorded by the thread itself.
+            // The result is not needed: the thread itself has recorded its panic.
             let _ = thread.join();
         }
     }
 
-    /// Ends the machine from any of its stacks: marks the first stack as ended and unwinds the current one.
+    /// Ends the machine from any of its stacks: unwinds the calling stack, and makes the first stack unwind as well.
     pub fn end(&self) -> ! {
         locked(&self.state).left.insert(0);
         self.changed.notify_all();
         leave()
     }
 
-    /// Ends every stack except the first, one after another. Returns the message of a panic, if any stack panicked.
+    /// Ends every stack except the first, one after another. Returns the message of the first panic, if any stack
+    /// panicked.
     pub fn end_all(&self) -> Option<String> {
         loop {
             let next = locked(&self.state).threads.keys().next().copied();
@@ -109,14 +111,14 @@ impl Contexts {
         }
     }
 
-    /// Runs `work` on the first stack until the machine ends.
+    /// Runs `work` on the first stack. Returns when the machine ends.
     pub fn run_first(&self, work: impl FnOnce()) {
         if let Err(thrown) = catch_unwind(AssertUnwindSafe(work)) {
             self.note_panic(&*thrown);
         }
     }
 
-    /// Records the panic that ended a stack, and ends the machine.
+    /// Records the panic that unwound a stack, and ends the machine. Does nothing if [`leave`] unwound it.
     fn note_panic(&self, thrown: &(dyn std::any::Any + Send)) {
         if thrown.is::<Left>() {
             return;

@@ -1,4 +1,4 @@
-//! The simulated machine below the personality: one CPU, a clock that counts operations, and no hardware devices.
+//! The simulated machine on which the personality runs: one CPU, a clock that counts operations, and no devices.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,12 +26,12 @@ pub(crate) const CPU: CpuId = CpuId::new(0);
 /// The simulated duration of one operation, in nanoseconds.
 const OPERATION: u64 = 1_000;
 
-/// The maximum number of operations of all programs of a run, and the maximum number of times that the CPU idles until
-/// a timer expires.
+/// The maximum number of operations of all programs of a run: after that, each program exits. `MOST_WAITS` is the
+/// maximum number of times that the CPU idles until a timer expires: after that, the run ends.
 const MOST_OPERATIONS: u64 = 2_000;
 const MOST_WAITS: u64 = 200;
 
-/// The state that the personality needs in addition to the simulated machine.
+/// The parts of the host besides CPU and memory: kernel stacks, the program, the clock and the output.
 pub struct Surroundings {
     pub(crate) contexts: &'static Contexts,
     pub(crate) operations: Vec<Operation>,
@@ -41,16 +41,16 @@ pub struct Surroundings {
     kicked: AtomicBool,
     pub(crate) performed: AtomicU64,
     waits: AtomicU64,
-    /// A hook that is called when the first program starts.
+    /// A function that is called once, when the first program enters user mode.
     pub(crate) begins: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// The output in order, each part with its channel.
+    /// The frames that the personality has written, in order, each with its channel.
     pub(crate) output: Mutex<Vec<(Channel, Vec<u8>)>>,
     pub(crate) code: Mutex<Option<u8>>,
     /// The system calls that programs made.
     pub(crate) calls: Mutex<Calls>,
 }
 
-/// The machine that the personality runs on.
+/// The simulated machine with the parts that make it a host of the personality.
 pub struct Simulated {
     pub(crate) machine: SimulatedMachine,
     pub(crate) more: Surroundings,
@@ -76,7 +76,7 @@ impl Surroundings {
         }
     }
 
-    /// Advances the clock by one operation. Returns false once the run has used up its operations.
+    /// Advances the clock by one operation. Returns false if the run has already used up its operations.
     pub(crate) fn tick(&self) -> bool {
         self.clock.fetch_add(OPERATION, Ordering::Relaxed);
         self.performed.fetch_add(1, Ordering::Relaxed) < MOST_OPERATIONS
@@ -184,7 +184,7 @@ impl Cpus for Simulated {
             Some(at) => {
                 self.more.clock.fetch_max(at, Ordering::Relaxed);
             }
-            // All threads sleep and no timer is armed, so the run ends.
+            // All threads sleep and no timer is set, or the CPU has idled too often: the run ends.
             None => self.more.contexts.end(),
         }
     }
@@ -192,7 +192,7 @@ impl Cpus for Simulated {
 
 impl host::Contexts for Simulated {
     fn most_contexts(&self) -> usize {
-        /// Each context is a thread of the host.
+        /// The limit is low, because each context is a thread of the host.
         const MOST: usize = 4096;
         MOST
     }

@@ -2,10 +2,10 @@
 //! fuzzers.
 //!
 //! Instead of instructions, a program has [operations](program::Operation): system calls and memory accesses, decoded
-//! from arbitrary bytes. Memory and its translation are those of [`memwright_sim`], so a run also detects when a frame
-//! is filled that a translation still reaches. Kernel stacks are host threads, only one of which runs at a time. The
-//! clock counts operations. A machine on which all threads sleep without a timer is switched off. The same bytes
-//! therefore give the same run.
+//! from arbitrary bytes. Memory and its translation are those of [`memwright_sim`], so a run also detects a missing TLB
+//! invalidation: the kernel fills a frame that a CPU can still reach by an old translation. Kernel stacks are host
+//! threads, only one of which runs at a time. The clock counts operations, so the same bytes always give the same run.
+//! The run ends when all threads sleep and no timer is set.
 
 #![deny(missing_docs)]
 
@@ -39,13 +39,16 @@ use memwright_sim::machine::{MachineOptions, SimulatedMachine};
 /// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whether the program exited and the machine powered off. If false, all threads slept without a timer.
+    /// Whether the program exited and the machine powered off. If false, all threads slept without a timer, the CPU
+    /// idled too often, or a panic ended the run.
     pub powered_off: bool,
     /// The bytes that the program wrote to standard output.
     pub stdout: Vec<u8>,
-    /// The account, with one line for each row. Empty if the machine did not power off.
+    /// The report of the run ([`Channel::Account`]): a line `name value` for each figure. Empty if the machine did not
+    /// power off.
     pub account: String,
-    /// The number of operations that all programs performed, including the final steps of each program.
+    /// The number of operations that all programs performed. The exit of a program and the return of a signal handler
+    /// count as operations.
     pub performed: u64,
     /// The system calls that the programs made, and how often.
     pub calls: Calls,
@@ -53,19 +56,20 @@ pub struct Ended {
     pub findings: Vec<String>,
 }
 
-/// Runs a program with the operations `operations`.
+/// Boots a machine and runs the program that consists of `operations`.
 #[must_use]
 pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
     run(&archive::own_program(), operations, false)
 }
 
-/// Executes a file with the contents `file`. The program exits instead of executing its first instruction.
+/// Boots a machine and executes a program whose file has the contents `file`. The program exits before its first
+/// instruction.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
     run(file, Vec::new(), false)
 }
 
-/// The number of frames of the machine. One half of them is on each of two nodes.
+/// The number of frames of the machine. Each of its two NUMA nodes has one half of them.
 const FRAMES: u32 = 4096;
 
 /// The size of the machine's swap device in bytes.
@@ -100,7 +104,7 @@ fn fresh_machine() -> SimulatedMachine {
 /// Boots a machine and runs a program. If `leaks` is true, the kernel leaks a frame and a commit charge when the
 /// program starts.
 ///
-/// The kernel is never freed, because it has no code to shut itself down.
+/// The memory of the kernel is leaked, because the kernel has no code that frees its state.
 fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());
@@ -209,7 +213,7 @@ mod tests {
         let ended = run_clean(vec![
             call(9, MAP),
             Operation::Store(Argument::Result(0), u64::from_le_bytes(*b"written\n")),
-            // fork, wait4. Both processes write the value that the parent stored, unless the child's write is refused.
+            // fork, wait4. The parent and the child both write the value that the parent has stored before the fork.
             call(57, [0; 6]),
             call(61, [u64::MAX, 0, 0, 0, 0, 0]),
             call(1, [1, ARENA, 8, 0, 0, 0]),
@@ -234,7 +238,7 @@ mod tests {
     fn a_refused_access_ends_the_program_and_a_sleep_the_machine() {
         let refused = vec![Operation::Load(Argument::Value(8)), call(34, [0; 6])];
         assert_eq!(run_clean(refused).performed, 1);
-        // pause.
+        // Call pause: the only thread sleeps for ever, which ends the run.
         let asleep = run_operations(vec![call(34, [0; 6])]);
         assert!(
             !asleep.powered_off && asleep.findings.is_empty(),
@@ -279,7 +283,7 @@ mod tests {
         assert_eq!(ended.performed, 1);
     }
 
-    /// Checks that the audit finds each kind of leak, and reports and counts it once.
+    /// Checks that the audit reports and counts each leak once: a frame, and a commit charge.
     #[test]
     fn the_audit_finds_what_a_run_lost() {
         let clean = run_clean(Vec::new());

@@ -11,14 +11,14 @@ use crate::program::{ARENA, Argument, CODE, DATA, Operation};
 use memwright_sim::locked::locked;
 use memwright_sim::mmu::PageFault;
 
-/// The end of the lower half of the address space. Addresses between the halves are not canonical.
+/// The end of the lower half of the address space. Addresses from here to `UPPER_START` are not canonical.
 const LOWER_END: u64 = 1 << 47;
 const UPPER_START: u64 = LOWER_END.wrapping_neg();
 
 const RT_SIGRETURN: u64 = 15;
 const EXIT_GROUP: u64 = 231;
 
-/// Exceptions that user code can raise.
+/// The vectors of the exceptions that [`Operation::Exception`] can raise.
 const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
 
 impl Execution for Simulated {
@@ -69,7 +69,8 @@ impl Simulated {
                     r10,
                     r8,
                     r9,
-                    // The results of earlier calls: each call moves them to the next register.
+                    // R12 to R15 contain the results of the four calls before this one. Each call moves them to the
+                    // next register.
                     r12: regs.rax,
                     r13: regs.r12,
                     r14: regs.r13,
@@ -100,8 +101,9 @@ impl Simulated {
         None
     }
 
-    /// Runs user code that is not an operation of the program. At the end of the program, it exits. A signal handler
-    /// returns at once. A program that was loaded from a file exits at its first instruction.
+    /// Runs user mode at an address that is no operation of the program. At the end of the program (`ends`), the
+    /// program exits. A program that was loaded from a file exits at its first instruction. Otherwise the address is
+    /// that of a signal handler, which returns at once.
     fn elsewhere(&self, context: &Context<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
         if ends {
             locked(&self.more.calls).returned(&regs);
@@ -114,7 +116,7 @@ impl Simulated {
             return Some(trap);
         }
         if regs.orig_rax == u64::MAX && regs.rax == 0 && regs.rbp == 0 && regs.rdi == 0 {
-            // The program has just been loaded from a file.
+            // The registers are those of a program that was just loaded from a file.
             return call(context, EXIT_GROUP);
         }
         context.registers.state().regs.rsp = regs.rsp.wrapping_add(8);
@@ -122,7 +124,7 @@ impl Simulated {
     }
 }
 
-/// Performs a system call. Returns `None` if execution continues in user mode.
+/// Performs a system call. Returns `None` if user mode continues, or the trap that returns to the personality.
 fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     {
         let mut state = context.registers.state();

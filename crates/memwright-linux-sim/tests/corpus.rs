@@ -28,11 +28,12 @@ fn every_kept_file_is_executed_or_refused() {
     }
 }
 
-/// The number of inputs per target that are derived from the corpus. The environment variable `MEMWRIGHT_GROWN`
-/// overrides the number and the seed.
+/// The number of inputs that are derived from the corpus of each target. The environment variable
+/// `MEMWRIGHT_GROWN=COUNT,SEED` overrides this number and the seed, which is 1.
 const GROWN: u64 = 4000;
 
-/// Derives a new input: joins parts of two inputs of the corpus and changes up to four places.
+/// Derives a new input: joins the start of one input of the corpus with the end of another, and changes up to four
+/// places.
 fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     let first = &kept[chance.below(kept.len())];
     let second = &kept[chance.below(kept.len())];
@@ -60,8 +61,9 @@ fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     input
 }
 
-/// Runs inputs that are derived from the corpus. They are the same each time, with any compiler and on any machine. The
-/// unlimited search, `cargo xtask fuzz --target`, finds more inputs, which are added to the corpus.
+/// Checks that inputs derived from the corpus give no findings. The inputs are the same each time, with any compiler
+/// and on any machine. The unlimited search, `cargo xtask fuzz --target`, finds more inputs, which are added to the
+/// corpus.
 fn run_grown(target: &str, findings: impl Fn(&[u8]) -> Vec<String>) {
     let files = corpus(target);
     let kept: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();

@@ -3,16 +3,17 @@
 use alloc::collections::BTreeMap;
 use memwright_linux_base::sync::{Lock, Rank};
 
-/// The counts of one run.
+/// The numbers of stub calls and unimplemented calls that the programs of one run made.
 pub struct CallCounts {
     counts: Lock<Counts>,
 }
 
 #[derive(Default)]
 struct Counts {
-    /// Stubs, by name.
+    /// The number of calls of each stub, by name.
     stubs: BTreeMap<&'static str, u64>,
-    /// Unimplemented calls, by number. [`OTHERS`] is the key for all numbers that are not counted individually.
+    /// The number of calls of each unimplemented system call, by its number. [`OTHERS`] is the key for all numbers that
+    /// are not counted individually.
     missing: BTreeMap<u64, u64>,
 }
 
@@ -27,7 +28,8 @@ pub enum Listed {
     Others,
 }
 
-/// The maximum number of unknown call numbers that are counted individually. A program can use any number of them.
+/// The maximum number of unknown call numbers that are counted individually. The limit bounds the memory for the
+/// counts, because a program can try every number.
 const MOST_UNKNOWN: usize = 1024;
 
 /// The key for all numbers that are not counted individually.

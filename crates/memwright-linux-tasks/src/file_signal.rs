@@ -42,7 +42,7 @@ impl Band {
     }
 }
 
-/// An observer of a queue of a file with `O_ASYNC`.
+/// Observes a queue of an open file and sends a signal to the owner of the file when the queue is notified.
 struct Notice {
     tasks: &'static Tasks,
     ownership: Arc<Lock<Ownership>>,
@@ -50,8 +50,8 @@ struct Notice {
     band: Band,
 }
 
-/// Returns whether a process with these real and effective user ids, which set the owner, may signal a process with the
-/// ids `other` (`sigio_perm`).
+/// Returns whether the caller of `F_SETOWN`, which had these real and effective user ids, is allowed to signal a
+/// process with the user ids `other` (`sigio_perm`).
 fn may_signal([real, effective]: [u32; 2], other: &Ids) -> bool {
     effective == 0
         || [real, effective]
@@ -127,8 +127,8 @@ fn notifies(open: &OpenFile) -> bool {
     matches!(open.file.counted_as(), OpenKind::Pipe | OpenKind::Socket)
 }
 
-/// Sets or clears `O_ASYNC`, and starts or stops the observation of the file's queues. The flag has no effect on files
-/// that send no signals.
+/// Sets or clears `O_ASYNC` of an open file. For pipes and sockets, also starts or stops sending signals to the owner.
+/// On other files the flag has no effect.
 ///
 /// # Errors
 /// `ENOMEM`; the flag is then unchanged.
@@ -183,7 +183,8 @@ pub fn set_asynchronous(
 /// Sets or clears `O_ASYNC` for `FIOASYNC`.
 ///
 /// # Errors
-/// `ENOTTY` if the flag would change and has no effect on the file, and those of [`set_asynchronous`].
+/// `ENOTTY` if the call would change the flag of a file on which the flag has no effect, and the errors of
+/// [`set_asynchronous`].
 pub fn control_asynchronous(
     caller: &dyn Caller,
     tasks: &'static Tasks,

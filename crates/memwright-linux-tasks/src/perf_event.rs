@@ -15,8 +15,8 @@ use memwright_linux_vfs::fs::{
 };
 use memwright_table::OutOfMemory;
 
-/// The number in `/sys/bus/event_source/devices/uprobe/type`. Linux assigns it when
-/// it boots, after the types of `linux/perf_event.h` and those of the hardware.
+/// The number in `/sys/bus/event_source/devices/uprobe/type`. Linux assigns it at boot: the types of
+/// `linux/perf_event.h` and of the hardware have the lower numbers.
 pub const UPROBE: u32 = 9;
 
 /// `_IO('$', number)` of `linux/perf_event.h`.
@@ -39,7 +39,7 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Installs `probe` and returns its event.
+    /// Installs `probe` and returns the open event that counts its hits.
     ///
     /// # Errors
     /// [`OutOfMemory`].

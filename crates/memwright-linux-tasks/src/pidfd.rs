@@ -36,7 +36,7 @@ fn life(process: &Arc<Process>) -> Option<Life> {
 }
 
 /// Creates an open file that refers to a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` can contain `O_NONBLOCK`.
-/// The caller marks the descriptor close-on-exec.
+/// The caller installs the descriptor and sets its close-on-exec flag.
 pub fn open(vfs: &'static Vfs, process: &Arc<Process>, flags: u32) -> Arc<OpenFile> {
     let file = ProcessFile {
         process: process.clone(),

@@ -8,11 +8,12 @@ use memwright_linux_base::sync::{Lock, Rank};
 pub struct Position {
     /// The id of the process.
     pub id: u32,
-    /// The number of the page.
+    /// The number of the virtual page in the address space of the process.
     pub page: u64,
 }
 
-/// A position of the reclaim cursor. The cursor first visits the pages that processes map, and then the unmapped ones.
+/// A position of the reclaim cursor. In each round, the cursor first visits the pages that processes map, and then the
+/// unmapped pages of objects.
 #[derive(Clone, Copy, Default)]
 pub struct ReclaimPosition {
     /// The position in the pages that processes map.
@@ -21,7 +22,7 @@ pub struct ReclaimPosition {
     pub unmapped: Option<ObjectPlace>,
 }
 
-/// A reclaim cursor over all pages that can be reclaimed.
+/// A reclaim cursor. It walks all pages that can be reclaimed, and threads that reclaim share it.
 pub struct ReclaimCursor {
     /// The position at which the last scan stopped.
     pub place: Lock<ReclaimPosition>,

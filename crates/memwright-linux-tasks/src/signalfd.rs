@@ -57,7 +57,7 @@ abi_struct! {
         pub system_ticks: u64,
         /// The address of a fault.
         pub address: u64,
-        /// Not used.
+        /// The remaining fields, which are always zero.
         pub rest: [u64; 6],
     }
 }
@@ -130,13 +130,14 @@ impl SignalFile {
         }
     }
 
-    /// Replaces the mask and wakes the waiting threads, which then check for signals again.
+    /// Replaces the mask. Wakes the threads of the calling process that wait for a signal, so that they check the new
+    /// mask.
     pub fn set_mask(&self, caller: &dyn Caller, mask: SignalSet) {
         *self.mask.lock() = mask;
         caller.signal_arrivals().wake_all();
     }
 
-    /// Returns the calling thread, whose signals are read.
+    /// Returns the calling thread: a read returns its signals and those of its process.
     fn thread(&self, caller: &dyn Caller) -> Arc<Thread> {
         let thread = self.tasks.thread(caller.ids().thread);
         thread.expect("the caller is a living thread")

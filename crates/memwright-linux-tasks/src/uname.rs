@@ -1,4 +1,4 @@
-//! The names of the system.
+//! The strings that `uname` returns, and the names that programs can set.
 
 use memwright_linux_base::sync::{Lock, Rank};
 
@@ -48,7 +48,7 @@ pub struct Names {
     domain: Lock<Name>,
 }
 
-/// One of the [`Names`].
+/// Selects one of the [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The host name (`nodename`), which `sethostname` sets.

@@ -1,4 +1,4 @@
-//! Requests for the lower tree, the files of `--root`, and the answers to them.
+//! Requests to the `memwright` command for the lower tree (the files of `--root`), and their answers.
 //!
 //! A request is the payload of a frame of kind [`Channel::LowerRequest`](super::Channel::LowerRequest). Its answer is
 //! in the input area of the window: a status byte, which is 0 or an error number, and the data that follows it.
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 pub const LOWER_READ: usize = 60 << 10;
 /// Number of bytes of a request before its path.
 pub const REQUEST_HEADER: usize = 9;
-/// Number of bytes of a node before its target.
+/// Number of bytes of an encoded node before the target of a symbolic link.
 const NODE_HEADER: usize = 13;
 
 /// A request. Paths start with a slash, and none of their components is `.`, `..` or a symbolic link.
@@ -25,14 +25,14 @@ pub enum LowerRequest<'a> {
     List {
         /// The path of the folder.
         path: &'a [u8],
-        /// The number of entries in earlier answers.
+        /// The number of entries that earlier answers contained.
         from: u64,
     },
     /// Reads a file from `offset` on. The answer has [`LOWER_READ`] bytes, or fewer at the end of the file.
     Read {
         /// The path of the file.
         path: &'a [u8],
-        /// A multiple of [`LOWER_READ`].
+        /// The offset in bytes, a multiple of [`LOWER_READ`].
         offset: u64,
     },
     /// Reports that a file cannot be opened because it does not fit into the guest's memory. The answer has no data.
@@ -43,7 +43,7 @@ pub enum LowerRequest<'a> {
 }
 
 impl<'a> LowerRequest<'a> {
-    /// Returns the bytes before the path.
+    /// Encodes the part of the request before the path.
     #[must_use]
     pub fn header(&self) -> [u8; REQUEST_HEADER] {
         let (kind, number) = match *self {
@@ -57,7 +57,7 @@ impl<'a> LowerRequest<'a> {
         header
     }
 
-    /// Returns the path.
+    /// Returns the path of the request.
     #[must_use]
     pub const fn path(&self) -> &'a [u8] {
         match *self {
@@ -87,7 +87,7 @@ impl<'a> LowerRequest<'a> {
     }
 }
 
-/// A node of the lower tree. Its owner is root.
+/// A file, folder or symbolic link of the lower tree. Its owner in the guest is root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowerNode<'a> {
     /// A folder.

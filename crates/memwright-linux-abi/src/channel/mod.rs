@@ -16,9 +16,9 @@ pub enum Channel {
     Stderr = 2,
     /// A line of kernel text, printed when the run is verbose.
     Log = 3,
-    /// Lines `name value` of the report.
+    /// Lines of the form `name value` for the report of the run.
     Account = 4,
-    /// A memory event as a line of JSON.
+    /// A memory event of the trace, as a line of JSON.
     Trace = 5,
     /// A line of the system-call trace.
     SystemCalls = 6,
@@ -39,7 +39,7 @@ impl Channel {
         matches!(self, Self::Panic)
     }
 
-    /// Returns the channel with this number, if there is one.
+    /// Returns the kind with this number; `None` if there is none.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Stdout,
@@ -57,11 +57,11 @@ impl Channel {
     }
 }
 
-/// Number of the region that spans the complete run of the program, for tools that count from outside the machine.
-/// Programs mark regions with lower numbers.
+/// Number of the region that spans the complete run of the program. Tools outside the machine count what happens
+/// between the marks of a region. Programs mark regions with lower numbers.
 pub const THE_RUN: u16 = 32767;
-/// Displacement of the NOP that marks the beginning of region `THE_RUN`. The NOP with the next displacement marks its
-/// end (`include/memwright/mark.h`).
+/// Displacement of the NOP that marks the beginning of region `THE_RUN`. A NOP with a displacement larger by 1 marks
+/// its end (`include/memwright/mark.h`).
 pub const RUN_BEGINS: u32 = 0x4d57_0000 | (THE_RUN as u32) << 1;
 
 /// Size in bytes of a frame's header: its kind and the payload length.
@@ -84,17 +84,18 @@ pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
 /// Size in bytes of the rest of the window, which holds the reply to a request.
 pub const INPUT_AREA: usize = 64 << 10;
 
-/// The maximum number of bytes of the output channel that QEMU has written and the command has not read. QEMU blocks
-/// until the command reads when this number is reached.
+/// The maximum number of bytes of the output channel that QEMU has written and the command has not read. When this
+/// number is reached, QEMU blocks until the command reads.
 pub const STREAM_PIPE: usize = 4096;
 /// The maximum number of bytes of the output channel that the command has read and not yet handled.
 pub const STREAM_BUFFER: usize = 4096;
-// The guest does not overwrite a payload before the command has read it: while the guest fills the rest of the ring, it
-// sends more bytes on the output channel than these two buffers hold.
+// While the guest fills the rest of the ring, it sends more bytes on the output channel than these two buffers hold. So
+// the command has read a payload before the guest overwrites it.
 const _: () =
     assert!((OUTPUT_RING - 2 * LONGEST_FRAME) / PACE > STREAM_PIPE + STREAM_BUFFER + FRAME_HEADER);
 
-/// The length in a reply to an input request that was withdrawn because a control byte arrived first. No bytes follow.
+/// The length field of the reply to an input request that was withdrawn because a control byte arrived first. No input
+/// follows.
 pub const INPUT_WITHDRAWN: u32 = u32::MAX;
 /// I/O port of the output channel (`isa-debugcon`).
 pub const OUTPUT_PORT: u16 = 0xe9;
@@ -107,8 +108,8 @@ pub const EXIT_PORT: u16 = 0xf4;
 /// Control byte: send SIGINT to the program.
 pub const CONTROL_INTERRUPT: u8 = 0x03;
 
-/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. Error numbers are
-/// positive.
+/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. It is not an error
+/// number, because these are positive.
 pub const NO_ROOM: i32 = 0;
 
 /// The outcome of a run. The payload of [`Channel::Result`] consists of the number of the variant, the value as four
@@ -124,10 +125,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Number of payload bytes before the text.
+    /// Number of bytes in the payload of [`Channel::Result`] before the text.
     pub const HEADER: usize = 5;
 
-    /// Encodes the number of the variant and the value, as they are in the payload.
+    /// Encodes the part of the payload before the text: the number of the variant, and the value.
     pub fn encode(self) -> [u8; Self::HEADER] {
         let (kind, value) = match self {
             Self::Exited(code) => (1, code),

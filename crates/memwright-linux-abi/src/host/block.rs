@@ -1,4 +1,4 @@
-//! Disks.
+//! Access to disks.
 
 use memwright::{DeviceError, Submission, Ticket, Transfer};
 

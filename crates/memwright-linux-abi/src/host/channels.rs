@@ -1,8 +1,8 @@
-//! The channels to the command.
+//! The channels between the machine and the `memwright` command.
 
 pub use crate::channel::Channel;
 
-/// The channels between the machine and the command.
+/// The ends of the channels that the machine uses: output, input, control bytes and requests for the lower tree.
 pub trait Channels: Sync {
     /// Writes one frame to the output channel. `Account`, `Trace`, `Log` and `SystemCalls` frames take no guest time.
     fn output(&self, channel: Channel, bytes: &[u8]);

@@ -2,22 +2,22 @@
 
 use memwright_table::Frame;
 
-/// A kernel stack and the registers saved on it.
+/// Identifies a context: a kernel stack and the registers saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub struct ContextId(pub u32);
 
-/// The host has not enough memory for a request.
+/// The error of a request for which the host has too little memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfMemory;
 
-/// Kernel stacks, and the switch from one to another.
+/// Creates, switches and frees contexts.
 pub trait Contexts: Sync {
     /// Returns the maximum number of contexts from [`create_context`](Self::create_context) that can exist at the same
     /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
     fn most_contexts(&self) -> usize;
 
-    /// Creates a kernel stack with a guard page. The first switch to it calls `KernelEvents::context_start` with
-    /// `argument`.
+    /// Creates a context, whose kernel stack has a guard page. The first switch to it calls
+    /// `KernelEvents::context_start` with `argument`.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory for a stack.

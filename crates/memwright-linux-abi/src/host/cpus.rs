@@ -20,10 +20,10 @@ impl InterruptKind {
     pub const COUNT: usize = 4;
 }
 
-/// How a CPU spent its time since boot, in nanoseconds.
+/// The time that a CPU has spent in each state since boot, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CpuTimes {
-    /// In user mode. The current stretch of user mode counts only up to the last interrupt.
+    /// In user mode. While the CPU is in user mode, the time since its last interrupt is missing.
     pub user: u64,
     /// In the kernel.
     pub system: u64,
@@ -38,9 +38,9 @@ pub trait Cpus: Sync {
     fn start_cpus(&self);
 
     /// Interrupts another CPU, so that its `run_user` returns `Trap::Reschedule` or its [`idle`](Self::idle) returns.
-    /// Does not wait. Kicks coalesce, but none is lost: after the return that a kick causes, the stores of this CPU
-    /// before the kick are visible to the target. If the target is in the kernel when it is kicked, its next `run_user`
-    /// or `idle` returns at once.
+    /// Does not wait. Several kicks can cause one return, but none is lost: after that return, the target sees what
+    /// this CPU stored before the kick. If the target is in the kernel when it is kicked, its next `run_user` or `idle`
+    /// returns at once.
     fn kick(&self, cpu: CpuId);
 
     /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.

@@ -1,4 +1,4 @@
-//! The instruments of the machine: counts of instructions, the use of heap and stacks, and marks for tools outside.
+//! Measurements of the machine: counts of instructions, the use of heap and stacks, and marks for tools outside.
 
 /// The largest depth that a kernel stack reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub struct StackDepth {
     pub used: u64,
     /// Size of the stack in bytes.
     pub size: u64,
-    /// The system call after which the depth was found; `None` if another call, a trap or the boot can also have
-    /// reached it.
+    /// The system call that reached the depth; `None` if it is unknown, because another call, a trap or the boot can
+    /// have reached it.
     pub call: Option<u64>,
 }
 
 impl StackDepth {
-    /// Returns whether more than three quarters are used. The last quarter is for an interrupt that arrives during the
-    /// deepest call.
+    /// Returns whether more than three quarters of the stack are used. The last quarter is reserved for an interrupt
+    /// that arrives during the deepest call.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         self.used > self.size / 4 * 3
@@ -57,11 +57,12 @@ pub trait Instruments: Sync {
     /// Returns the instructions that this CPU retired in the kernel since boot, without idle time and clock pauses.
     fn kernel_instructions(&self) -> u64;
 
-    /// Returns the part of [`kernel_instructions`](Self::kernel_instructions) that was spent in interrupts taken in
-    /// user mode: from the entry to the return, or to a switch to another context.
+    /// Returns how many of the [`kernel_instructions`](Self::kernel_instructions) handled interrupts of user mode. An
+    /// interrupt counts from its entry to the return to user mode, or to a switch to another context.
     fn interrupt_instructions(&self) -> u64;
 
-    /// Returns whether the kernel heap is using its reserve. System calls that allocate must then fail.
+    /// Returns whether the kernel heap has begun to use its reserve. System calls that allocate must then fail with
+    /// `ENOMEM`.
     fn heap_low(&self) -> bool;
 
     /// Returns the bytes of kernel heap in use, for the audit at the end of a run.

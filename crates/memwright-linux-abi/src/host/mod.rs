@@ -1,4 +1,5 @@
-//! The interface of the personality to the machine below it: a set of ports.
+//! The interface between the personality and the machine below it. Each trait is a port: a group of related functions
+//! of the machine.
 
 mod block;
 mod channels;
@@ -24,12 +25,11 @@ pub use user_access::{UserAccess, UserFault};
 
 use memwright_table::Machine;
 
-/// The machine: all of its ports. The bare-metal kernel implements it; tests use an implementation on top of the
-/// simulated machine.
+/// The machine with all of its ports. The bare-metal kernel implements it, and for tests the simulated machine does.
 pub trait Host:
     Machine + Clock + Cpus + Contexts + Registers + Channels + UserAccess + Instruments
 {
-    /// Returns the disk, if there is one. If `now` counts instructions, a transfer takes no guest time.
+    /// Returns the disk, if there is one. If the guest clock counts instructions, a transfer takes no guest time.
     fn disk(&self) -> Option<&'static dyn BlockDevice>;
 
     /// Sets the receiver of the callbacks. Called once, before any other method.

@@ -21,8 +21,8 @@ pub trait Registers: Sync {
     /// [`xstate::sanitize`](crate::arch::x86_64::xstate::sanitize).
     fn restore_fpu(&self, area: &FpuArea);
 
-    /// Returns the number of bytes of [`FpuArea`] in use: the size of the standard XSAVE format for the enabled
-    /// features.
+    /// Returns the number of bytes of an [`FpuArea`] that the processor uses: the size of the standard XSAVE format for
+    /// the enabled features.
     fn fpu_size(&self) -> usize;
 
     /// Returns the features enabled in XCR0.
@@ -32,7 +32,7 @@ pub trait Registers: Sync {
     /// protection keys.
     fn set_key_rights(&self, rights: u32);
 
-    /// Loads the debug registers of this CPU, if they differ from those loaded last. They stay loaded while other
-    /// threads run.
+    /// Loads the debug registers of this CPU, unless it has loaded the same values last. They stay loaded until the
+    /// next call, even while other threads run.
     fn load_debug(&self, registers: &DebugRegisters);
 }

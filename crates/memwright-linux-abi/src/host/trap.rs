@@ -16,7 +16,7 @@ pub enum Trap {
         /// Whether a present entry maps the address, and its rights do not permit the access.
         present: bool,
     },
-    /// A data access that the page's protection key denies on this CPU.
+    /// A data access that the PKRU of this CPU denies for the protection key of the page.
     KeyFault {
         /// The address that was accessed.
         address: u64,
@@ -30,9 +30,9 @@ pub enum Trap {
         /// Error code; zero for vectors that push none. For vector 1, the bits that are set in DR6.
         error: u64,
     },
-    /// The deadline has passed.
+    /// The deadline of this CPU has passed.
     Timer,
-    /// A control byte has arrived.
+    /// A control byte of the command has arrived.
     Control,
     /// Another CPU requested that this one check its run queue.
     Reschedule,

@@ -7,7 +7,7 @@ use memwright_table::Frame;
 pub struct UserFault {
     /// The first address that could not be accessed.
     pub address: u64,
-    /// Number of bytes copied before that address.
+    /// Number of bytes that were copied before the fault.
     pub done: usize,
 }
 

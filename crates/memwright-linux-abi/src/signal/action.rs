@@ -1,17 +1,17 @@
-//! The disposition of a signal.
+//! The action of a process for a signal (its disposition).
 
 use super::{Signal, SignalSet};
 use memwright_linux_base::flags;
 
-/// The handler of a signal.
+/// The reaction to a signal: `sa_handler`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Handler {
-    /// The signal's default action.
+    /// The default action is taken.
     #[default]
     Default,
     /// The signal is discarded.
     Ignore,
-    /// A function of the program.
+    /// The function of the program at this address is called.
     Function(u64),
 }
 
@@ -140,7 +140,7 @@ impl Action {
             Handler::Ignore => true,
             Handler::Function(_) => false,
             Handler::Default => match default_action(signal) {
-                // SIGCONT takes effect when it is sent.
+                // SIGCONT continues the process when it is sent, so its delivery has no effect.
                 DefaultAction::Ignore | DefaultAction::Continue => true,
                 DefaultAction::Terminate | DefaultAction::Core | DefaultAction::Stop => false,
             },

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::Shared;
 
-/// One action for each signal; index 0 is signal 1.
+/// A table with the action for each signal; index 0 is signal 1.
 type Table = [Action; Signal::MAX as usize];
 
 /// The actions of a process. Processes created with `CLONE_SIGHAND` but without `CLONE_THREAD` share one table until
@@ -77,7 +77,7 @@ impl Actions {
         })
     }
 
-    /// Returns a copy of the table.
+    /// Returns a copy of the actions for all signals; index 0 is signal 1.
     pub fn copy(&self) -> Table {
         match &self.shared {
             None => self.own.as_deref().copied().unwrap_or_else(default_table),

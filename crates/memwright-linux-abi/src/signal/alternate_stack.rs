@@ -22,7 +22,7 @@ impl AlternateStack {
     /// `SS_AUTODISARM` of `asm-generic/signal.h`: the stack is disabled while a handler runs on it.
     pub const AUTODISARM: u32 = 1 << 31;
 
-    /// Returns whether the stack pointer is on this stack. With `SS_AUTODISARM` always returns false.
+    /// Returns whether the stack pointer is on this stack. With `SS_AUTODISARM`, returns false.
     pub fn holds(&self, stack_pointer: u64) -> bool {
         self.flags & Self::AUTODISARM == 0
             && stack_pointer > self.base

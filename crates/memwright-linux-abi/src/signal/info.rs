@@ -62,10 +62,10 @@ pub mod code {
     pub const CLD_CONTINUED: i32 = 6;
 }
 
-/// The part of `siginfo_t` that depends on the signal.
+/// The part of `siginfo_t` that depends on the signal and its cause.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Detail {
-    /// No further data.
+    /// The signal has no further data.
     None,
     /// Sent by a process.
     Sender {
@@ -110,7 +110,8 @@ pub enum Detail {
     Timer {
         /// The id of the timer.
         timer: i32,
-        /// `si_overrun`: number of expirations since a signal of this timer was last delivered.
+        /// `si_overrun`: the number of expirations that the signal reports, less one. It is 0 until a thread dequeues
+        /// the signal.
         overrun: i32,
         /// Value chosen by the program.
         value: u64,
@@ -182,7 +183,7 @@ impl SignalInfo {
         }
     }
 
-    /// Encodes the value as in user memory.
+    /// Encodes the value as a `siginfo_t` in user memory.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         i32::from(self.signal.number()).to_bytes(&mut bytes[0..4]);

@@ -1,10 +1,11 @@
-//! Pending signals: sent and not yet delivered.
+//! Pending signals: those that were sent and not yet delivered.
 
 use super::{Signal, SignalInfo, SignalSet};
 use alloc::vec::Vec;
 use memwright_table::TryPush;
 
-/// A set of pending signals, and their causes in order of arrival.
+/// The set of pending signals, and the queue of their causes in order of arrival. A signal can be pending without a
+/// queued cause.
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SignalSet,
@@ -17,7 +18,7 @@ impl Pending {
         self.set
     }
 
-    /// Returns the number of queued signals.
+    /// Returns the number of signals that are queued together with their causes.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -55,7 +56,7 @@ impl Pending {
         true
     }
 
-    /// Takes the first signal that is not in `blocked`.
+    /// Removes and returns the signal that is delivered first among those not in `blocked`: see [`SignalSet::first`].
     pub fn take(&mut self, blocked: SignalSet) -> Option<SignalInfo> {
         let signal = self.set.minus(blocked).first()?;
         let position = self.queue.iter().position(|info| info.signal == signal);

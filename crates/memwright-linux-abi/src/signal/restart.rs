@@ -6,13 +6,13 @@ use crate::errno::Errno;
 /// How an interrupted call continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restart {
-    /// Keep the result.
+    /// The call returns its result.
     Keep,
-    /// Return `EINTR`.
+    /// The call returns `EINTR`.
     Interrupt,
-    /// Execute the SYSCALL instruction again.
+    /// The thread executes the SYSCALL instruction again.
     Again,
-    /// Execute `restart_syscall` instead.
+    /// The thread executes `restart_syscall` instead of the call.
     Block,
 }
 

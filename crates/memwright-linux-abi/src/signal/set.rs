@@ -71,7 +71,8 @@ impl SignalSet {
         self.0 == 0
     }
 
-    /// Returns the signal that is delivered first: synchronous signals before all others, then by number.
+    /// Returns the signal that is delivered first: synchronous signals precede all others; within both groups, the
+    /// lowest number is first. Returns `None` for the empty set.
     pub const fn first(self) -> Option<Signal> {
         let synchronous = self.intersection(Self::SYNCHRONOUS).0;
         let candidates = if synchronous != 0 {

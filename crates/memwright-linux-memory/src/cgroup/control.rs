@@ -9,7 +9,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Cgroup, Process, TaskTable};
 use memwright_table::TryPush;
 
-/// The conditions that decide on a write to `cgroup.subtree_control`.
+/// A write to `cgroup.subtree_control`, and the state of the group that decides whether it is allowed.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Whether the write enables the controller.
@@ -18,13 +18,13 @@ struct Asked {
     is_root: bool,
     /// Whether the group itself has the controller.
     available: bool,
-    /// Whether a group below enables the controller too.
+    /// Whether a group directly below enables the controller for its own children.
     used_below: bool,
     /// Whether a process is in the group itself.
     has_members: bool,
 }
 
-/// Returns whether the write changes anything.
+/// Returns whether the write changes anything; the error if it is not allowed.
 fn decide(asked: Asked) -> Result<bool, Errno> {
     if asked.on == asked.is_on {
         return Ok(false);
@@ -42,8 +42,8 @@ fn decide(asked: Asked) -> Result<bool, Errno> {
 }
 
 impl Cgroups {
-    /// Returns whether the memory controller is available in a group. It is always available in the root, which has no
-    /// files for it.
+    /// Returns whether the memory controller is available in a group. In the root it is always available, although the
+    /// root has no files of the controller.
     pub fn is_available(group: &Cgroup) -> bool {
         group.parent().is_none() || group.has_memory()
     }
@@ -108,7 +108,7 @@ impl Cgroups {
         })
     }
 
-    /// Opens a memcg for each group directly below. On an error, closes those that it has opened.
+    /// Allocates a memcg for each group directly below `group`. If that fails, frees those that it has allocated.
     fn open_all(&self, group: &Cgroup) -> Result<(), Errno> {
         for child in self.children(group) {
             match self.open_memcg(group) {
@@ -125,7 +125,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Closes the memcgs of those groups directly below for which `wanted` holds.
+    /// Frees the memcgs of those groups directly below `group` for which `wanted` holds.
     fn close_all(&self, group: &Cgroup, wanted: impl Fn(&Cgroup) -> bool) {
         for child in self.children(group).filter(|child| wanted(child)) {
             self.close_memcg(child.set_memcg(Memcg::NOBODY));
@@ -133,8 +133,9 @@ impl Cgroups {
         }
     }
 
-    /// Changes the group that is charged for each process below `group`. If `below`, that is the group directly below
-    /// in whose subtree the process is; otherwise it is the group that is charged for `group` itself.
+    /// Sets the group that is charged for each process in the groups below `group`. If `below` is true, this is the
+    /// child of `group` whose subtree contains the process. Otherwise it is the group that is charged for `group`
+    /// itself.
     fn recharge(
         &self,
         tasks: &mut TaskTable,
@@ -182,7 +183,8 @@ mod tests {
         let (busy, missing) = (Err(Errno::EBUSY), Err(Errno::ENOENT));
         #[rustfmt::skip]
         let rows = [
-            // the write enables, the controller is enabled, root, available, used below, has processes
+            // Columns: the write enables, the controller is enabled, root, available, used below, has processes; the
+            // result.
             ((true,  false, false, true,  false, false), no),
             ((true,  false, true,  true,  false, true),  no),
             ((true,  false, false, true,  false, true),  busy),

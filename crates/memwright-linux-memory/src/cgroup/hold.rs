@@ -11,7 +11,8 @@ use memwright_table::Machine as _;
 
 /// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
-/// The maximum number of rounds of reclaim in which the charge of the group does not shrink (`MAX_RECLAIM_RETRIES`).
+/// The maximum number of consecutive rounds of reclaim that do not lower the charge of the group. After that, a process
+/// is killed (`MAX_RECLAIM_RETRIES`).
 const MOST_ROUNDS: u32 = 16;
 
 impl Cgroups {
@@ -23,8 +24,8 @@ impl Cgroups {
         match thread.process.charged_group() {
             None => {
                 thread.set_work(Work::CGROUP, false);
-                // If the process joined a group after the check above, the flag that was set then has just been
-                // cleared: set it again.
+                // If the process has joined a group since the check above, the flag was set for that group and has just
+                // been cleared: set it again.
                 if thread.process.charged_group().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }
@@ -51,7 +52,8 @@ impl Cgroups {
                     measured.note(group);
                     measured
                 });
-                // If a process has joined since the group below was measured, measure this group.
+                // A new epoch means that a process may have joined since the group below was measured: measure this
+                // group instead.
                 let taken_over = taken_over.filter(|_| self.epoch.load(Ordering::SeqCst) == epoch);
                 let measured =
                     taken_over.unwrap_or_else(|| self.measured(group, Measurement::Bound));
@@ -71,9 +73,9 @@ impl Cgroups {
         group.due.set(epoch, due);
     }
 
-    /// Enforces the limit of a group: reclaims pages of its processes and of those in groups below until the group is
-    /// no longer over its limit. Kills a process if that does not suffice. Meanwhile `thread` waits. It need not be in
-    /// the group.
+    /// Enforces the limit of a group: reclaims pages of the processes in it and in the groups below until the group is
+    /// no longer over its limit. If reclaim does not suffice, kills one of these processes. The calling thread `thread`
+    /// need not be in the group. Returns early if `thread` is killed, or if no process may be killed.
     pub fn hold(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         let mut least = u64::MAX;
         let mut rounds = 0;
@@ -117,13 +119,13 @@ impl Cgroups {
                 return;
             }
             self.oom.tasks.scheduler.yield_now(thread);
-            // The thread that frees the memory may run on another CPU.
+            // Pause briefly: the thread that frees the memory may run on another CPU.
             self.oom.memory.frames().machine().relax();
         }
     }
 
-    /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if no
-    /// page can be reclaimed.
+    /// Reclaims up to `wanted` pages of the group, first those that were not accessed recently. Returns false if it
+    /// reclaimed none.
     fn send_out(&self, group: &Cgroup, wanted: u64) -> bool {
         let ids = self.oom.tasks.ids_in(group);
         let among = Among::Charged(&ids, group.memcg());

@@ -18,12 +18,13 @@ pub struct Charge {
     pub huge: u64,
     /// Shared memory.
     pub shared: u64,
-    /// The part of `shared` that processes map and that is in objects charged to the group.
+    /// The part of `shared` that is charged to the group for two reasons: its processes map it, and its object is
+    /// charged to the group.
     both: u64,
 }
 
 impl Charge {
-    /// Returns the total.
+    /// Returns the total charge.
     pub const fn pages(&self) -> u64 {
         self.private + self.shared
     }
@@ -32,10 +33,11 @@ impl Charge {
 /// The method and precision of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
-    /// For a comparison with the limit: uses the counters if, according to the last walk, they exceed the charge by at
-    /// most a 64th of it.
+    /// For a comparison with the limit: estimates the charge from the counters if they exceeded it by at most a 64th at
+    /// the last walk. Otherwise walks.
     Bound,
-    /// For a file that reports the charge: uses the counters if, according to the last walk, they equal the charge.
+    /// For a file that reports the charge: uses the counters if they equalled the charge at the last walk. Otherwise
+    /// walks.
     Value,
     /// Walks the memory of the group's processes.
     Walk,
@@ -128,13 +130,13 @@ impl Cgroups {
     /// Returns the charge of the group.
     pub fn charge(&self, group: &Cgroup) -> Charge {
         let mut measuring = Measuring::default();
-        // Sorted by address.
+        // The address spaces counted so far, sorted by address.
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         for process in self.oom.tasks.living_in(group) {
             let Some(space) = process.space() else {
                 continue;
             };
-            // Several processes may share one address space (`CLONE_VM`).
+            // Processes created with `CLONE_VM` share one address space: count it once.
             let place = spaces.binary_search_by_key(&Arc::as_ptr(&space), Arc::as_ptr);
             if let Err(place) = place {
                 measuring.add_space(&self.oom.memory, &space);
@@ -157,7 +159,8 @@ impl Cgroups {
         self.measured(group, how).pages
     }
 
-    /// Measures the group like [`measure`](Self::measure).
+    /// Measures the group like [`measure`](Self::measure). Returns the measurement, which can apply to the group above
+    /// as well.
     pub(super) fn measured(&self, group: &Cgroup, how: Measurement) -> Measured {
         loop {
             let changes = group.changes.load(Ordering::SeqCst);
@@ -175,7 +178,7 @@ impl Cgroups {
         }
     }
 
-    /// Returns whether all processes and objects that `above` is charged for are in `below`, a group directly below it.
+    /// Returns whether `above` is charged for the same processes and objects as `below`, a group directly below it.
     pub(super) fn is_charged_like(&self, above: &Cgroup, below: &Cgroup) -> bool {
         let population = &above.population;
         let alone = (population.members(), population.children()) == (0, 1);
@@ -203,8 +206,8 @@ impl Cgroups {
         })
     }
 
-    /// Returns the counters of the group's memory. An address space that several processes share is counted once for
-    /// each.
+    /// Returns the sums of the counters of the group. An address space that several processes share is counted once for
+    /// each of them.
     fn counted(&self, group: &Cgroup) -> CountedPages {
         let mut counted = CountedPages {
             charged: self.oom.memory.object_pages(group.memcg()),
@@ -232,7 +235,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Records the measurement in a group.
+    /// Records the measurement in a group: updates the peak, and the value of `ever` at which to measure again.
     pub(super) fn note(&self, group: &Cgroup) {
         let pages = self.pages;
         if pages <= group.most() {

@@ -1,4 +1,4 @@
-//! The processes of a group.
+//! Moves processes between groups, and sums up their faults.
 
 use super::Cgroups;
 use alloc::sync::Arc;
@@ -8,7 +8,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Cgroup, Process, faults};
 
 impl Cgroups {
-    /// Returns the minor and major faults that processes took while they were members of the group or of one below it.
+    /// Returns the minor and major faults of the group and of those below it. The faults of a process count for the
+    /// groups that it was a member of when it took them.
     pub fn total_faults(&self, group: &Cgroup) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| group.faults[kind].load(Ordering::Relaxed));
         for process in self.oom.tasks.living_in(group) {

@@ -12,16 +12,16 @@
 //! kernel's own memory are not charged. When a process moves to another group, its charge moves with it. Files stay
 //! charged to the group that wrote them, and swap slots to the group that swapped the pages out.
 //!
-//! Mapping and unmapping pages updates no counter of a group, so a process outside all groups bears no cost. On return
-//! to user mode, a thread in a group reads the number of pages that were mapped system-wide, and the number of pages
-//! that processes in groups read and wrote by system calls. Only if these numbers allow the group, or one above it, to
-//! be over its limit does the thread visit each of these groups and measure those that can be over their limits. It
-//! then reclaims any excess before it continues.
-//! continues.
-//! A measurement walks the memory of the group. A group at its limit is measured every few pages; the change since the
-//! last walk is then computed from the counters of its address spaces (`process/cgroup_charge.rs`). If all processes
-//! and files of a group are in one of the groups directly below it, the charges of the two are equal, so only the lower
-//! one is measured.
+//! Mapping and unmapping pages updates no counter of a group, so groups cost nothing for a process in the root. On
+//! return to user mode, a thread in a group reads two counters: the pages that were mapped system-wide, and the pages
+//! that processes in groups read and wrote by system calls. If these numbers show that neither the group nor one above
+//! it can be over its limit, the thread continues. Otherwise it measures those of these groups that can be over their
+//! limits, and reclaims any excess.
+//!
+//! A measurement walks the memory of the group. A group at its limit is measured every few pages. Most of these
+//! measurements do not walk: they compute the change since the last walk from the counters of the address spaces
+//! (`process/cgroup_charge.rs`). If all processes and files of a group are in one of the groups directly below it, the
+//! charges of the two are equal, so only the lower one is measured.
 
 mod control;
 mod hold;
@@ -45,9 +45,10 @@ pub struct Cgroups {
     oom: Arc<OomKiller>,
     root: Arc<Cgroup>,
     groups: Lock<Groups>,
-    /// Pages that system calls of processes in groups read from or wrote to in-memory files.
+    /// Number of pages of in-memory files that processes in groups have read or written by system calls.
     called: AtomicU64,
-    /// An epoch. In a new epoch, each thread must check the limits of its groups again.
+    /// The current epoch, which begins when a process joins a group or a limit changes. In a new epoch, each thread
+    /// checks the limits of its groups again.
     epoch: AtomicU64,
 }
 
@@ -64,7 +65,8 @@ impl Cgroups {
         }
     }
 
-    /// The changes that readers of event files wait for: a group became populated or empty, or an event was counted.
+    /// Returns the changes that readers of event files wait for: a group became populated or empty, or an event was
+    /// counted.
     pub fn changes(&self) -> &Changes {
         &self.oom.group_changes
     }
@@ -80,10 +82,12 @@ impl Cgroups {
         self.oom.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
-    /// Makes the next thread that returns to user mode in one of `groups`, or below, measure these groups.
+    /// Makes the next thread of a process in one of `groups`, or below, measure these groups when it returns to user
+    /// mode.
     pub fn look_soon<'a>(&self, groups: impl Iterator<Item = &'a Arc<Cgroup>>) {
-        // Begin a new epoch before the groups change, for a thread that has already read the new value of one of them,
-        // and another one after that, for a thread that has read the old value of one.
+        // Two epochs begin. After the first one, the groups change: a thread that reads a changed group also finds a
+        // new epoch. After the change, the second one begins: a thread that has read a group before the change checks
+        // again.
         self.epoch.fetch_add(1, Ordering::SeqCst);
         for group in groups {
             group.forget_measurement();
@@ -99,8 +103,8 @@ impl Cgroups {
 
     /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
     pub fn set_most_slots(&self, group: &Cgroup, slots: u64) {
-        // While the table is locked, no other thread removes the group or its controller: the memcg could then be
-        // reused.
+        // While the table is locked, no other thread removes the group or disables its controller. Otherwise the limit
+        // could be set for another group, which has got the same memcg.
         let _tasks = self.oom.tasks.lock();
         if group.has_memory() {
             group.most_slots.store(slots, Ordering::Relaxed);

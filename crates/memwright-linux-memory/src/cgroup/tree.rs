@@ -13,9 +13,9 @@ use memwright_table::{OutOfMemory, TryPush};
 #[derive(Default)]
 pub(super) struct Groups {
     by_id: Ordered<u32, Arc<Cgroup>>,
-    /// By the id of the parent, and the name.
+    /// The ids of the groups, by the id of the parent and the name.
     by_name: Ordered<(u32, Vec<u8>), u32>,
-    /// By the id of the parent, and the id.
+    /// The groups, by the id of the parent and their own id.
     by_parent: Ordered<(u32, u32), Arc<Cgroup>>,
     last: u32,
 }
@@ -43,7 +43,7 @@ impl Groups {
 
 fn no_memcg(reason: NoMemcg) -> Errno {
     match reason {
-        // `mem_cgroup_alloc` reports that `xa_alloc` found no free number.
+        // Linux fails with this error too: `mem_cgroup_alloc` returns it if `xa_alloc` finds no free number.
         NoMemcg::TooMany => Errno::EBUSY,
         NoMemcg::OutOfMemory => Errno::ENOMEM,
     }
@@ -108,7 +108,7 @@ impl Cgroups {
             if group.population.is_populated() || group.place.children.load(Ordering::SeqCst) > 0 {
                 return Err(Errno::EBUSY);
             }
-            // If there is no memory for the key, nothing is removed.
+            // Allocate the key first: if there is no memory for it, the group stays.
             let name = key(parent.id, &group.name).map_err(|_| Errno::ENOMEM)?;
             let mut groups = self.groups.lock();
             groups.by_name.remove(&name);
@@ -132,7 +132,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Opens a memcg for a group below `parent`.
+    /// Allocates a memcg for a group below `parent`.
     pub(super) fn open_memcg(&self, parent: &Cgroup) -> Result<Memcg, Errno> {
         let opened = self.oom.memory.swap().open_memcg(parent.memcg());
         opened.map_err(no_memcg)
@@ -179,7 +179,8 @@ pub(super) fn each_above(group: &Arc<Cgroup>, mut act: impl FnMut(&Cgroup)) {
     }
 }
 
-/// Returns whether one more group may exist below `parent` (`cgroup_check_hierarchy_limits`).
+/// Returns whether the limits of `parent` and of the groups above it allow one more group below `parent`
+/// (`cgroup_check_hierarchy_limits`).
 fn may_grow(parent: &Arc<Cgroup>) -> bool {
     let (mut depth, mut allowed) = (1, true);
     let value = |value: &AtomicU32| value.load(Ordering::SeqCst);
@@ -208,8 +209,8 @@ mod tests {
 
     #[test]
     fn limits_of_each_group_above_hold() {
-        // The index of the group with the limits, `cgroup.max.descendants`, `cgroup.max.depth`, and whether a group can
-        // be created below the last of four groups.
+        // In a chain of four groups: the index of the group that has limits, its `cgroup.max.descendants` and
+        // `cgroup.max.depth`, and whether a group can be created below the last one.
         for (at, descendants, depth, allowed) in [
             (3, 1, 1, true),
             (3, 0, 1, false),

@@ -16,13 +16,14 @@ pub(super) fn bucket_of(key: FutexKey) -> u32 {
         }
         FutexKey::Object { object, position } => (object, position),
     };
-    // Words are 4 bytes apart; identities are addresses of large structures.
+    // Drop the low bits, which are equal in most keys: words are aligned to 4 bytes, and an identity is the address of
+    // a large structure.
     let mixed = (place >> 2) ^ (identity as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (spread % BUCKETS as u64) as u32
 }
 
-/// A key and the object that it refers to.
+/// The key of a word. For a [`FutexKey::Object`], `object` keeps the object alive; for other keys it is `None`.
 pub(super) struct Found {
     pub(super) key: FutexKey,
     pub(super) object: Option<Arc<dyn Object<M>>>,
@@ -68,7 +69,7 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
         if write && !writable {
             return None;
         }
-        // Beyond the end of an object there are no pages.
+        // A word beyond the end of the object has no key, because there is no page for it.
         let missing = |object: &Arc<dyn Object<M>>| !object.contains(area.offset_of(page));
         if area.object().is_some_and(missing) {
             return None;

@@ -40,13 +40,13 @@ use queue::{Choice, Queue, Waiter};
 /// Number of buckets; a power of two.
 const BUCKETS: usize = 256;
 
-/// The waiters of some words, in a separate cache line.
+/// A bucket: the waiters of the words whose keys have the same hash. Each bucket has its own cache line.
 #[repr(align(64))]
 struct Bucket {
     waiters: Lock<Queue>,
 }
 
-/// All futex waiters of the machine.
+/// The buckets with all futex waiters of the machine.
 pub struct Futexes {
     buckets: Vec<Bucket>,
     user: &'static dyn UserAccess,
@@ -84,8 +84,8 @@ impl Futexes {
         lock_with_room(waiters, Queue::list)
     }
 
-    /// Locks the buckets of two keys; takes one lock if both are the same bucket. Both locks have the same rank, so
-    /// while the lock of the lower bucket is held, the lock of the higher one is only tried.
+    /// Locks two buckets; takes one lock if both are the same bucket. All buckets have the same lock rank, so the lock
+    /// of the higher bucket is only tried while that of the lower one is held.
     fn lock_two(
         &self,
         first: u32,
@@ -110,13 +110,15 @@ impl Futexes {
     }
 }
 
-/// The references of a waiter that has left its bucket: a thread to wake, and an object to release.
+/// The references of a waiter that was removed from its bucket: a thread that is still to be woken, and an object that
+/// is still to be released.
 struct Held {
     thread: Option<Arc<Thread>>,
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// The maximum number of waiters that leave a bucket while it is locked. This limits the size of the list in `Left`.
+/// The maximum number of waiters that are removed while a bucket stays locked. `Left` allocates room for no more than
+/// these.
 const TOGETHER: u32 = 1024;
 
 /// References of waiters that were removed from a bucket under its lock and are handled after the lock is released.
@@ -149,7 +151,7 @@ impl Left {
         }
     }
 
-    /// Takes the references of a waiter that leaves its bucket to be woken. The caller has checked that there is room.
+    /// Adds a waiter that was removed from its bucket, to be woken later. The caller has checked that there is room.
     fn take(&mut self, waiter: Waiter) {
         waiter.thread.futex.leave();
         self.add(Held {
@@ -195,8 +197,8 @@ impl Wanted {
         }
     }
 
-    /// Removes these waiters from their bucket in order of arrival while `left` has room. Returns their number. A later
-    /// call does not remove waiters that arrived after the first call.
+    /// Removes the wanted waiters from their bucket in order of arrival while `left` has room. Returns their number. A
+    /// later call does not remove waiters that arrived after the first call.
     fn take(&mut self, queue: &mut Queue, left: &mut Left) -> u32 {
         self.choice.until = self.choice.until.min(queue.next());
         self.stay = 0;

@@ -6,7 +6,7 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{Space, errno::Errno, host::UserAccess};
 use memwright_linux_tasks::process::Scope;
 
-/// The operation on the second word.
+/// The change of the second word (`FUTEX_OP_SET` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Set,

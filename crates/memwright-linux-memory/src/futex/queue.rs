@@ -14,17 +14,16 @@ pub(super) struct Waiter {
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// The bits with which a waiter waits, and the waiter. A wakeup applies to it if the bits of the wakeup intersect with
-/// these.
+/// A waiter, and the bits of its wait. Only a wakeup with at least one of these bits wakes it.
 type Entry<W> = (u32, W);
 
-/// Some of the waiters of a word.
+/// Selects waiters of one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) key: FutexKey,
-    /// The waiters whose bits intersect with these.
+    /// Selects the waiters with at least one of these bits.
     pub(super) bits: u32,
-    /// The waiters that arrived before this number.
+    /// Selects the waiters whose numbers are lower than this one.
     pub(super) until: u64,
 }
 
@@ -46,7 +45,7 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    /// Returns the list for which room is made before a waiter enters the bucket.
+    /// Returns the list of waiters, in which a caller makes room before it adds a waiter.
     pub(super) fn list(&mut self) -> &mut Ordered<FutexPosition, Entry<W>> {
         &mut self.waiters
     }
@@ -72,8 +71,8 @@ impl<W> Queue<W> {
         Ok(position)
     }
 
-    /// Adds a waiter at a position in the order of arrival. Returns the position. The removal of a waiter leaves room
-    /// for the next addition.
+    /// Adds a waiter at the given position in the order of arrival. Returns the position. Needs no memory after a
+    /// waiter was removed.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -92,12 +91,12 @@ impl<W> Queue<W> {
         self.waiters.remove(&position)
     }
 
-    /// Returns the first of these waiters whose number is at least `from`, and its number.
+    /// Returns the first selected waiter whose number is at least `from`, and its number.
     pub(super) fn first(&self, choice: &Choice, from: u64) -> Option<(u64, &W)> {
         self.chosen(choice, from).next()
     }
 
-    /// Returns the number of these waiters whose numbers are at least `from`; at most `most`.
+    /// Returns how many selected waiters have a number of at least `from`; at most `most`.
     pub(super) fn count(&self, choice: &Choice, from: u64, most: u32) -> u32 {
         self.chosen(choice, from).take(most as usize).count() as u32
     }
@@ -134,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A list of the waiters in order of arrival, which is searched from its start.
+    /// The model: a list of the waiters in order of arrival, which is searched from its start.
     type Model = Vec<(FutexPosition, u32, u64)>;
 
     fn chosen(model: &Model, choice: &Choice, from: u64) -> Vec<(u64, u64)> {
@@ -169,7 +168,7 @@ mod tests {
                 expected.first().copied()
             );
             assert_eq!(queue.count(&some, from, 7), expected.len().min(7) as u32);
-            // Alternate between growing and shrinking every 1000 steps.
+            // The queue grows for 1000 steps and then shrinks for 1000, alternately.
             if (random >> 60) % 4 < if step / 1000 % 2 == 0 { 3 } else { 1 } {
                 let position = queue.push(key, bits, step).unwrap();
                 model.push((position, bits, step));
@@ -183,7 +182,7 @@ mod tests {
                     model.remove(place.unwrap());
                     continue;
                 }
-                // A waiter that is requeued in its bucket keeps its place in the order.
+                // Move a waiter to another word of the same bucket: it keeps its number.
                 let moved = (word((random >> 36) % WORDS), number);
                 memwright_table::handle::fail_heap_after(Some(0));
                 assert_eq!(queue.insert(moved, own, waiter), Ok(moved));

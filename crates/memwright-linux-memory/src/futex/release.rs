@@ -65,15 +65,16 @@ fn entry(pointer: u64) -> Entry {
     }
 }
 
-/// The list cannot be read, or an address in it is invalid.
+/// The walk over the robust list must stop: the list cannot be read, or an address in it is invalid.
 struct Broken;
 
 /// The change to a lock's word when the thread exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// Nothing: the thread does not own the lock.
+    /// The word stays as it is: the thread does not own the lock.
     Nothing,
-    /// A waiter is woken: the thread was releasing the lock, and may not have woken a waiter yet.
+    /// A waiter is woken and the word stays as it is: the thread was releasing the lock, and may not have woken a
+    /// waiter yet.
     Wake,
     /// The word is set to this value.
     Mark(u32),
@@ -161,7 +162,7 @@ impl RobustEnd<'_> {
     }
 
     fn wake(&self, address: u64) {
-        // If the word has no key, it cannot have waiters.
+        // If no key is found for the word, it has no waiters to wake.
         let _ = self
             .futexes
             .wake(self.space, address, Scope::Shared, 1, ANY);

@@ -79,7 +79,8 @@ impl Futexes {
         }
     }
 
-    /// Moves some of the waiters that remained in their bucket because there was no room. Returns their number.
+    /// Makes room, and moves waiters that remained in their bucket because there was none. Returns the number of moved
+    /// waiters.
     #[cold]
     fn move_later(&self, moving: &mut Moving<'_>, left: &mut Left) -> Result<u32, OutOfMemory> {
         let (old, new) = (
@@ -108,8 +109,8 @@ struct Moving<'a> {
     to: &'a Found,
     /// The maximum number of waiters that the call still moves.
     most: u32,
-    /// The number at which the search for further waiters starts. If both words are the same, a moved waiter keeps its
-    /// number.
+    /// The lowest number of the waiters that are still to be moved. Without it, a waiter could be moved twice if both
+    /// words are the same, because it keeps its number.
     from: u64,
     /// The number of waiters that remain in their bucket until there is room, counted up to a limit.
     stay: u32,
@@ -131,8 +132,8 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Selects the waiters that are in the bucket now. If any are to be moved, `stay` becomes 1, so that `advance` is
-    /// called.
+    /// Selects the waiters that are in the bucket now. If the call moves any waiters, sets `stay` to 1, so that
+    /// `move_later` calls `advance`.
     fn begin(&mut self, queue: &Queue) {
         self.choice.until = queue.next();
         self.stay = self.most.min(1);

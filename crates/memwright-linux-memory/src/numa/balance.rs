@@ -1,10 +1,10 @@
 //! NUMA balancing: a scan that sets NUMA hints, so that pages migrate to the nodes of the CPUs that access them (Linux
 //! 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
+//!
 //! Like the scan for huge pages, this scan has a deadline instead of a thread. Each time that the deadline passes, the
 //! scan sets NUMA hints in a part of the memory of those processes that are due. A process is due less often if its
 //! hint faults were mostly on local pages, or if a page could not be migrated. No deadline is set on a machine with one
 //! node, or while balancing is off.
-//! off.
 
 use crate::hand::Hand;
 use alloc::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use memwright_linux_tasks::process::Tasks;
 /// Pages in a MiB.
 const MEBIBYTE: u64 = 256;
 
-/// The position of the scan, its settings, and whether it runs.
+/// The scan: its position, its settings, and whether it is on.
 pub struct Balancing {
     is_on: AtomicBool,
     /// Milliseconds between two steps (`sysctl_numa_balancing_scan_period_min`).
@@ -56,7 +56,7 @@ impl Balancing {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Turns balancing on or off. Hints that are already set still cause one fault each.
+    /// Turns balancing on or off. After it is turned off, each NUMA hint that is set already still causes one fault.
     pub fn turn(&self, on: bool) {
         self.is_on.store(on, Ordering::Relaxed);
         self.wake();
@@ -83,7 +83,7 @@ impl Balancing {
         self.size.store(mebibytes, Ordering::Relaxed);
     }
 
-    /// Sets the next deadline, if the scan runs.
+    /// Sets the time of the next step, or clears it if balancing is off.
     pub fn wake(&self) {
         let nodes = self.memory.frames().topology().nodes();
         self.next.set(|| {

@@ -13,7 +13,7 @@ use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 /// The maximum number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
 pub const MOST_NODES: u64 = 1024;
 
-/// Chooses the nodes of new pages by the policy of the running thread.
+/// Chooses the node of each new page by the memory policy of the running thread.
 struct Placements {
     memory: Arc<Memory>,
     tasks: &'static Tasks,
@@ -60,7 +60,8 @@ pub fn set_policy(
     Ok(())
 }
 
-/// Returns the node for the next page after `turn` interleaved pages; `None` if the policy is not an interleaving one.
+/// Returns the node for the next page if `turn` pages have been interleaved before; `None` if the policy does not
+/// interleave pages.
 pub fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u8> {
     match policy.mode {
         PlaceMode::Interleave | PlaceMode::WeightedInterleave => {

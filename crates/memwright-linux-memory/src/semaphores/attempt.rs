@@ -13,7 +13,7 @@ pub struct Operation {
     pub add: i16,
     /// Whether the call fails if this operation would have to wait (`IPC_NOWAIT`).
     pub never_waits: bool,
-    /// Whether the exit of the process undoes the operation (`SEM_UNDO`).
+    /// Whether the operation is undone when the process exits (`SEM_UNDO`).
     pub undone: bool,
 }
 
@@ -26,8 +26,8 @@ pub enum Refusal {
     OutOfRange,
 }
 
-/// Applies all operations, or none. `undo` contains the adjustments of the values on exit of the process. Only
-/// operations with `undone` use it, so it may be shorter than `values` if there are no such operations.
+/// Applies all operations, or none. `undo` contains the adjustments that the exit of the process makes to the values.
+/// Only operations with `undone` use it: it may be shorter than `values` if no operation has `undone`.
 ///
 /// # Errors
 /// One of [`Refusal`]; `values` and `undo` are then unchanged.
@@ -83,7 +83,7 @@ fn apply(values: &mut [i32], undo: &mut [i32], operation: &Operation, add: i32) 
 mod tests {
     use super::*;
 
-    /// The values of two semaphores, or their adjustments on exit.
+    /// The values of two semaphores, or their adjustments when the process exits.
     type Two = [i32; 2];
     /// The values and the adjustments after the operations, or the reason why none was applied.
     type Outcome = Result<(Two, Two), Refusal>;

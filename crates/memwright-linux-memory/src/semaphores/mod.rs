@@ -54,7 +54,7 @@ pub struct Pending {
     next: Lock<Option<Arc<Pending>>>,
 }
 
-/// Value of `outcome` while the call is not complete. It is not the result of any call.
+/// Value of `outcome` while the call is not complete; no call has this result.
 const WAITING: u64 = u64::MAX / 2;
 
 impl Pending {
@@ -84,7 +84,7 @@ struct Waiting {
 #[derive(Default)]
 struct Queue {
     lists: Ordered<u64, Waiting>,
-    /// Number of lists that are not [single decrements](is_decrement).
+    /// Number of pending lists that are not [single decrements](is_decrement).
     others: usize,
     /// Number of the next list to arrive.
     arrivals: u64,
@@ -113,7 +113,7 @@ impl Queue {
     }
 }
 
-/// The amounts by which the exit of a process adjusts each value.
+/// An undo list: the amounts by which the exit of a process adjusts the value of each semaphore.
 struct Undo {
     adds: Vec<i32>,
     /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are discarded.
@@ -121,8 +121,8 @@ struct Undo {
 }
 
 impl Undo {
-    /// Returns the adjustments of epoch `epoch`, and the number of values that were cleared because they belonged to an
-    /// earlier epoch.
+    /// Returns the adjustments for epoch `epoch`. If they belong to an earlier epoch, clears them first. Also returns
+    /// the number of adjustments that were cleared.
     fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
         let cleared = if self.epoch == epoch {
             0
@@ -135,20 +135,21 @@ impl Undo {
     }
 }
 
-/// The number of values of an undo list that can be cleared in about the time of one attempt.
+/// The number of adjustments whose clearing takes about as long as one attempt.
 const CLEARED: usize = 64;
 
-/// Number of lists that are tried between two scheduling points.
+/// The maximum number of attempts between two scheduling points.
 const TOGETHER: u32 = 256;
 
 /// The mutable state of a set.
 struct State {
     values: Vec<i32>,
-    /// Process of the last operation on each semaphore.
+    /// The id of the process that made the last operation on each semaphore (`GETPID`).
     processes: Vec<u32>,
-    /// Undo lists, by process.
+    /// The undo lists (`SEM_UNDO`), by process id.
     undo: Ordered<u32, Undo>,
-    /// Number of times that all values were set. Operations before the last time are not undone on exit.
+    /// Number of times that all values were set at once (`SETALL`). This discards all adjustments on exit of earlier
+    /// epochs.
     epoch: u64,
     /// The pending lists.
     pending: Queue,
@@ -175,7 +176,7 @@ pub enum Operated {
     Waits(Arc<Pending>),
 }
 
-/// All sets.
+/// The registry of all semaphore sets.
 pub struct Sets {
     all: Lock<Vec<Arc<Set>>>,
     next: AtomicU64,
@@ -264,7 +265,8 @@ impl Sets {
     pub fn undo(&self, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
-        // The list is sorted by id, and the id of a set never changes.
+        // Continue by id, because the list is unlocked while a set is adjusted. It is sorted by id, and ids never
+        // change.
         while let Some(set) = self.from(first) {
             points.round();
             set.undo(process);
@@ -346,8 +348,8 @@ impl Set {
         if let Ok(done) = self.do_now(state, process, &operations, now)? {
             return Ok(done);
         }
-        // Allocate memory while the set is unlocked. Meanwhile the operations may become possible, so try them again
-        // below.
+        // Allocate memory while the set is unlocked. The operations may become possible in the meantime, so try them
+        // again afterwards.
         let pending = Arc::new(Pending {
             queue: WaitQueue::named("a semaphore"),
             operations,
@@ -387,7 +389,8 @@ impl Set {
         Ok(())
     }
 
-    /// Performs the operations. Returns the index of the operation that must wait, if they are not possible now.
+    /// Performs the operations if they are possible now, and the pending lists that they make possible. Otherwise
+    /// returns the lock, and the index of the operation that must wait.
     fn do_now<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,
@@ -409,7 +412,8 @@ impl Set {
         }
     }
 
-    /// Withdraws pending operations. Returns their result if they were completed before.
+    /// Withdraws pending operations, for a caller that stops waiting. Returns their result if another caller has
+    /// completed them before.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
         let number = pending.number.load(Ordering::Relaxed);
         self.state.lock().pending.remove(number);
@@ -480,7 +484,7 @@ impl Set {
     }
 
     /// Performs the pending lists that have become possible, and wakes their callers. If another CPU changes a value
-    /// between two batches, that CPU performs the lists itself, starting with the first one.
+    /// between two batches, that CPU tries all pending lists itself, starting with the first one.
     fn serve<'a>(&'a self, mut state: LockGuard<'a, State>, now: i64) {
         let mut from = 0;
         loop {
@@ -561,8 +565,8 @@ impl State {
             self.pending.remove(number);
             if outcome.is_ok() {
                 self.standing.operated = now;
-                // After a single decrement, no other list becomes possible, except lists that wait for 0 or have
-                // several operations (`check_restart` of Linux 7.2, `ipc/sem.c`).
+                // A single decrement makes only lists possible that wait for 0 or have several operations
+                // (`check_restart` of Linux 7.2, `ipc/sem.c`).
                 if self.pending.others > 0 || !is_decrement(&pending.operations) {
                     next = 0;
                 }
@@ -578,7 +582,7 @@ impl State {
 struct Attempted {
     /// Success, or the index of the operation that must wait.
     outcome: Result<(), usize>,
-    /// Number of values of an undo list that were cleared for the attempt.
+    /// Number of adjustments of an undo list that were cleared for the attempt.
     cleared: usize,
 }
 
@@ -587,7 +591,8 @@ fn is_decrement(operations: &[Operation]) -> bool {
     matches!(operations, [one] if one.add < 0)
 }
 
-/// Completed lists, in order. They are linked by `Pending::next`, which needs no further memory.
+/// A chain of completed lists in order, whose callers are still to be woken. `Pending::next` links them, so the chain
+/// needs no further memory.
 #[derive(Default)]
 struct Woken {
     first: Option<Arc<Pending>>,
@@ -631,7 +636,8 @@ mod tests {
             changed: 0,
         };
         assert_eq!(sets.add(7, 1, standing), Ok(0));
-        // `EEXIST` is for a thread that looked for this key before another thread created the set.
+        // Another set with the same key fails, as for a thread that found no set with this key before another thread
+        // created it.
         assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
         assert_eq!(sets.add(8, 1, standing), Ok(1));
         for private in [2, 3] {

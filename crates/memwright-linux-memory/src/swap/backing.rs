@@ -78,7 +78,7 @@ impl Backing {
         }
     }
 
-    /// Starts a transfer. Its slot is a page number.
+    /// Starts a transfer. The slot of the transfer is the number of a page of the disk.
     pub fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission {
         match self {
             Self::Zram(zram) => Submission::Done(match transfer.direction {
@@ -101,7 +101,7 @@ impl Backing {
         }
     }
 
-    /// Frees the memory of a page whose contents are no longer needed.
+    /// Frees the memory that stores a page whose contents are no longer needed.
     pub fn discard(&self, frames: &Frames<M>, page: u32) {
         match self {
             Self::Zram(zram) => zram.discard(frames, page),
@@ -140,7 +140,8 @@ fn transfer(
         match disk.submit(transfer) {
             Submission::Done(result) => return result.map_err(errno),
             Submission::Pending(ticket) => return disk.complete(ticket).map_err(errno),
-            // Transfers of other threads occupy all descriptors. They complete without help from this thread.
+            // The transfers of other threads occupy all descriptors of the disk's queue. Wait: they complete without
+            // this thread.
             Submission::Busy => memwright_linux_base::sync::relax(),
         }
     }

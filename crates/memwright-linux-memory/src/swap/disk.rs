@@ -11,9 +11,9 @@ use memwright_table::{Frames, PAGE_SIZE};
 /// The use of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Not swap: programs may read and write it.
+    /// The disk is not swap: programs may read and write it.
     Free,
-    /// The disk is being turned on or off as swap.
+    /// A thread is turning the disk on or off as swap.
     Changing,
     /// The swap device with this number.
     Swap(usize),
@@ -47,7 +47,7 @@ impl Disk {
         }
     }
 
-    /// Returns its number among the disks of its kind.
+    /// Returns the number of the disk among those of its kind (the minor device number).
     pub(super) const fn minor(&self) -> u32 {
         self.minor
     }
@@ -70,13 +70,13 @@ impl Disk {
         self.backing.stored()
     }
 
-    /// Returns whether it is the swap device with this number.
+    /// Returns whether the disk is the swap device with this number.
     #[must_use]
     pub fn is_swap(&self, number: usize) -> bool {
         *self.used.lock() == Use::Swap(number)
     }
 
-    /// Returns whether it is used as swap, or is being turned on or off.
+    /// Returns whether the disk is used as swap, or is being turned on or off.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         *self.used.lock() != Use::Free
@@ -123,13 +123,14 @@ impl Disk {
         self.backing.put(frames, page, offset, bytes)
     }
 
-    /// Frees the memory of data that programs wrote, unless the disk is in use as swap, and writes a new header.
+    /// Unless the disk is in use as swap: discards the data that programs wrote, which frees its memory, and writes a
+    /// new header.
     pub(super) fn clear(&self, frames: &Frames<M>) {
         if !self.is_in_use() && self.stored() > 0 {
             for page in 0..self.pages {
                 self.backing.discard(frames, page);
             }
-            // The page of the header was discarded as well.
+            // The header was discarded as well, so write it again.
             let formatted = self.format(frames);
             debug_assert_eq!(formatted, Ok(()));
         }
@@ -163,8 +164,8 @@ impl Disk {
         added.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EPERM)
     }
 
-    /// Begins to turn the swap device off. Returns its number, with which the caller turns it off. The disk cannot be
-    /// used until the caller reports the result by `end_off`.
+    /// Begins to turn the swap device off. Returns its number, which the caller needs to remove it from the swap
+    /// devices. The disk cannot be used until the caller reports the result by `end_off`.
     ///
     /// # Errors
     /// `EINVAL` if the disk is not used as swap.
@@ -179,8 +180,8 @@ impl Disk {
         }
     }
 
-    /// Records the result of turning the disk off. The disk is still the swap device `number`; `None` if it is no
-    /// longer swap.
+    /// Records the result of turning the disk off: `None` if it is no longer swap; the number of the swap device if
+    /// that failed.
     pub(super) fn end_off(&self, number: Option<usize>) {
         *self.used.lock() = number.map_or(Use::Free, Use::Swap);
     }

@@ -35,8 +35,8 @@ impl DiskFile {
         &self.disk
     }
 
-    /// Returns the first piece of a transfer of `left` bytes at `position`: the part that is on the disk and in one
-    /// page. The result is its length, the page number, and the offset in the page.
+    /// Returns the first piece of a transfer of `left` bytes at `position`: the bytes up to the end of the page or of
+    /// the disk. The result is the length of the piece, the page number, and the offset in the page.
     fn piece(&self, position: u64, left: usize) -> (usize, u32, usize) {
         let rest = self.disk.size().saturating_sub(position).min(left as u64) as usize;
         let offset = position as usize % PAGE_SIZE;

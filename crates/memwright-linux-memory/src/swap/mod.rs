@@ -32,7 +32,7 @@ pub const DEFAULT_PRIORITY: i32 = -1;
 #[derive(Default)]
 pub struct Swaps {
     disks: Vec<Arc<Disk>>,
-    /// The changes of the set of swap devices that readers of `/proc/swaps` wait for.
+    /// The changes for which readers of `/proc/swaps` poll: a swap device was added or removed.
     pub changes: Changes,
 }
 
@@ -48,7 +48,7 @@ impl Swaps {
     ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
-            // Raise the watermarks. Pages are swapped out when memory is nearly exhausted, and compressed memory needs
+            // Raise the watermarks, so that some frames are free when pages are swapped out: compressed memory needs
             // frames to store them.
             frames.low_water(2 * frames.reserve());
         }

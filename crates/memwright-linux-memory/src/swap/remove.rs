@@ -73,7 +73,7 @@ fn bring_all_back(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(
     })
 }
 
-/// Calls `some`, which swaps in a number of pages, until it returns false because none is left.
+/// Calls `some` until it returns true. Each call swaps in a number of pages and returns whether none is left.
 fn bring_back(
     caller: &dyn Caller,
     mut some: impl FnMut() -> Result<bool, FaultError>,

@@ -23,7 +23,7 @@ fn class_of(length: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// The frame number for none.
+/// The frame number that stands for no frame.
 const NONE: u32 = u32::MAX;
 
 /// The location of a piece.
@@ -34,7 +34,8 @@ pub struct Piece {
     index: u8,
 }
 
-/// Number of spare frames. They are used when no frame is free, which is when pages are swapped out.
+/// Number of spare frames. A piece is stored in one of them if no other frame is free, which is likely when pages are
+/// swapped out.
 const SPARE: usize = 64;
 
 /// The heads of the lists, the number of frames with pieces, and the spare frames.
@@ -122,7 +123,7 @@ impl Store {
         frames.read(Frame::new(piece.frame), offset, bytes);
     }
 
-    /// Frees a piece.
+    /// Frees a piece. If it was the last one in its frame, also frees the frame.
     pub fn take(&mut self, frames: &Frames<M>, piece: Piece) {
         let (frame, class) = (Frame::new(piece.frame), usize::from(piece.class));
         let (taken, around) = frames.owner(frame);

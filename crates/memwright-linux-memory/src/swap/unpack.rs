@@ -1,24 +1,24 @@
 //! Decompresses LZ4 blocks into pages.
 //!
 //! The crate that compresses the blocks also has a decoder. Memory often repeats one word over a long run, for example
-//! half a page. That decoder, compiled without `unsafe`, copies such runs byte by byte; in this module the length of
-//! each copy is twice that of the one before.
+//! half a page. That decoder, compiled without `unsafe`, copies such a run byte by byte. This module copies it in
+//! steps, each twice as long as the one before.
 
 /// The compressed data is invalid, or does not fill exactly one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// Added to the encoded length of every match.
+/// The length of the shortest match, which is encoded as 0.
 const MATCH_MIN: usize = 4;
 
-/// The value of a length in a token for which the length continues in the following bytes.
+/// The value of a length field of a token that says that the length continues in the following bytes.
 const GOES_ON: usize = 15;
 
 /// Number of bytes copied at a time.
 const WORD: usize = size_of::<u64>();
 
-/// The maximum length for which copying whole words past the end takes less time than copying the exact length. Later
-/// output overwrites the excess.
+/// The longest match that is copied in whole words, possibly past its end: up to this length, that takes less time than
+/// an exact copy. Later output overwrites the excess.
 const SHORT: usize = 4 * WORD;
 
 /// Fills `page` from a block in the format of `LZ4_compress_default` (`lz4_Block_format.md` of LZ4 1.10).
@@ -181,10 +181,11 @@ mod tests {
     fn blocks_by_hand() {
         let mut page = [0; 12];
         assert_eq!(unpack(&[0x2f, b'a', b'b'], &mut page), Err(Corrupt));
-        // Two literals, ten bytes from two bytes before, and no final literals.
+        // Two literals, and a match of ten bytes at distance 2. Final literals are not required.
         assert_eq!(unpack(&[0x26, b'a', b'b', 2, 0, 0], &mut page), Ok(()));
         assert_eq!(&page, b"abababababab");
-        // The lengths and distances of these blocks are wrong: one byte too few, one too many, from before the page, 0.
+        // Blocks that are rejected: one fills one byte too few, one fills one too many, one copies from before the
+        // page, and one has the distance 0.
         assert_eq!(
             unpack(&[0x25, b'a', b'b', 2, 0, 0], &mut page),
             Err(Corrupt)
@@ -201,7 +202,7 @@ mod tests {
             unpack(&[0x26, b'a', b'b', 0, 0, 0], &mut page),
             Err(Corrupt)
         );
-        // No data.
+        // A block needs a token, and a token without data fills only an empty page.
         assert_eq!(unpack(&[], &mut page), Err(Corrupt));
         assert_eq!(unpack(&[0], &mut page), Err(Corrupt));
         assert_eq!(unpack(&[0], &mut []), Ok(()));

@@ -17,7 +17,7 @@ use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 /// occupy a frame as well (`huge_class_size`).
 const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
 
-/// The contents of a slot.
+/// How the page of a slot is stored.
 #[derive(Clone, Copy)]
 enum Kept {
     Nothing,
@@ -27,7 +27,7 @@ enum Kept {
     Packed(Piece, u16),
 }
 
-/// Number of slots in one block of heap memory.
+/// Number of slots whose entries are allocated together.
 const CHUNK: usize = 1 << 14;
 
 struct Inner {
@@ -38,7 +38,7 @@ struct Inner {
     packed: Vec<u8>,
 }
 
-/// A device.
+/// A zram device: a disk in compressed memory.
 pub struct Zram {
     inner: Lock<Inner>,
 }
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Stores the page in `plain`, compressed if that saves memory. Returns its location.
+    /// Stores the page in `plain`, compressed if that saves memory. Returns how it is stored.
     fn compress(&mut self, frames: &Frames<M>) -> Result<Kept, DeviceError> {
         let packed = compress_into_with_table(&self.plain, &mut self.packed, &mut self.table);
         let bytes = match packed {

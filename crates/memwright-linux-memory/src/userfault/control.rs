@@ -26,11 +26,11 @@ const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
 const READ_WRITE_PROTECT: u32 = 0xc018_aa09;
 const SET_MODE: u32 = 0x4010_aa0a;
 
-/// The bit masks of commands that `UFFDIO_API` and `UFFDIO_REGISTER` return.
+/// Bit masks of commands: `UFFDIO_API` and `UFFDIO_REGISTER` return them to the program.
 mod offered {
     use linux_raw_sys::general as raw;
 
-    /// The number of `UFFDIO_SET_MODE`.
+    /// The bit number of `UFFDIO_SET_MODE` in a mask.
     const SET_MODE: u32 = super::SET_MODE & 0xff;
     pub const ALWAYS: u64 = 1 << raw::_UFFDIO_REGISTER
         | 1 << raw::_UFFDIO_UNREGISTER
@@ -113,7 +113,7 @@ abi_struct! {
     }
 }
 
-/// Returns the events that are sent to a context with these features.
+/// Returns the kinds of events that a context with these features receives.
 fn events_of(features: Features) -> WatchEvents {
     let mut events = WatchEvents::empty();
     for (feature, event) in [
@@ -161,8 +161,8 @@ fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
     Features::from_bits((agreed.bits() | enable) & !disable).ok_or(Errno::EINVAL)
 }
 
-/// Returns the error number for an error of a `userfaultfd` operation or of a page scan. A page scan fails with `EPERM`
-/// if writes to the area are not tracked.
+/// Returns the error number for an error of a `userfaultfd` operation or of a page scan. `EPERM` is the error of a page
+/// scan of an area in which writes are not tracked.
 pub fn watch_errno(error: WatchError) -> Errno {
     match error {
         WatchError::Invalid => Errno::EINVAL,
@@ -200,7 +200,7 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
 /// Number of pages that a command handles between two scheduling points.
 const PAGES: u32 = 64;
 
-/// A command on the memory registered with a userfaultfd.
+/// The context in which a command is executed on memory that is registered with a userfaultfd.
 struct Command<'a> {
     userfault: &'a Userfault,
     userfaults: &'static Userfaults,
@@ -216,7 +216,7 @@ struct Target {
     length: u64,
     /// Whether the command wakes threads that wait for these pages.
     wakes: bool,
-    /// The offset in the arguments of the field to which the kernel stores the number of bytes, or the error.
+    /// The offset of the result field in the arguments. The kernel stores the number of bytes done there, or the error.
     told_at: u64,
 }
 
@@ -263,8 +263,8 @@ impl UserfaultFile {
     }
 }
 
-/// Returns `EAGAIN` for a command that fills, moves or protects memory. Called while an event about registered memory
-/// is pending or unread.
+/// Fails with `EAGAIN` for a command that fills, moves or protects memory. If the arguments of the command have a
+/// result field, stores the error there. Called while an event about registered memory is unread.
 #[cold]
 fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> Result<(), Errno> {
     let told_at = match command {
@@ -337,8 +337,9 @@ impl Userfault {
 }
 
 impl Command<'_> {
-    /// Returns the address space of the process that created the userfaultfd. If that address space is gone, Linux
-    /// fails registrations with `ENOMEM` and other commands with `ESRCH`.
+    /// Returns the address space of the process that created the userfaultfd; `ESRCH` if that address space has been
+    /// freed. As on Linux, registering and unregistering memory fail with `ENOMEM` instead, so they do not call this
+    /// function.
     #[inline(always)]
     fn space(&self) -> Result<Arc<Space>, Errno> {
         self.userfault.space.upgrade().ok_or(Errno::ESRCH)
@@ -427,8 +428,8 @@ impl Command<'_> {
         Ok(0)
     }
 
-    /// Executes `UFFDIO_SET_MODE`. If accesses no longer cause faults that wait, wakes the waiting threads, which then
-    /// retry.
+    /// Executes `UFFDIO_SET_MODE`. If it enables [`COUNTS_ACCESSES`](Features::COUNTS_ACCESSES), accesses to protected
+    /// pages no longer wait, so it wakes the waiting threads, which retry.
     fn set_mode(&self) -> Result<u64, Errno> {
         let modes: Modes = self.userfaults.user().read_value(self.argument)?;
         switched(self.features(), &modes)?;
@@ -448,7 +449,7 @@ impl Command<'_> {
         Ok(0)
     }
 
-    /// Executes the commands of Linux 7.3. Not inlined, so that the other commands do not become slower.
+    /// Executes the commands that Linux 7.3 has added. Not inlined, so that the other commands do not become slower.
     #[cold]
     #[inline(never)]
     fn newer(&self, command: u32) -> Result<u64, Errno> {

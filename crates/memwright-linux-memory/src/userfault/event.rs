@@ -15,7 +15,7 @@ use memwright_linux_tasks::process::Thread;
 use memwright_linux_vfs::fs::open_file::OpenFile;
 use memwright_table::{PAGE_SIZE, Page, TryPush};
 
-/// The content of an event.
+/// The content of an event, as a read of the userfaultfd delivers it.
 #[derive(Clone)]
 pub(super) enum Tidings {
     /// A message in the format that `read` returns.
@@ -27,21 +27,21 @@ pub(super) enum Tidings {
 /// An event. The thread that caused it waits until it is read.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
-    /// Whether a reader has taken the event to read it.
+    /// Whether a reader is reading the event, so that no other reader takes it.
     pub(super) taken: AtomicBool,
     /// Whether the event was copied to the reader.
     pub(super) read: AtomicBool,
 }
 
-/// The events that an operation on registered memory has collected and that are unread. Until an event is read,
-/// commands on its userfaultfd fail with `EAGAIN`.
+/// The events about registered memory that one operation has collected and that no program has read yet. Until an event
+/// is read, commands on its userfaultfd that fill, move or protect memory fail with `EAGAIN`.
 pub struct Announced<'a> {
     userfaults: &'a Userfaults,
     list: Vec<(Arc<Userfault>, Tidings)>,
 }
 
 impl Drop for Announced<'_> {
-    /// Drops the events that were not delivered, so that commands on their userfaultfds succeed again.
+    /// Drops the events that were not delivered. Commands on their userfaultfds can then succeed again.
     fn drop(&mut self) {
         for (userfault, _) in &self.list {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -178,8 +178,9 @@ impl Userfaults {
     }
 }
 
-/// A new child context. The memory of the child is registered with it in the same way as the memory of the parent with
-/// the parent context. Commands on the parent context fail until the fork event is read.
+/// The userfaultfd context of a child process, with the features of the parent's context. The memory of the child is
+/// registered with it where that of the parent is registered with the parent's context. While this exists, commands on
+/// the parent context that fill, move or protect memory fail with `EAGAIN`.
 struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,

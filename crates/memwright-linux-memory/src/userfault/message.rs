@@ -27,7 +27,7 @@ abi_struct! {
 const FLAG_READ_WRITE_PROTECTED: u32 = 1 << 3;
 
 impl Message {
-    /// Creates the message about a fault (`userfault_msg`).
+    /// Creates the message that reports a fault (`userfault_msg`).
     pub fn of_fault(
         features: Features,
         (address, unit): (u64, PageSize),

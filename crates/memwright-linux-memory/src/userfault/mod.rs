@@ -109,7 +109,8 @@ struct Waiting {
 }
 
 struct State {
-    /// The enabled features, and the context for registrations; `None` before `UFFDIO_API`.
+    /// The features that `UFFDIO_API` has enabled, and the context with which memory is registered; `None` before
+    /// `UFFDIO_API`.
     agreed: Option<(Features, Watch)>,
     /// The waiting threads, in the order of their faults.
     waiting: Vec<Arc<Waiting>>,
@@ -133,7 +134,7 @@ pub struct Userfault {
     /// The flags with which it was opened. Child contexts inherit them.
     opened_as: OpenedAs,
     state: Lock<State>,
-    /// Number of unread events about registered memory that an operation has collected or delivered.
+    /// Number of events about registered memory that operations have collected and that no program has read yet.
     changing: AtomicU64,
     /// Woken when there is a message to read.
     messages: WaitQueue,
@@ -184,7 +185,7 @@ impl Userfaults {
         }
     }
 
-    /// Returns the memory of the calling thread's program.
+    /// Returns the access to the user memory of the calling thread.
     fn user(&self) -> UserMemory<'static> {
         UserMemory::new(self.user)
     }
@@ -398,7 +399,7 @@ impl File for UserfaultFile {
                     Tidings::Fork(child_context) => self
                         .install_child_context(caller, child_context)
                         .inspect_err(|_| {
-                            // The event stays unread, for a reader that can install a descriptor.
+                            // The descriptor could not be installed. The event stays unread, for a later read.
                             event.taken.store(false, Ordering::Relaxed);
                         }),
                 },

@@ -13,7 +13,7 @@ use memwright_linux_sched::wait::Interest;
 use memwright_linux_tasks::process::Thread;
 use memwright_table::{PageSize, TryPush, VirtAddr};
 
-/// The result of handling a fault.
+/// The result of resolving a fault: how the faulting thread continues.
 pub enum Resolved {
     /// Retry the access.
     Retry,
@@ -25,7 +25,7 @@ pub enum Resolved {
     Poison(PageSize),
 }
 
-/// The origin of an access that a userfaultfd context handles.
+/// The origin of an access to registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accessor {
     /// The program itself.
@@ -118,8 +118,8 @@ impl Userfaults {
         }
     }
 
-    /// Waits until the userfaultfd resolves a fault that the kernel met in a page-table walk of a system call (Linux
-    /// 7.2 `mm/gup.c`, `faultin_page`).
+    /// Waits until the userfaultfd resolves a fault that a system call found in a page-table walk (Linux 7.2
+    /// `mm/gup.c`, `faultin_page`).
     ///
     /// # Errors
     /// `EFAULT` if the context refuses faults in the kernel; `EINTR` if the thread is killed.
@@ -130,7 +130,7 @@ impl Userfaults {
         awaited: Awaited,
     ) -> Result<(), Errno> {
         let Awaited { at, access, fault } = awaited;
-        // The message about a fault in such a walk contains the address of the page.
+        // For a fault found in a page-table walk, the message contains the address of the page.
         let place = (at.page().address().as_u64(), Accessor::Kernel);
         match self.wait_for_watcher(thread, space, place, access, fault) {
             Waited::Again => Ok(()),

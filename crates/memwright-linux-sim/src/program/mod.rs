@@ -1,5 +1,5 @@
-//! Programs that run in user mode. A program has no instructions, but a list of operations, decoded from arbitrary
-//! bytes.
+//! The programs that run in user mode. Instead of instructions, a program has a list of operations, which are decoded
+//! from arbitrary bytes.
 
 mod recipes;
 mod uapi;
@@ -11,10 +11,11 @@ pub const CODE: u64 = 0x40_0000;
 pub const DATA: u64 = 0x60_0000;
 /// The size of the data in bytes.
 pub const DATA_BYTES: u64 = 0x1_0000;
-/// The address at which programs map memory.
+/// The start of the arena: the addresses at which programs map memory.
 pub const ARENA: u64 = 0x20_0000_0000;
 
-/// Names and paths for arguments. Each has a slot of `NAME_ROOM` bytes at the start of the data.
+/// Names and paths that operations can use as arguments. Each has a slot of `NAME_ROOM` bytes at the start of the
+/// program's data.
 pub const NAMES: [&str; 44] = [
     "/",
     "/tmp",
@@ -74,7 +75,8 @@ pub enum Argument {
     Data(u16),
     /// An address in the arena: the number of a 4 KiB page, and an offset in bytes.
     Arena(u8, u16),
-    /// The result of an earlier call. The number counts backwards from the last call.
+    /// The result of one of the last five calls. The number is taken modulo 5; 0 is the last call, 1 the one before it,
+    /// and so on.
     Result(u8),
 }
 
@@ -94,7 +96,7 @@ pub enum Operation {
 /// The maximum number of operations of a program, which keeps a run short.
 const MOST: usize = 256;
 
-/// Decodes operations from bytes. Any bytes are valid. The first operation maps the arena.
+/// Decodes a program from bytes. All bytes are valid. The first operation maps the arena.
 pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     let mut bytes = Bytes(bytes);
     let mut operations = vec![recipes::arena()];
@@ -108,7 +110,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
             32..=47 => Operation::Load(bytes.argument()),
             48 => Operation::Exception(bytes.next().unwrap_or(6) % 32),
             _ => {
-                // One byte selects most calls. The tag selects the calls with numbers above 255.
+                // An odd tag adds 256 to the number of the call, which has only one byte.
                 let number = u16::from(bytes.next().unwrap_or(0));
                 let number = if tag & 1 == 0 { number } else { number + 256 };
                 Operation::Call(number, std::array::from_fn(|_| bytes.argument()))
@@ -146,7 +148,7 @@ impl Bytes<'_> {
             204..=219 => Argument::Data(self.number(2) as u16),
             220..=243 => {
                 let page = self.number(1) as u8;
-                // Most addresses are page-aligned.
+                // Only one page number in four has an offset, so most addresses are page-aligned.
                 let odd = page & 0xc0 == 0xc0;
                 let offset = if odd { self.number(2) as u16 } else { 0 };
                 Argument::Arena(page & 0x3f, offset)

@@ -1,34 +1,33 @@
 //! Recipes: short sequences of system calls on memory with plausible arguments. Random bytes would form such a sequence
 //! about once in a million times.
 //!
-//! For each argument, one byte of the input chooses among values that make sense for the argument, and a few that do
-//! not.
+//! For each argument, one byte of the input chooses among some valid values and a few invalid ones.
 
 use linux_raw_sys::{general as raw, ioctl, prctl};
 use memwright_linux::syscall::table;
 
 use super::{ARENA, Argument, Bytes, DATA, DATA_BYTES, NAME_ROOM, NAMES, Operation, uapi};
 
-/// The set of values from which a byte of the input chooses an argument.
+/// The set of values for an argument. A byte of the input chooses one of them.
 #[derive(Clone, Copy)]
 enum Choice {
     /// This number.
     Exactly(u64),
-    /// One of these.
+    /// One of these numbers.
     OneOf(&'static [u64]),
-    /// Any of these bits.
+    /// Any combination of these bits.
     Bits(&'static [u64]),
     /// The address of a page of the arena, or of the start of one of its huge pages.
     Place,
-    /// The offset of the entry for a `Place` in `/proc/PID/pagemap`: its page number times eight.
+    /// The offset in `/proc/PID/pagemap` of the entry for a `Place`: the page number times eight.
     PlaceInPagemap,
     /// The length of a range.
     Length,
     /// A file descriptor, mostly one of the first that the program opened.
     Descriptor,
-    /// The result of an earlier call. The number counts backwards from the last call.
+    /// The result of an earlier call. 0 is the last call, 1 the one before it, and so on.
     Result(u8),
-    /// The address of a name with this prefix, or of any name if no name has it.
+    /// The address of one of the [`NAMES`] with this prefix. At least one of them must have it.
     Name(&'static str),
     /// An address in the program's data, outside its names.
     Buffer,
@@ -42,7 +41,7 @@ enum Choice {
 enum Part {
     /// Stores eight bytes at this offset of the structure.
     Put(u16, Choice),
-    /// A system call, by its name.
+    /// Makes the system call with this name. Arguments without a choice are 0.
     Call(&'static str, &'static [Choice]),
 }
 
@@ -113,7 +112,7 @@ const ADVICE: Choice = OneOf(&[
     99,
 ]);
 
-/// Bits of `UFFDIO_REGISTER_MODE_...`, for the `mode` of `UFFDIO_REGISTER`.
+/// Values for the `mode` of `UFFDIO_REGISTER`: combinations of `UFFDIO_REGISTER_MODE_...`.
 const WATCH_MODE: Choice = OneOf(&[1, 2, 3, 4, 6, 7]);
 
 /// Modes of memory policies (`MPOL_...`), some of them combined with a flag (`MPOL_F_...`).
@@ -136,7 +135,7 @@ const PROCESS: Choice = OneOf(&[0, 1, 2, 3]);
 /// Categories of pages for `PAGEMAP_SCAN` (`PAGE_IS_...`).
 const CATEGORIES: Choice = Bits(&[1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Opens a userfaultfd and negotiates its features. Afterwards its descriptor is the second to last result.
+/// Opens a userfaultfd and negotiates its features. Afterwards, its descriptor is the result of the last call but one.
 const AGREE: [Part; 4] = [
     Call("userfaultfd", &[OneOf(&[0, 1, 0o2_004_000, 0o2_004_001])]),
     Put(0, Exactly(raw::UFFD_API as u64)),
@@ -187,7 +186,7 @@ const RECIPES: &[&[Part]] = &[
             Exactly(0),
         ],
     )],
-    // Maps memory that is readable and writable at once.
+    // Map memory that can be used without a further call: it is readable and writable.
     &[Call(
         "mmap",
         &[
@@ -381,7 +380,7 @@ const RECIPES: &[&[Part]] = &[
         ),
     ],
     &[Call("read", &[Descriptor, Buffer, Exactly(64)])],
-    // Interfaces that report the state of memory.
+    // Read or call the interfaces that report the state of memory.
     &[
         Call("open", &[Name("/proc/self/pagemap"), Exactly(0)]),
         Put(0, Exactly(96)),
@@ -413,7 +412,7 @@ const RECIPES: &[&[Part]] = &[
             ],
         ),
     ],
-    // Writes a word to a setting in `/proc/sys` or `/sys`.
+    // Write a word to a setting in `/proc/sys` or `/sys`.
     &[
         Call("open", &[Name(""), OneOf(&[1, 2, 0o101])]),
         Put(0, Word),
@@ -464,7 +463,7 @@ const RECIPES: &[&[Part]] = &[
             Name("a"),
         ],
     )],
-    // Accesses to the memory of other processes.
+    // Access the memory of other processes.
     &[
         Put(0, Place),
         Put(8, Length),
@@ -657,7 +656,7 @@ const RECIPES: &[&[Part]] = &[
     &[Call("exit", &[Exactly(0)])],
 ];
 
-/// Values for settings, each padded with zeroes to eight bytes. The settings reject a few of them.
+/// Values that recipes write to settings, each padded with zeroes to eight bytes. Some settings reject some of them.
 const WORDS: [&[u8; 8]; 14] = [
     b"0\n\0\0\0\0\0\0",
     b"1\n\0\0\0\0\0\0",
@@ -675,7 +674,7 @@ const WORDS: [&[u8; 8]; 14] = [
     b"x\0\0\0\0\0\0\0",
 ];
 
-/// The number of bytes of the arena that the first operation maps: enough for small pages and for huge ones.
+/// The number of bytes that the first operation maps at the start of the arena: enough for three huge pages.
 const MAPPED: u64 = 0x60_0000;
 
 /// Returns the call that maps the arena as private, readable and writable memory.
@@ -717,7 +716,7 @@ fn number(name: &str) -> u16 {
 }
 
 impl Choice {
-    /// Chooses an argument. A choice with one possible value consumes no byte.
+    /// Chooses an argument by the next byte. A choice with only one possible value consumes no byte.
     fn take(self, bytes: &mut Bytes<'_>) -> Argument {
         let mut byte = || bytes.number(1);
         match self {

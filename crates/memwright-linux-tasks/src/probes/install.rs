@@ -1,4 +1,4 @@
-//! Breakpoints of probes in memory.
+//! Writes the breakpoints of probes to the memory of processes, and removes them.
 
 use super::{BREAKPOINT, Place, Probe, Probes};
 use crate::process::{Process, Tasks};
@@ -8,8 +8,8 @@ use memwright_linux_abi::{M, Space};
 use memwright_table::{OutOfMemory, VirtAddr};
 
 impl Probes {
-    /// Adds a probe. Sets its breakpoint at each address at which its process maps the place of the probe, also in
-    /// later mappings.
+    /// Adds a probe to the list, and sets its breakpoint at each address at which its process maps the place of the
+    /// probe. After later mappings, [`mapped`](Self::mapped) sets the breakpoint.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -22,7 +22,8 @@ impl Probes {
         Ok(())
     }
 
-    /// Removes a probe, and its breakpoint from the memory of all processes: a fork copies the breakpoint to the child.
+    /// Removes a probe from the list. If no other probe has the same place, also removes the breakpoint from the memory
+    /// of all processes, because a fork has copied it to the child.
     pub fn unset(&self, tasks: &Tasks, probe: &Arc<Probe>) {
         self.leave(probe);
         let place = Place {
@@ -59,8 +60,8 @@ impl Probes {
     }
 }
 
-/// Sets the breakpoint at each address at which the place is mapped, except where there is no memory for a private copy
-/// of the page.
+/// Sets the breakpoint at each address at which `space` maps the place of the probe. Skips an address if there is no
+/// memory for a private copy of its page.
 fn install(space: &Arc<Space>, probe: &Probe) {
     each_address(space, probe, |at| {
         let _ = space.write_forced(at, &[BREAKPOINT]);
@@ -94,7 +95,7 @@ fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)
     }
 }
 
-/// Returns the offset of an area's first byte in its object, and its length.
+/// Returns the offset of the area's first byte in its object, and the length of the area, both in bytes.
 fn extent(area: &Area<M>) -> (u64, u64) {
     let pages = area.end().number() - area.start().number();
     (area.offset_of(area.start()) * 4096, pages * 4096)

@@ -129,7 +129,7 @@ mod tests {
             (&[0xcc], Err(Refused::Bound)),
             (&[0x9c], Err(Refused::Bound)),
             (&[0x0f, 0x0b], Err(Refused::Bound)),
-            // A truncated instruction, and no bytes at all.
+            // A truncated instruction and an empty slice are invalid.
             (&[0x48, 0x83], Err(Refused::Invalid)),
             (&[], Err(Refused::Invalid)),
         ] {

@@ -4,7 +4,8 @@
 //! A probe belongs to an offset in a file. Wherever the process of the probe's thread maps that offset as private code,
 //! the first byte of the instruction is replaced by a breakpoint, in a private page of the process (`install`). A
 //! thread that hits the breakpoint single-steps a copy of the instruction at another address and continues after the
-//! breakpoint. The breakpoint is not removed for the step, so it counts every thread that executes the instruction.
+//! breakpoint. The breakpoint is not removed for the step, so another thread that executes the instruction meanwhile
+//! hits it as well.
 
 mod install;
 mod instruction;
@@ -35,7 +36,7 @@ pub struct Probe {
     pub thread: u32,
     /// The id of the process whose memory contains the breakpoint.
     pub process: u32,
-    /// Number of counted executions.
+    /// The number of times that the thread executed the instruction while counting was enabled.
     pub hits: AtomicU64,
     /// Whether executions are counted.
     pub enabled: AtomicBool,
@@ -76,7 +77,7 @@ impl Probe {
         self.identity() == place.file && self.offset == place.offset
     }
 
-    /// Returns the number of times that the thread has hit the probe.
+    /// Returns the number of counted executions since the last [`reset`](Self::reset).
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
@@ -101,7 +102,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// All probes.
+/// The list of all probes of the machine.
 pub struct Probes {
     count: AtomicUsize,
     list: Lock<Vec<Arc<Probe>>>,
@@ -117,7 +118,8 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// Returns whether there are any probes. Every mapping operation checks this first.
+    /// Returns whether there is a probe. Every mapping operation calls this, and does nothing for probes if there is
+    /// none.
     #[inline]
     pub fn exist(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0

@@ -12,7 +12,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Returns the nanoseconds until the alarm expires, 0 if it is not set, and the interval.
+    /// Returns the nanoseconds until the alarm expires (0 if it is not set), and its interval in nanoseconds.
     pub fn state(&self, now: u64) -> (u64, u64) {
         (self.remaining(now), self.interval)
     }

@@ -1,4 +1,4 @@
-//! Cgroups: their limits, their events, and the record of a membership.
+//! Cgroups: their limits, their counts of events, and the membership of a process.
 
 use super::Walked;
 use crate::reclaim_cursor::ReclaimCursor;
@@ -9,9 +9,9 @@ use memwright_linux_base::sync::{Lock, Rank};
 use memwright_linux_sched::scheduler::UsageSnapshot;
 use memwright_table::TryPush;
 
-/// No limit.
+/// The value of a memory or swap limit that stands for no limit (`max`).
 pub const UNLIMITED: u64 = u64::MAX;
-/// The value for no limit of the number or depth of groups (`INT_MAX`).
+/// The value of `cgroup.max.descendants` or `cgroup.max.depth` that stands for no limit (`INT_MAX`).
 pub const NO_MOST: u32 = i32::MAX as u32;
 
 /// The counts of each event in a group, or in the group and those below it.
@@ -62,13 +62,13 @@ pub enum PathError {
     OutOfMemory,
 }
 
-/// The place of a group in the tree. Changed under the lock of the process table.
+/// The state of a group as a part of the tree of groups. Changed under the lock of the process table.
 pub struct GroupPlace {
     /// Number of groups directly below.
     pub children: AtomicU32,
     /// Number of all groups below.
     pub descendants: AtomicU32,
-    /// Number of groups with the memory controller, here and below.
+    /// Number of groups with the memory controller: this group, if it has one, and those below it.
     pub memories: AtomicU32,
     /// The limits of the number of groups below and of their levels (`cgroup.max.descendants`, `cgroup.max.depth`).
     pub most_descendants: AtomicU32,
@@ -106,11 +106,11 @@ pub struct Cgroup {
     above: Option<Arc<Cgroup>>,
     /// The number of groups above.
     pub level: u32,
-    /// The position in the tree of groups.
+    /// The counts and limits of the group as a part of the tree.
     pub place: GroupPlace,
-    /// Number of processes in the group and below it.
+    /// The counts that determine whether the group is populated.
     pub population: Population,
-    /// The memcg of the group, as a number; 0 while the group has no memory controller.
+    /// The number of the group's memcg; that of `Memcg::NOBODY` while the group has no memory controller.
     memcg: AtomicU16,
     /// Memory limit in pages.
     pub most: AtomicU64,
@@ -118,26 +118,27 @@ pub struct Cgroup {
     pub most_slots: AtomicU64,
     /// While `Cgroups::ever` is at most this value, the group cannot be over its limit.
     pub look_at: AtomicU64,
-    /// The lowest `look_at` of the group and those above it.
+    /// The page count from which threads of the group check the limits: the lowest `look_at` of the group and those
+    /// above it.
     pub due: Due,
-    /// Number of changes to the inputs of `look_at`.
+    /// Number of times that a measurement became invalid because a process joined or a limit changed.
     pub changes: AtomicU64,
     /// The largest charge that was measured, in pages.
     pub peak: AtomicU64,
-    /// The events of the group and of those below it.
+    /// The counts of the events of the group and of those below it.
     pub events: Events,
-    /// The events of the group itself.
+    /// The counts of the events of the group itself.
     pub own_events: Events,
     /// Minor and major faults that former members of the group and of those below it took while they were members.
     pub faults: [AtomicU64; 2],
     /// The reclaim cursor over the pages of the group.
     pub cursor: ReclaimCursor,
-    /// The result of the last walk over its memory.
+    /// The result of the last walk over the memory of the group; `None` before the first walk.
     pub walked: Lock<Option<Walked>>,
 }
 
 impl Cgroup {
-    /// Creates a group below `above`; the root without it.
+    /// Creates a group below `above`, or the root if `above` is `None`.
     pub fn new(id: u32, name: &[u8], above: Option<Arc<Self>>) -> Self {
         Self {
             id,
@@ -172,7 +173,7 @@ impl Cgroup {
             .take_while(|group| group.parent().is_some())
     }
 
-    /// Returns whether the group is `above` or below it.
+    /// Returns whether the group is `above` itself or a group below `above`.
     pub fn is_within(self: &Arc<Self>, above: &Self) -> bool {
         let mut groups = self.upwards().skip_while(|group| group.level > above.level);
         above.parent().is_none() || groups.next().is_some_and(|group| group.id == above.id)
@@ -229,7 +230,8 @@ impl Cgroup {
         self.upwards().find(|group| group.has_memory()).cloned()
     }
 
-    /// Counts an event of this group. It is counted for all groups above as well.
+    /// Counts an event of this group, in its own counts and in the total counts of this group and of all groups above
+    /// it.
     pub fn count(self: &Arc<Self>, event: Event) {
         self.own_events.count(event);
         for group in self.upwards() {
@@ -253,7 +255,8 @@ impl Cgroup {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Makes the next check measure the charge of the group. `Cgroups::look_soon` also makes threads check.
+    /// Makes the next check of the limits measure the charge of the group. It does not make a thread check:
+    /// `Cgroups::look_soon` does.
     pub fn forget_measurement(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.look_at.store(0, Ordering::SeqCst);
@@ -261,7 +264,8 @@ impl Cgroup {
 }
 
 impl Drop for Cgroup {
-    /// Drops the groups above iteratively: programs determine the depth of the tree.
+    /// Drops the groups above in a loop. Programs determine the depth of the tree, so a recursive drop could overflow
+    /// the kernel stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(mut group) = above.and_then(Arc::into_inner) {
@@ -270,7 +274,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// The page count from which the threads of a group check the limits of the group and of those above it.
+/// The value of `Cgroups::ever` above which the threads of a group check the limits of the group and of those above it.
 pub struct Due {
     /// The value of `Cgroups::epoch` for which `at` was computed.
     epoch: AtomicU64,
@@ -310,7 +314,8 @@ pub struct Membership {
     pub group: Option<Arc<Cgroup>>,
     /// The group that is charged for the process, if there is one: `group` or one above it.
     pub charged: Option<Arc<Cgroup>>,
-    /// Minor and major faults of the process before it joined the group.
+    /// Minor and major faults of the process that are not counted for the group: those before it joined, and those that
+    /// [`settle`](Self::settle) has added already.
     pub(super) before: [u64; 2],
 }
 
@@ -320,8 +325,8 @@ pub const fn faults(usage: &UsageSnapshot) -> [u64; 2] {
 }
 
 impl Membership {
-    /// Adds the faults since the process joined the group to the group's counts. `now` is the fault counts of the
-    /// process.
+    /// Adds the faults since the process joined the group, or since the last call, to the counts of the charged group
+    /// and of those above it. `now` contains the minor and major faults of the process since it started.
     pub fn settle(&mut self, now: [u64; 2]) {
         let charged = self.charged.as_ref();
         for group in charged.into_iter().flat_map(|group| group.upwards()) {
@@ -333,7 +338,8 @@ impl Membership {
     }
 }
 
-/// The counts from which it follows whether a group is populated. Changed under the lock of the process table.
+/// The counts that determine whether a group is populated (`cgroup.events`). Changed under the lock of the process
+/// table.
 #[derive(Default)]
 pub struct Population {
     /// Number of living processes of the group itself.
@@ -381,7 +387,7 @@ mod tests {
         assert!(!due.is_due(1, 100) && due.is_due(1, 101));
         assert!(due.is_due(2, 0));
         due.set(3, 50);
-        // A thread that began to check in an older epoch does not overwrite the result of a newer one.
+        // The result of a check that began in an older epoch does not replace that of a newer epoch.
         due.set(2, 1000);
         assert!(!due.is_due(3, 50) && due.is_due(3, 51) && due.is_due(2, 0));
     }

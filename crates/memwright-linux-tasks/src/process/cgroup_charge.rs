@@ -1,14 +1,14 @@
-//! The charge of a cgroup between two walks over its memory.
+//! Estimates the charge of a cgroup between two walks over the memory of its processes.
 //!
 //! A walk counts each frame once, even if several processes of the group map it, and its cost grows with the number of
-//! pages. The counters of the address spaces are available at no cost, but they count a frame once for each entry that
-//! maps it. While processes map and unmap private memory only, and few frames are counted twice, the counters give an
+//! pages. Reading the counters of the address spaces costs little, but they count a frame once for each entry that maps
+//! it. While processes map and unmap private memory only, and few frames are counted twice, the counters give an
 //! estimate that is never below the charge.
 
-/// The maximum number of estimates after a walk.
+/// The maximum number of estimates before the next walk.
 const MOST_ESTIMATES: u32 = 64;
 
-/// The counters of the memory of a cgroup.
+/// The sums of the counters of the address spaces in a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedPages {
     /// Private pages, counted once for each entry that maps them.
@@ -19,7 +19,7 @@ pub struct CountedPages {
     pub charged: u64,
     /// Number of address spaces.
     pub spaces: u64,
-    /// The value of `Cgroup::changes`.
+    /// The value of `Cgroup::changes` when the counters were read.
     pub changes: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Walked {
     counted: CountedPages,
     /// Private pages that the walk found, each counted once.
     private: u64,
-    /// All pages that the walk found.
+    /// The charge in pages: private pages and pages of objects, each counted once.
     pages: u64,
     /// Whether no process mapped a page of an object that is charged to the group.
     apart: bool,
@@ -57,8 +57,8 @@ impl Walked {
     }
 
     /// Returns an estimate of the charge in pages from the present counters. It is not below the charge. It is at most
-    /// `tolerance` pages above it, unless further entries of the group's processes have come to map the same frame
-    /// since the walk. Returns `None` if a walk is necessary.
+    /// `tolerance` pages above it, unless more frames have become mapped by several entries since the walk. Returns
+    /// `None` if a walk is necessary.
     pub fn estimate(&mut self, now: CountedPages, tolerance: u64) -> Option<u64> {
         let then = self.counted;
         let same = CountedPages {
@@ -70,7 +70,8 @@ impl Walked {
             },
             ..then
         };
-        // The counters are too high by this number of frames. A copy-on-write fault on such a frame lowers it.
+        // The counters exceed the walk by this number, because several entries map the same frame. A copy-on-write
+        // fault on such an entry lowers the number, so the estimate is too high by at most this number.
         let twice = then.private.abs_diff(self.private);
         if now != same || twice > tolerance || self.estimates == MOST_ESTIMATES {
             return None;
@@ -106,7 +107,7 @@ mod tests {
             (1000, true,  now(1000, 20,  0, 2, 5), Some(1020)),
             (1000, false, now(1100, 20, 30, 2, 5), Some(1150)),
             (1000, false, now(1100, 20, 31, 2, 5), None),
-            // More frames are counted twice than the tolerance permits.
+            // The counters exceed the walk by more than the tolerance.
             ( 980, true,  now(1100, 20, 30, 2, 5), None),
             // The number of mapped object pages, the number of address spaces, or a limit has changed.
             (1000, true,  now(1100, 21, 30, 2, 5), None),

@@ -38,7 +38,8 @@ impl TaskTable {
         Ok(true)
     }
 
-    /// Undoes an addition to `group` for which the insertion of the group `failed` had no memory.
+    /// Undoes an incomplete [`arrive`](Self::arrive) in `group`. `failed` is the group, at or above `group`, that could
+    /// not be entered in `populated` for lack of memory.
     fn undo_arrival(&mut self, group: &Arc<Cgroup>, failed: &Cgroup, process: u32) {
         self.unindex_cgroup(group.id, process);
         group.population.members.fetch_sub(1, Ordering::SeqCst);
@@ -70,8 +71,8 @@ impl TaskTable {
         emptied
     }
 
-    /// Moves a process from its group to `to`; `None` is the root. A process that has exited is in no group and does
-    /// not enter one. The caller changes the membership of the process afterwards. Returns whether a group became
+    /// Moves a process from its group to `to`; `None` is the root. Does nothing for a process that has exited, because
+    /// it is in no group. The caller changes the membership of the process afterwards. Returns whether a group became
     /// populated or empty.
     ///
     /// # Errors
@@ -108,12 +109,13 @@ impl TaskTable {
         from.is_some_and(|from| self.depart(&from, process.id))
     }
 
-    /// Puts a new process, which is in the table, into the group of its parent. No thread of the new process runs yet.
+    /// Puts a new process into the group of its parent. The process is in the process table, and none of its threads
+    /// has run.
     pub fn inherit_cgroup(&mut self, child: &Process, parent: &Process) {
         let Some(group) = parent.cgroup() else {
             return;
         };
-        // The parent already populates the group, so this allocates nothing for the groups above.
+        // The parent is in the group, so the group and those above it are populated already and are not inserted here.
         if self.arrive(&group, child.id).is_ok() {
             child.inherit_membership(parent);
         }
@@ -126,7 +128,7 @@ impl TaskTable {
         found.map(|(_, group)| group.clone())
     }
 
-    /// Returns the populated group after `at` among `top` and the groups below it, parents first.
+    /// Returns the populated group that follows `at` in a pre-order walk over `top` and the groups below it.
     pub fn next_populated(&self, top: &Cgroup, at: &Cgroup) -> Option<Arc<Cgroup>> {
         if let Some(child) = self.populated_after(at.id, 0) {
             return Some(child);

@@ -4,7 +4,8 @@ use super::Counted;
 use memwright_linux_abi::signal::Signal;
 use memwright_linux_sched::{scheduler::UsageSnapshot, time::Schedule};
 
-/// The timers of a process that measure its CPU time. Their times are those of its CPU clocks.
+/// `ITIMER_VIRTUAL` (`user`) and `ITIMER_PROF` (`all`) of a process. Their expirations are values of the CPU time that
+/// they measure, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuAlarms {
     user: Schedule,
@@ -30,7 +31,8 @@ impl CpuAlarms {
         user.into_iter().chain(all).min()
     }
 
-    /// Advances the timers past what is due. Returns the signals of those that have expired.
+    /// Advances each timer past the expirations that are due at the CPU time `used`. Returns the signals of the timers
+    /// that have expired.
     pub(super) fn pass(&mut self, used: &UsageSnapshot) -> [Option<Signal>; 2] {
         [
             (Counted::User, Signal::SIGVTALRM),

@@ -50,7 +50,7 @@ fn decode(number: i32) -> Option<Named> {
             let counted = match number & COUNTED {
                 0 | 2 => Counted::All,
                 1 => Counted::User,
-                // The bits of a clock that a descriptor identifies.
+                // The remaining value marks a clock that a file descriptor identifies.
                 _ => return None,
             };
             ((!(number >> 3)) as u32, number & THREAD != 0, counted)
@@ -88,7 +88,7 @@ impl CpuClock {
         })
     }
 
-    /// Returns what the clock counts; `None` if it measures a thread.
+    /// Returns the kind of CPU time that the clock counts; `None` if it measures a thread.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match &self.owner {
             Owner::Process(_) => Some(self.counted),

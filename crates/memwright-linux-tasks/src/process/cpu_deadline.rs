@@ -65,7 +65,8 @@ impl Process {
             .set(self.tasks.scheduler, &Arc::downgrade(&this), wait)
     }
 
-    /// Returns the time after which the limit and the timers must be checked; `None` if there are none.
+    /// Returns the nanoseconds after which the limit and the timers must be checked; `None` if there is neither a limit
+    /// nor a timer.
     pub(super) fn next_cpu_look(&self, used: &UsageSnapshot) -> Option<u64> {
         let limit = self.cpu_limit_left(used);
         let alarms = self.cpu_alarms.lock().left(used);
@@ -81,7 +82,8 @@ impl Process {
     /// # Locks
     /// The caller holds no lock.
     pub fn resume_cpu_timers(self: &Arc<Self>, thread: &Thread) {
-        // A thread that sets a timer at the same time sets the flag again afterwards.
+        // Clear the flag before the timers are read: a thread that sets a timer at the same time sets the flag again
+        // afterwards.
         thread.set_measured(false);
         let mut needed = self.cpu_deadline.is_set();
         if !needed {
@@ -99,8 +101,8 @@ impl Process {
         }
     }
 
-    /// Handles the expiration of the deadline: checks whether the process has reached its limit or its timers have
-    /// expired, and acts accordingly.
+    /// Handles the expiration of the deadline: sends the signals of the CPU limit and of the timers that have expired,
+    /// and sets the next deadline.
     pub(super) fn check_cpu_time(self: &Arc<Self>) {
         let used = self.cpu_usage();
         let timers: &dyn Timers = self.tasks.scheduler;
@@ -114,7 +116,7 @@ impl Process {
             }
         }
         let mut signals = [None; 3];
-        // There is memory for the new deadline: the expired one has freed it.
+        // This cannot fail: the new deadline takes the memory that the expired one has freed.
         let _ = self.set_cpu_deadline(|| {
             // This runs under the deadline's lock, so a thread that sets the limit or a timer at the same time, or that
             // is switched to, sets the deadline again afterwards.

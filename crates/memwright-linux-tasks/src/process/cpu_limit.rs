@@ -6,7 +6,7 @@ use memwright_linux_abi::{abi::SECOND, signal::Signal};
 use memwright_linux_sched::scheduler::UsageSnapshot;
 use memwright_linux_vfs::identity::{INFINITY, Limit, Resource};
 
-/// The action that the limit requires.
+/// The action that `RLIMIT_CPU` requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// There is no limit.

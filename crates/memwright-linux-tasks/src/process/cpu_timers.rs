@@ -9,7 +9,7 @@ use memwright_linux_base::{
 use memwright_linux_sched::scheduler::UsageSnapshot;
 use memwright_table::OutOfMemory;
 
-/// The expirations of timers: the CPU time, and the id of the timer.
+/// Expirations, each with its CPU time in nanoseconds and the id of its timer.
 type Expirations = Ordered<(u64, i32), ()>;
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Queues {
     }
 }
 
-/// The timers whose expirations lie ahead.
+/// The next expirations of the timers, in a separate queue for each kind of CPU time.
 pub(super) struct CpuTimers(Lock<Queues>);
 
 impl Default for CpuTimers {
@@ -65,7 +65,8 @@ impl CpuTimers {
         user.into_iter().chain(all).min()
     }
 
-    /// Removes an expiration that is due. Returns the CPU time and the id of the timer.
+    /// Removes an expiration that is due at the CPU time `used`. Returns the CPU time of the expiration and the id of
+    /// its timer; `None` if none is due.
     pub(super) fn pop_due(&self, used: &UsageSnapshot) -> Option<(u64, i32)> {
         let mut queues = self.0.lock();
         [Counted::User, Counted::All]

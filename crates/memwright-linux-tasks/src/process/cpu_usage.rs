@@ -4,12 +4,13 @@ use super::{CpuClock, Process, Thread, cpu_clock::Owner, peak_resident_kib};
 use memwright_linux_sched::scheduler::{RunState, UsageSnapshot};
 
 impl Process {
-    /// Makes every thread set the deadlines each time that it is switched to. Threads that it creates inherit this.
+    /// Makes each thread of the process set the deadlines of CPU timers again whenever a CPU switches to it. Threads
+    /// that it creates inherit this.
     pub(super) fn measure_cpu_time(&self) {
         self.each_thread(|thread| thread.set_measured(true));
     }
 
-    /// Returns what the exited and the living threads have used.
+    /// Returns the CPU time and other resources that the exited and the living threads have used.
     pub(super) fn cpu_usage(&self) -> UsageSnapshot {
         let mut total = self.usage.snapshot();
         self.each_thread(|thread| {
@@ -27,7 +28,7 @@ impl Process {
         total
     }
 
-    /// Returns whether one of the threads runs.
+    /// Returns whether a CPU executes a thread of the process: see [`is_running`].
     pub(super) fn runs(&self) -> bool {
         let mut runs = false;
         self.each_thread(|thread| runs |= is_running(thread));

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use memwright_linux_base::sync::{Lock, Rank};
 
-/// The threads that can wait for a word, and wake its waiters.
+/// The scope of a futex operation: the threads whose operations on the same word affect one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Threads of one address space (`FUTEX_PRIVATE_FLAG`).
@@ -102,9 +102,9 @@ pub struct WaitRequest {
     pub address: u64,
     /// The value that the word must have for the thread to wait.
     pub value: u32,
-    /// A wakeup applies to the thread if the bits of the wakeup intersect with these.
+    /// The bits of the wait: only a wakeup with at least one of these bits wakes the thread.
     pub bits: u32,
-    /// The threads that can wake the thread.
+    /// The scope of the wait: which threads can wake this one.
     pub scope: Scope,
     /// Deadline by the host's clock.
     pub deadline: Option<u64>,

@@ -7,9 +7,9 @@ use memwright_linux_vfs::fs::Executable;
 /// The heap, whose end (the program break) `brk` moves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Heap {
-    /// Start address.
+    /// Address of the first byte.
     pub start: u64,
-    /// End address.
+    /// The program break: the address after the last byte.
     pub end: u64,
 }
 
@@ -49,7 +49,7 @@ impl ImageAddresses {
 pub struct Image {
     /// The executable, for `/proc/PID/exe`.
     pub executable: Arc<Executable>,
-    /// The addresses of its parts.
+    /// The addresses that `/proc/PID/stat` and `cmdline` report.
     pub addresses: ImageAddresses,
     /// The auxiliary vector as it was passed to the program.
     pub auxiliary: alloc::vec::Vec<u8>,

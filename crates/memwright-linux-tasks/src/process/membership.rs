@@ -67,13 +67,14 @@ impl Process {
         }
     }
 
-    /// Sets the work flag by which the threads of the process check the limit of their group.
+    /// Sets the work flag that makes the threads of the process check the limits of their groups before they return to
+    /// user mode.
     pub fn mark_threads(&self) {
         self.each_thread(|thread| thread.set_work(Work::CGROUP, true));
     }
 
-    /// Adds the faults that the process has had since it joined its group, or since the last call, to the count of the
-    /// group.
+    /// Adds the faults that the process has had since it joined its group, or since the last call, to the counts of the
+    /// charged group and of those above it.
     pub fn settle_faults(&self) {
         let now = faults(&self.total_usage());
         let mut membership = self.membership.lock();
@@ -90,7 +91,8 @@ impl Process {
         ]
     }
 
-    /// Replaces the address space and the image. Returns the old ones.
+    /// Replaces the address space and the image. Charges the swap slots of the new address space to the memcg of the
+    /// process. Returns the old address space and image.
     pub fn replace_space(
         &self,
         space: Arc<Space>,

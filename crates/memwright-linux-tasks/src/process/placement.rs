@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use memwright::{PlacePolicy, PolicyId};
 use memwright_linux_abi::Memory;
 
-/// The memory policy of a thread. It applies to areas that have no policy.
+/// The memory policy of a thread. It applies to areas without a policy of their own.
 #[derive(Debug, Default)]
 pub struct ThreadPlacement {
     id: AtomicU16,
@@ -23,7 +23,7 @@ impl ThreadPlacement {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Counts one more interleaved page. Returns the previous number.
+    /// Counts one more interleaved page. Returns the number before.
     pub fn take_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }

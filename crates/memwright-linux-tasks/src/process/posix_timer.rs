@@ -153,8 +153,9 @@ impl Process {
         })
     }
 
-    /// Adjusts the timers that send `signal` after its action has changed. If the process now ignores the signal,
-    /// pending signals of these timers were discarded; if it no longer ignores it, ignored signals are sent again.
+    /// Adjusts the timers that send `signal` after the action for it has changed. If the process now ignores the
+    /// signal, the caller has discarded the pending signals, and each timer with a pending signal becomes
+    /// `Place::Ignored`. Otherwise the timers that were `Place::Ignored` send their signals again.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -198,7 +199,7 @@ impl State {
     /// Records that an expiration is due. Returns whether a signal must be sent.
     fn fall_due(&mut self) -> bool {
         self.deadline = None;
-        // A stale signal that is still queued now reports this expiration.
+        // If a stale signal is still queued, it now reports this expiration, and no other signal is sent.
         core::mem::replace(&mut self.place, Place::Pending) != Place::Stale
     }
 }
@@ -251,8 +252,8 @@ impl PosixTimer {
         left
     }
 
-    /// Sets the deadline of a timer that measures a thread, if the thread runs and there is no deadline. There is none
-    /// while the thread does not run. Returns whether the timer measures CPU time.
+    /// Sets the deadline of a timer that measures the CPU time of a thread, if it has none. A timer has no deadline
+    /// while its thread does not run, so this function does nothing then. Returns whether the timer measures CPU time.
     fn resume(self: &Arc<Self>, timers: &dyn Timers) -> bool {
         let TimerClock::Cpu(clock) = &self.clock else {
             return false;
@@ -267,7 +268,8 @@ impl PosixTimer {
         let _ = timers.make_room_for_timer();
         let mut state = self.state.lock();
         if state.needs_deadline() {
-            // The deadline is one of the host's clock, so the process need not check its CPU time earlier.
+            // The timer measures a thread, so its deadline is a time of the host's clock and `plan_look` has nothing to
+            // do.
             let _complete = self.arm(timers, &mut state, now);
         }
         true
@@ -296,14 +298,14 @@ impl PosixTimer {
 
     fn left(&self, schedule: &Schedule, now: u64) -> (u64, u64) {
         let mut later = *schedule;
-        // `later` ends a timer without an interval once its expiration is due. `schedule` ends only when the signal is
-        // delivered.
+        // Advance a copy to `now`: a one-shot timer whose expiration is due has no time left, although `schedule` keeps
+        // the expiration until the signal is delivered.
         later.pass(now);
         (later.remaining(now), schedule.interval)
     }
 
-    /// Replaces the deadline by that of the next expiration, if the timer sends signals. `now` is the present time of
-    /// the timer's clock. The caller has made room for a timer of the host's clock.
+    /// Replaces the deadline with that of the next expiration; a timer that sends no signals gets none. `now` is the
+    /// present time of the timer's clock. The caller has made room for a timer of the host's clock.
     #[must_use = "the process may have to plan a look"]
     fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State, now: u64) -> Armed {
         self.disarm(timers, state);
@@ -360,7 +362,7 @@ impl PosixTimer {
         self.disarm(timers, &mut state);
     }
 
-    /// Handles the expiration at the CPU time `at`, which the process has reached.
+    /// Handles an expiration of a timer that measures the CPU time of the process, which has reached the time `at`.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -428,7 +430,8 @@ impl PosixTimer {
             }
             state.place = Place::Ignored;
         }
-        // The action may have changed before the state became [`Ignored`](Place::Ignored).
+        // If the action changed before the state became [`Ignored`](Place::Ignored), `change_timer_action` has not sent
+        // the signal. Try again later.
         if !process.signals.lock().ignored(signal) {
             self.send_later(process.tasks.scheduler);
         }

@@ -12,7 +12,7 @@ use memwright_linux_sched::{scheduler::TimerKey, time::Schedule};
 /// Number of timers that are visited between two scheduling points.
 pub(super) const TOGETHER: u32 = 64;
 
-/// The effect of an expiration.
+/// The notification that an expiration causes (`sigev_notify`).
 pub enum Notice {
     /// No effect (`SIGEV_NONE`).
     None,
@@ -61,7 +61,7 @@ impl TimerClock {
         self.measures() && self.of_process().is_none()
     }
 
-    /// Returns what the clock counts, if it measures the CPU time of the process.
+    /// Returns the kind of CPU time that the clock counts; `None` if it does not measure the CPU time of the process.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match self {
             Self::Host(_) => None,
@@ -76,9 +76,10 @@ pub(super) enum Place {
     /// No signal is pending.
     #[default]
     Nowhere,
-    /// The signal is pending. Its delivery is the delivery of an expiration.
+    /// The signal is pending. When it is delivered, it reports an expiration.
     Pending,
-    /// The signal is pending, but the timer was set again since: the signal is discarded when a thread dequeues it.
+    /// The signal is pending, but the timer has been set again since it was sent. It is discarded when a thread
+    /// dequeues it.
     Stale,
     /// The signal was sent while the process ignored it, and is sent again when the process no longer ignores it.
     Ignored,
@@ -93,16 +94,18 @@ pub(super) enum Deadline {
     Cpu(u64),
 }
 
-/// The work that remains after the deadline of a timer was set.
+/// The work that remains after the deadline of a timer was set. The caller does it after it has released the lock of
+/// the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Armed {
     /// Nothing.
     Complete,
-    /// The expiration is the first one of a CPU time of the process, so the process must check that time earlier.
+    /// The expiration is now the earliest one of the process for its kind of CPU time. The caller moves the next check
+    /// of that time forward.
     First,
 }
 
-/// The changing part of a timer.
+/// The mutable state of a timer.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) schedule: Schedule,
@@ -119,7 +122,7 @@ pub struct PosixTimer {
     pub(super) notice: Notice,
     /// The value that the signal carries.
     pub(super) value: u64,
-    /// The clock of its times.
+    /// The clock that the timer follows.
     pub clock: TimerClock,
     pub(super) state: Lock<State>,
 }

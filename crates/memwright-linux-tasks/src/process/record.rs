@@ -14,12 +14,12 @@ use memwright_linux_vfs::{
 };
 use memwright_table::Shared;
 
-/// The personality whose programs begin at fixed addresses (`ADDR_NO_RANDOMIZE`).
+/// The flag of `personality` that makes `execve` use fixed addresses (`ADDR_NO_RANDOMIZE`).
 pub const FIXED_ADDRESSES: u32 = 0x004_0000;
 
-/// The parts of a process.
+/// The parts with which a process is created.
 pub struct Parts {
-    /// The address space and its program.
+    /// The address space.
     pub space: Arc<Space>,
     /// The data that `execve` recorded; `None` before the first `execve`.
     pub image: Option<Arc<Image>>,
@@ -39,9 +39,9 @@ pub struct Process {
     pub id: u32,
     /// The table of processes, and the scheduler of its threads.
     pub tasks: &'static Tasks,
-    /// Guest time at its start, in nanoseconds since boot.
+    /// Guest time at which the process started, in nanoseconds since boot.
     pub started: u64,
-    /// Signal actions, pending signals, threads.
+    /// The signal actions, the pending signals, and the threads with their signal state.
     pub signals: Lock<Signals>,
     /// Credentials and resource limits.
     pub identity: Identity,
@@ -61,7 +61,7 @@ pub struct Process {
     pub usage: Usage,
     /// Resources used by the reaped children of the process.
     pub children_usage: Usage,
-    /// Deadline of the next check of the CPU time.
+    /// Deadline of the next check of the CPU time against the limit and the timers.
     pub(super) cpu_deadline: NextLook,
     /// The timers `ITIMER_VIRTUAL` and `ITIMER_PROF`.
     pub(super) cpu_alarms: Lock<CpuAlarms>,
@@ -73,7 +73,8 @@ pub struct Process {
     pub posix_timers: PosixTimers,
     /// The signal that the parent gets when the process exits.
     pub exit_signal: AtomicU8,
-    /// Whether the process has called `execve` since it was forked (`setpgid` then fails).
+    /// Whether the process has called `execve` since it was forked. If so, its parent can no longer move it to another
+    /// process group by `setpgid`.
     pub executed: AtomicBool,
     /// The signal that the process gets when its parent exits (`PR_SET_PDEATHSIG`).
     pub parent_death_signal: AtomicU8,
@@ -93,14 +94,13 @@ pub struct Process {
     files: Lock<Option<Arc<FileTable>>>,
     fs: Lock<Option<Arc<FsContext>>>,
     name: Lock<[u8; 16]>,
-    /// Position in the order of creation. Each process that is entered in the table gets a larger number than those
-    /// before.
+    /// A number that orders processes by creation: each process entered in the table gets the next larger one.
     pub(super) birth: AtomicU64,
     pub(super) parent: AtomicU32,
     pub(super) group: AtomicU32,
     pub(super) session: AtomicU32,
     borrows_space: AtomicBool,
-    /// Whether another process was created with its address space.
+    /// Whether another process was created with the address space of this one.
     shares_space: AtomicBool,
     /// The cgroup of the process.
     pub membership: Lock<Membership>,
@@ -109,7 +109,8 @@ pub struct Process {
 impl Process {
     /// Creates a process with these parts. Until it is entered in the process table, it is its own parent, group and
     /// session.
-    // Inlined, so that the kilobytes of a process are copied less often on their way to the heap.
+    // Inlined, because a process is several KiB large and would otherwise be copied more often before it is on the
+    // heap.
     #[inline(always)]
     pub fn new(
         tasks: &'static Tasks,
@@ -270,7 +271,7 @@ impl Process {
         }
     }
 
-    /// Returns whether another thread or process runs in the address space too.
+    /// Returns whether the process has several threads, or another process was created with the same address space.
     pub fn shares_space(&self) -> bool {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }

@@ -64,12 +64,12 @@ impl TaskTable {
         self.place(process, process.id, process.id);
     }
 
-    /// Puts a process into a group.
+    /// Puts a process into a process group; its session stays the same.
     pub fn join_group(&mut self, process: &Process, group: u32) {
         self.place(process, group, process.session());
     }
 
-    /// Puts a process into a group and a session.
+    /// Puts a process into a process group and a session.
     pub fn join(&mut self, process: &Process, group: u32, session: u32) {
         self.place(process, group, session);
     }
@@ -113,7 +113,8 @@ impl TaskTable {
             return (orphans, REAPER);
         }
         let mut heir = self.heir_of(id);
-        // The reaper always has room.
+        // If there is no memory for the list of another process, the reaper adopts the children:
+        // `make_room_for_orphans` has made room there.
         let room = self.members.get_mut(&heir);
         let room = room.map(|member| member.children.try_make_room(orphans.len()));
         if !matches!(room, Some(Ok(()))) {
@@ -166,7 +167,8 @@ impl TaskTable {
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             let children = &mut parent.children;
             let birth = |child: &Arc<Process>| child.birth.load(Ordering::Relaxed);
-            // The reaper's children are in the order in which their parents exited.
+            // Children are usually in the order of their creation, so search by it first. Adopted children follow in
+            // the order in which their parents exited.
             let place = children
                 .binary_search_by_key(&birth(process), birth)
                 .ok()

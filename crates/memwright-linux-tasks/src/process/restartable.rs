@@ -17,7 +17,7 @@ pub struct Registration {
     pub address: u64,
     /// Size of that structure in bytes.
     pub length: u32,
-    /// The word that precedes each abort handler.
+    /// The value that must precede each abort handler in memory (`RSEQ_SIG`).
     pub signature: u32,
 }
 
@@ -31,7 +31,8 @@ pub enum Change {
 }
 
 impl Registration {
-    /// Returns the change that a call with these arguments makes, given the present registration.
+    /// Returns the change that a call of `rseq` makes to the registration `self`. `wanted` and `flags` are the
+    /// arguments of the call.
     ///
     /// # Errors
     /// `EINVAL` for unknown flags, and for an address or length that is invalid or differs from the present one;
@@ -96,7 +97,7 @@ impl Section {
         Ok(())
     }
 
-    /// Returns whether an instruction is in the section.
+    /// Returns whether the instruction at this address is in the section.
     #[must_use]
     pub const fn contains(&self, instruction: u64) -> bool {
         instruction.wrapping_sub(self.start) < self.length

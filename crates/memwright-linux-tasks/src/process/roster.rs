@@ -1,4 +1,4 @@
-//! The threads of a process with their state, in order of age.
+//! A roster: the threads of a process in order of age, each with a value. For threads, the value is their signal state.
 //!
 //! The members are in blocks without gaps: when one is removed, the last one moves into its slot. Each member is linked
 //! to the next older and the next younger one, and stores its slot. So the cost of adding, finding and removing a
@@ -19,7 +19,8 @@ const NONE: Slot = Slot::MAX;
 #[derive(Debug)]
 pub struct Seat {
     slot: AtomicU32,
-    /// A number that increases with each addition. Removal of the member does not change it.
+    /// The number of the addition to the roster. It stays after the removal, so that an iteration can continue after a
+    /// member that was removed.
     number: AtomicU64,
 }
 
@@ -45,12 +46,12 @@ struct Member<M, V> {
     younger: Slot,
 }
 
-/// Members with a value each, in order of age.
+/// Members in order of age, each with a value.
 pub struct Roster<M, V> {
     members: Paged<Member<M, V>>,
     oldest: Slot,
     youngest: Slot,
-    /// The number of the next member.
+    /// The number of the next addition.
     next: u64,
 }
 
@@ -212,7 +213,8 @@ mod tests {
     }
 
     impl Roster<Thing, u64> {
-        /// Checks that the roster has the members of the model, in both directions.
+        /// Checks that the roster contains the members of the model, in the same order when read from the oldest and
+        /// from the youngest one.
         fn check(&self, model: &[(Arc<Thing>, u64)]) {
             assert_eq!(
                 (self.len(), self.is_empty()),
@@ -249,7 +251,7 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let place = (random >> 33) as usize % model.len().max(1);
-            // Alternate between growing and shrinking every 500 steps.
+            // The roster grows for 500 steps and then shrinks for 500, alternately.
             if (random >> 60) % 4 < if step / 500 % 2 == 0 { 3 } else { 1 } {
                 let thing = Arc::new(Thing::default());
                 roster.try_push(&thing, step).unwrap();

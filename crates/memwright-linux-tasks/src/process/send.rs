@@ -28,8 +28,8 @@ pub fn queue(
     send(process, target, info).map(drop)
 }
 
-/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether the signal is now pending
-/// together with its cause. It is not if it is ignored or cannot be queued.
+/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether this call made the signal
+/// pending together with its cause; false if the signal is ignored or cannot be queued.
 pub fn send_timer_signal(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -58,12 +58,12 @@ pub fn kill_process(process: &Arc<Process>) {
     send_to_process(process, SignalInfo::kernel(Signal::SIGKILL));
 }
 
-/// Returns whether a signal is queued together with its cause. If the number of queued signals has reached `limit`,
-/// returns false for a signal that `kill` sent: it becomes pending without its cause (Linux 7.3 `kernel/signal.c`,
-/// `__send_signal_locked`).
+/// Returns whether a signal must be queued together with its cause. If the number of queued signals has reached
+/// `limit`, returns false for a signal that `kill` sent, which then becomes pending without its cause (Linux 7.3
+/// `kernel/signal.c`, `__send_signal_locked`).
 ///
 /// # Errors
-/// `EAGAIN` for any other signal at the limit: such a signal is meaningless without its cause.
+/// `EAGAIN` for any other signal at the limit, because its receiver needs the cause.
 fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<bool, Errno> {
     match limit {
         Some(limit) if signals.queued() as u64 >= limit => match info.code {
@@ -74,8 +74,8 @@ fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<boo
     }
 }
 
-/// Sends a signal. Returns whether it became pending. An ignored signal does not, nor does a standard signal that is
-/// pending already.
+/// Sends a signal to `target`, or to the process without a target. Returns whether the signal became pending; false if
+/// it is ignored, or is a standard signal that is pending already.
 fn send(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -85,7 +85,8 @@ fn send(
     Ok(sent.is_some_and(|sent| sent.wake(process)))
 }
 
-/// A signal that was made pending before the threads that wait for a signal were woken.
+/// The result of making a signal pending. The threads that wait for the signal are still to be woken: a caller that
+/// holds the lock of the tasks wakes them after it has released the lock.
 #[must_use]
 pub struct Sent {
     signal: Signal,
@@ -94,13 +95,14 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Wakes the threads that wait for a signal or for SIGCONT. Returns whether the signal became pending.
+    /// Wakes the readers of signalfds and, for SIGCONT, the stopped threads. If the process was continued, also
+    /// notifies its parent. Returns whether the signal became pending.
     fn wake(self, process: &Arc<Process>) -> bool {
         if self.arrived {
             process.signal_arrived.wake_all();
         }
         match self.continued {
-            // Threads with a tracer that used `PTRACE_SEIZE` report every SIGCONT.
+            // The process was not stopped, but threads with a tracer that used `PTRACE_SEIZE` report every SIGCONT.
             Continued::No if self.signal == Signal::SIGCONT => process.resumed.wake_all(),
             Continued::No => {}
             Continued::BeforeItStopped => process.resumed.wake_all(),
@@ -148,7 +150,7 @@ fn make_pending(
     }))
 }
 
-/// The effect of SIGCONT.
+/// The effect of a signal on a stopped process.
 enum Continued {
     /// None: the process was not stopped, or the signal was another one.
     No,
@@ -210,7 +212,7 @@ fn choose_and_wake(signals: &mut Signals, target: Option<&Arc<Thread>>, signal: 
     }
 }
 
-/// Starts the termination of a process: every thread exits when it next handles signals.
+/// Starts the termination of a process with `status`: every thread exits when it next handles signals.
 pub fn begin_end(signals: &mut Signals, status: ExitStatus) {
     signals.group_exit.get_or_insert(status);
     signals.stop = Stop::Running;
@@ -221,7 +223,7 @@ pub fn begin_end(signals: &mut Signals, status: ExitStatus) {
     }
 }
 
-/// Terminates every thread of a process except the one in `execve`.
+/// Makes every thread of a process exit except `survivor`, which is in `execve`.
 pub fn end_others(signals: &Signals, survivor: &Arc<Thread>) {
     for (thread, _) in signals.threads.iter() {
         if !Arc::ptr_eq(thread, survivor) {
@@ -253,7 +255,7 @@ pub fn force_default(thread: &Arc<Thread>, info: SignalInfo) {
     signals.recalculate(thread);
 }
 
-/// Records that a process stopped or continued, and notifies its parent.
+/// Records that a process has stopped or continued, for a wait of its parent, and notifies the parent.
 pub fn report_change(process: &Arc<Process>, change: Change) {
     let notice = {
         let mut tasks = process.tasks.lock();
@@ -268,7 +270,8 @@ pub fn report_change(process: &Arc<Process>, change: Change) {
     notice.into_iter().for_each(ChangeNotice::wake);
 }
 
-/// Returns whether a parent waits for a child that exits with this signal, so that the child becomes a zombie.
+/// Returns whether a child whose exit sends `signal` becomes a zombie, for which `parent` must wait. It does not if the
+/// signal is SIGCHLD and `parent` ignores it or has set `SA_NOCLDWAIT`, or if `parent` is the reaper.
 pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;
@@ -278,15 +281,15 @@ pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     waits || signal != Some(Signal::SIGCHLD)
 }
 
-/// Returns whether a parent gets no SIGCHLD for a child that exits because it ignores the signal, even if it also
-/// blocks it (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
+/// Returns whether a parent ignores SIGCHLD. It then gets no SIGCHLD for a child that exits, even if it blocks the
+/// signal (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
 pub fn ignores_ended(parent: &Arc<Process>) -> bool {
     let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
     action.handler == Handler::Ignore
 }
 
-/// A notification of a process of a state change of its child or tracee. The signal is pending; the threads that wait
-/// for it have not been woken.
+/// Notifies a process that its child or tracee changed state. The signal is pending, but the threads that wait for the
+/// change or for the signal have not been woken yet.
 #[must_use]
 pub struct ChangeNotice {
     to: Arc<Process>,
@@ -294,8 +297,8 @@ pub struct ChangeNotice {
 }
 
 impl ChangeNotice {
-    /// Makes SIGCHLD pending for the process `to` because of a state change of the process or thread with this id,
-    /// which belongs to the process `child`. Returns `None` if `to` does not exist.
+    /// Makes SIGCHLD pending for the process `to`, because the process or thread `id` changed state. `child` is the
+    /// process to which it belongs. Returns `None` if `to` does not exist.
     ///
     /// # Locks
     /// The caller holds the lock of the tasks, under which it has made the change visible to a wait. So no wait returns

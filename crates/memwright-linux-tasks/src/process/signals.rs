@@ -24,7 +24,8 @@ pub struct ThreadSignals {
     pub waited: SignalSet,
     /// The alternate stack.
     pub alternate_stack: AlternateStack,
-    /// The tracing of the thread, if it is traced.
+    /// The state of tracing, if the thread is traced or its tracer has detached and the thread has not handled this
+    /// yet.
     pub traced: Option<Box<Tracing>>,
 }
 
@@ -59,7 +60,7 @@ pub struct Signals {
     pub executing: Option<Arc<Thread>>,
     /// Whether the process is stopped.
     pub stop: Stop,
-    /// Whether all threads have stopped and the parent was notified.
+    /// Whether all threads have stopped and the notification of the parent was recorded.
     pub stop_reported: bool,
     /// The tracer of the leader, if the leader exited before other threads. The tracer is notified when the last thread
     /// exits.
@@ -109,8 +110,8 @@ impl Signals {
         traced.is_some_and(|tracing| tracing.tracer.is_some())
     }
 
-    /// Recomputes whether a thread must handle signals before it returns to user mode. `thread` can be the one chosen
-    /// for a signal, so it must be the calling thread, or one that the caller then wakes.
+    /// Recomputes whether a thread must handle signals before it returns to user mode. `thread` must be the calling
+    /// thread, or the caller must wake it afterwards: the thread may have been chosen to take a signal.
     pub fn recalculate(&mut self, thread: &Thread) {
         let shared = self.pending.set();
         let busy = self.group_exit.is_some()
@@ -140,8 +141,8 @@ impl Signals {
         }
     }
 
-    /// Chooses another thread for each of `signals`, which were sent to the process and whose chosen thread now blocks
-    /// them.
+    /// Chooses a thread again for each of `signals`, which were sent to the process: the thread chosen before may block
+    /// them now, or exits.
     pub fn retarget(&mut self, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);
@@ -168,7 +169,7 @@ impl Signals {
         second
     }
 
-    /// Makes every thread handle its signals.
+    /// Makes every thread of the process check for signals before it next returns to user mode.
     pub fn alert_all(&self) {
         for (thread, _) in self.threads.iter() {
             thread.set_work(Work::SIGNAL, true);
@@ -200,7 +201,7 @@ impl Signals {
 
     /// Returns whether a signal can be discarded when it is sent: it is ignored, and no thread waits for it.
     pub fn ignored(&self, signal: Signal) -> bool {
-        // A blocked signal is kept: its action may change before it is unblocked.
+        // A signal that is blocked, or waited for, is kept: its action may change before it is unblocked.
         let kept = |state: &ThreadSignals| {
             // The tracer decides what happens to the signal.
             state.traced.is_some()

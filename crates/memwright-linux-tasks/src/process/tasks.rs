@@ -17,7 +17,7 @@ use memwright_linux_sched::scheduler::Scheduler;
 
 /// Process id of the built-in reaper.
 pub const REAPER: u32 = 1;
-/// Process id of the program of the run.
+/// Process id of the process that executes the program of the run.
 pub const PROGRAM: u32 = 2;
 
 /// First id that is reused after a wrap-around (`RESERVED_PIDS` of Linux 7.2).
@@ -31,7 +31,7 @@ pub struct Member {
     pub process: Arc<Process>,
     /// The children of the process, oldest first.
     pub children: Vec<Arc<Process>>,
-    /// The state of the process.
+    /// The state of the process, as its parent sees it.
     pub life: Life,
     /// The threads that the process traces.
     pub tracees: Tracees,
@@ -47,17 +47,17 @@ impl Member {
     }
 }
 
-/// The processes that a walk visits.
+/// The processes whose memory a walk visits, and the objects.
 #[derive(Clone, Copy)]
 pub enum Among<'a> {
-    /// All processes.
+    /// All processes and all objects.
     All,
     /// The processes with these ids, which are in order, and the objects that are charged to this memcg.
     Charged(&'a [u32], Memcg),
 }
 
 impl Among<'_> {
-    /// Returns the memcg that is charged for the memory of these processes, if there is one.
+    /// Returns the memcg to whose objects the walk is limited; `None` if it visits all objects.
     pub fn memcg(&self) -> Option<Memcg> {
         match self {
             Among::All => None,
@@ -75,7 +75,7 @@ pub struct TaskTable {
     pub threads: BTreeMap<u32, Arc<Thread>>,
     /// Traced threads that have exited and that their tracers have not waited for, by id. These ids are not reused.
     ended: BTreeMap<u32, Ended>,
-    /// Pairs of group and process id. `sessions` contains pairs of session and process id.
+    /// Pairs of process group and process id. `sessions` contains pairs of session and process id.
     pub(super) groups: BTreeSet<(u32, u32)>,
     pub(super) sessions: BTreeSet<(u32, u32)>,
     /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
@@ -87,13 +87,13 @@ pub struct TaskTable {
     pub(super) subreapers: usize,
     /// Number of processes entered so far.
     pub(super) births: u64,
-    /// Whether the program has ended, so that `fork` enters no more processes.
+    /// Whether the program of the run has ended: `fork` then enters no more processes.
     pub closed: bool,
 }
 
 /// All processes and threads.
 pub struct Tasks {
-    /// Runs the threads.
+    /// The scheduler of all threads.
     pub scheduler: &'static Scheduler<Thread>,
     /// Number of user processes created since boot.
     pub made: AtomicU64,
@@ -250,7 +250,7 @@ impl TaskTable {
         Some(id)
     }
 
-    /// Returns the first of `ids` that is not in use. Traverses the ids in use once.
+    /// Returns the lowest of `ids` that is not in use. The cost grows with the number of ids in use.
     fn first_free(&self, ids: core::ops::Range<u32>) -> Option<u32> {
         if ids.is_empty() {
             return None;
@@ -283,7 +283,8 @@ impl TaskTable {
         self.members_in(&self.groups, group, 0)
     }
 
-    /// Iterates over the processes of a group in one of the indexes, in order of id from `first` on.
+    /// Iterates over the processes that an index lists for a group, a session or a cgroup, in order of id from `first`
+    /// on.
     fn members_in<'a>(
         &'a self,
         index: &'a BTreeSet<(u32, u32)>,

@@ -32,14 +32,14 @@ pub enum Start {
 /// How `restart_syscall` continues an interrupted call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RestartBlock {
-    /// A relative sleep until this time.
+    /// A relative sleep, as the deadline at which it ends.
     Sleep {
         /// Deadline by the host's clock.
         deadline: u64,
         /// Address for the remaining time, or null.
         remaining: u64,
     },
-    /// A poll until this time.
+    /// A `poll` with its deadline.
     Poll {
         /// Address of the descriptors.
         descriptors: u64,
@@ -55,7 +55,8 @@ pub enum RestartBlock {
 /// The default slack of timers in nanoseconds.
 pub const TIMER_SLACK: u64 = 50_000;
 
-/// The CPU number for none: the `struct rseq` of the program does not name the CPU on which the thread runs.
+/// Stands for no CPU in [`Task::set_restartable`]: the `struct rseq` of the thread must be written before its next
+/// return to user mode, whichever CPU it runs on.
 const NO_CPU: u32 = u32::MAX - 1;
 
 /// A thread.
@@ -66,7 +67,7 @@ pub struct Thread {
     id: AtomicU32,
     /// The process to which the thread belongs.
     pub process: Arc<Process>,
-    /// The place among the threads of the process.
+    /// The slot of the thread in the roster of its process.
     seat: Seat,
     /// Address of the word to clear and wake when the thread exits (`CLONE_CHILD_CLEARTID`).
     pub clear_child_tid: AtomicU64,
@@ -111,7 +112,7 @@ impl Seated for Thread {
 
 impl Thread {
     /// Creates a thread of `process`. It does not run yet.
-    // Inlined for the same reason as `Process::new`.
+    // Inlined, because a thread would otherwise be copied more often before it is on the heap.
     #[inline(always)]
     pub fn new(id: u32, process: Arc<Process>, context: ContextId, start: Start) -> Self {
         Self {
@@ -188,7 +189,7 @@ impl Thread {
         ends.then(|| self.exit_code.load(Ordering::Relaxed))
     }
 
-    /// Returns the first action of the thread and clears it.
+    /// Returns the first action of the thread; `None` after the first call.
     pub fn take_start(&self) -> Option<Start> {
         self.start.lock().take()
     }
@@ -220,7 +221,7 @@ impl Thread {
         self.set_restartable((registration.address != 0).then_some(NO_CPU));
     }
 
-    /// Makes the thread handle its work flags: wakes it, or interrupts it where it runs.
+    /// Makes the thread handle its work flags: wakes it if it waits, or interrupts the CPU on which it runs.
     pub fn notify(self: &Arc<Self>) {
         self.process.tasks.scheduler.notify(self);
     }

@@ -21,8 +21,8 @@ impl Thread {
         standing.is_some_and(|standing| standing.resume.is_none())
     }
 
-    /// Returns whether a thread of this process traces the thread. With `context`, returns whether the thread with that
-    /// kernel stack does; a tracer without a context stands for every thread of its process.
+    /// Returns whether a thread of process `process` traces this thread. With `context`, returns whether the thread
+    /// with that kernel stack does; if the tracer has no context, every thread of its process counts as the tracer.
     pub fn is_traced_by(&self, process: u32, context: Option<ContextId>) -> bool {
         let mut signals = self.process.signals.lock();
         let tracer = signals.tracing(self).and_then(|tracing| tracing.tracer);
@@ -41,7 +41,7 @@ impl Thread {
     /// uninterruptible wait, `T` stopped, `t` in a ptrace stop, `X` exited. `Z` is a state of processes, not of
     /// threads.
     pub fn state_letter(&self) -> char {
-        // Do not derive this from the wait: a tracer that was notified of the stop can read the state before the thread
+        // Test this before the run state: a tracer that was notified of the stop can read the state before the thread
         // starts to wait.
         if self.stands_still() {
             return 't';
@@ -55,7 +55,7 @@ impl Thread {
                 Interest::Signals => 'S',
                 Interest::Fatal => 'D',
                 Interest::Continuation => 'T',
-                // Resumed, but not woken yet.
+                // The tracer has resumed the thread, which has not been woken yet.
                 Interest::Tracer => 'R',
             },
             RunState::Ended => 'X',

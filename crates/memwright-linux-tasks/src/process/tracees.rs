@@ -8,16 +8,17 @@ use alloc::{
 use core::ops::Bound;
 use memwright_linux_abi::host::ContextId;
 
-/// A tracing thread and the id of a thread that it traces.
+/// The kernel stack of a tracing thread, and the id of a thread that it traces. `None` if every thread of the process
+/// traces (`PTRACE_TRACEME`).
 pub type TraceKey = (Option<ContextId>, u32);
 
 /// The threads that a process traces, by tracing thread and id.
 #[derive(Default)]
 pub struct Tracees {
     threads: BTreeMap<TraceKey, Arc<Thread>>,
-    /// The threads in a ptrace stop that no wait has reported. Some of them may have left the stop.
+    /// The traced threads with a ptrace stop that no wait has reported. Some of them may have left the stop.
     news: BTreeSet<TraceKey>,
-    /// The ids of exited threads that no wait has reported.
+    /// The ids of exited threads that the process traced and whose exit no wait has reported.
     pub ended: BTreeSet<u32>,
 }
 
@@ -33,23 +34,23 @@ pub struct Ended {
 }
 
 impl Tracees {
-    /// Returns whether there are neither traced threads nor exited ones.
+    /// Returns whether the process traces no thread, and no exited thread is left to wait for.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty() && self.ended.is_empty()
     }
 
-    /// Adds a thread.
+    /// Adds a thread that `tracer` traces.
     pub fn add(&mut self, tracer: Tracer, thread: &Arc<Thread>) {
         self.threads
             .insert((tracer.context, thread.id()), thread.clone());
     }
 
-    /// Returns whether the thread with this id is one of them.
+    /// Returns whether `tracer` traces the thread with this id.
     pub fn contains(&self, tracer: Tracer, id: u32) -> bool {
         self.threads.contains_key(&(tracer.context, id))
     }
 
-    /// Returns whether the thread with this id is one of them. With `by`, considers only the threads traced by that
+    /// Returns whether the process traces the thread with this id. With `by`, considers only the threads traced by that
     /// thread or by every thread of the process. The cost grows with the number of tracing threads, not with the number
     /// of traced threads.
     pub fn has(&self, id: u32, by: Option<ContextId>) -> bool {
@@ -64,14 +65,14 @@ impl Tracees {
         false
     }
 
-    /// Removes a thread.
+    /// Removes the thread `id` of `tracer`. Returns it if it was traced.
     pub fn remove(&mut self, tracer: Tracer, id: u32) -> Option<Arc<Thread>> {
         let key = (tracer.context, id);
         self.news.remove(&key);
         self.threads.remove(&key)
     }
 
-    /// Removes one thread of this tracing thread, or of any if `by` is `None`.
+    /// Removes and returns one thread that the thread `by` traces, or any one if `by` is `None`.
     pub fn remove_one(&mut self, by: Option<ContextId>) -> Option<Arc<Thread>> {
         let key = match by {
             Some(by) => self.threads.range(all_of(Some(by))).next(),
@@ -82,7 +83,7 @@ impl Tracees {
         self.threads.remove(&key)
     }
 
-    /// Records that a thread has entered a ptrace stop, which no wait has reported.
+    /// Records that the traced thread `id` has entered a ptrace stop, for a wait of its tracer.
     pub fn note(&mut self, tracer: Tracer, id: u32) {
         let key = (tracer.context, id);
         if self.threads.contains_key(&key) {
@@ -103,12 +104,13 @@ impl Tracees {
         Some((*key, self.threads.get(key)?.clone()))
     }
 
-    /// Removes the record of a thread's stop.
+    /// Removes the record of a ptrace stop, after a wait has reported it or the thread has left it.
     pub fn forget_news(&mut self, key: TraceKey) {
         self.news.remove(&key);
     }
 
-    /// Iterates over the threads. With `by`, only over those traced by that thread or by every thread of the process.
+    /// Iterates over the traced threads. With `by`, only over those traced by that thread or by every thread of the
+    /// process.
     pub fn iter(&self, by: Option<ContextId>) -> impl Iterator<Item = &Arc<Thread>> {
         let visible = move |(context, _): &TraceKey| is_visible(*context, by);
         let threads = self.threads.iter().filter(move |(key, _)| visible(key));
@@ -116,8 +118,8 @@ impl Tracees {
     }
 }
 
-/// Returns whether a wait by the thread `by` includes a thread whose tracer has the kernel stack `context`. `None`
-/// stands for every thread of the process.
+/// Returns whether a wait by the thread with the kernel stack `by` includes a thread whose tracer has the kernel stack
+/// `context`. `None` stands for every thread of the process.
 pub fn is_visible(context: Option<ContextId>, by: Option<ContextId>) -> bool {
     match (context, by) {
         (Some(context), Some(by)) => context == by,

@@ -50,7 +50,7 @@ pub struct Tracer {
 /// The tracing of a thread. It is part of the thread's signal state.
 #[derive(Debug, Default)]
 pub struct Tracing {
-    /// The thread's tracer; `None` from the time at which the tracer detaches until the thread handles it.
+    /// The thread's tracer; `None` after the tracer has detached, until the thread handles this.
     pub tracer: Option<Tracer>,
     /// The options that the tracer has set.
     pub options: TraceOptions,
@@ -60,16 +60,16 @@ pub struct Tracing {
     pub steps: bool,
     /// The action of the thread at system calls.
     pub calls: AtCalls,
-    /// Whether a system call has ended and its end has not been reported yet.
+    /// Whether a system call has ended for which the thread still has to enter a ptrace stop.
     pub call_ended: bool,
-    /// Whether the tracer resumed the thread although its process is stopped.
+    /// Whether the thread runs although its process is stopped, because the tracer has resumed it.
     pub passes_stop: bool,
     /// Whether the thread must enter a ptrace stop (`PTRACE_INTERRUPT`, `PTRACE_SEIZE`).
     pub interrupted: bool,
     /// Whether the process was stopped or continued since the thread last reported this to a tracer that used
     /// `PTRACE_SEIZE`.
     pub changed: bool,
-    /// The published registers of the thread while it is in a ptrace stop.
+    /// The state that the tracer can access while the thread is in a ptrace stop; otherwise `None`.
     pub standing: Option<Box<Standing>>,
 }
 
@@ -92,7 +92,7 @@ pub struct Report {
     pub code: u32,
     /// The cause, as `PTRACE_GETSIGINFO` returns it; `None` for a stop of the process.
     pub info: Option<SignalInfo>,
-    /// The number that `PTRACE_GETEVENTMSG` returns.
+    /// The event message, which `PTRACE_GETEVENTMSG` returns.
     pub message: u64,
     /// Whether the thread is about to take the signal.
     pub takes_signal: bool,
@@ -112,8 +112,8 @@ impl Report {
         }
     }
 
-    /// Creates a report of a stop that is not caused by a signal, in this process (`ptrace_do_notify` of Linux 7.2,
-    /// `kernel/signal.c`).
+    /// Creates the report of a stop that no signal caused. `process` is the id of the stopped process, which
+    /// `PTRACE_GETSIGINFO` reports as the sender (`ptrace_do_notify` of Linux 7.2, `kernel/signal.c`).
     pub fn notice(signal: Signal, code: u32, message: u64, process: u32) -> Self {
         let detail = Detail::Sender { process, user: 0 };
         Self {
@@ -137,10 +137,10 @@ impl Report {
     }
 }
 
-/// A thread in a ptrace stop.
+/// The state of a thread in a ptrace stop: what the stop reports, and the registers that the tracer can access.
 #[derive(Debug)]
 pub struct Standing {
-    /// What the stop reports.
+    /// The report of the stop.
     pub report: Report,
     /// Whether a wait of the tracer has reported the stop.
     pub reported: bool,
@@ -152,7 +152,7 @@ pub struct Standing {
     pub extended: Box<FpuArea>,
     /// The debug registers of the thread.
     pub debug: DebugRegisters,
-    /// How to resume the thread, once the tracer has decided.
+    /// How the tracer has resumed the thread; `None` until it does.
     pub resume: Option<Resume>,
 }
 

@@ -2,16 +2,16 @@
 
 use crate::errno::Errno;
 
-/// DR6: the reserved bits that read as one. `DebugRegisters` stores DR6 with these bits inverted, so 0 is the value
-/// after reset.
+/// DR6: the reserved bits, which are one after a reset. `DebugRegisters` stores DR6 with these bits inverted, so its
+/// initial value is 0.
 const STATUS_RESERVED: u64 = 0xffff_0ff0;
-/// DR6: the four breakpoints.
+/// DR6: the breakpoints that were hit, one bit for each.
 const STATUS_HITS: u64 = 0xf;
-/// DR6: single step.
+/// DR6: a single step caused the exception.
 pub const STATUS_STEP: u64 = 1 << 14;
 /// DR7: the bits that cannot be set.
 const CONTROL_RESERVED: u64 = 0xffff_ffff_0000_fc00;
-/// DR7: general detect, which would make accesses to debug registers trap.
+/// DR7: general detect, which makes accesses to debug registers trap. It is never set.
 const CONTROL_DETECT: u64 = 1 << 13;
 /// DR7: the bits that enable breakpoints.
 const CONTROL_ENABLE: u64 = 0xff;
@@ -21,7 +21,7 @@ const CONTROL_ENABLE: u64 = 0xff;
 pub struct DebugRegisters {
     /// DR0 to DR3: addresses.
     pub addresses: [u64; 4],
-    /// DR6: which breakpoints were hit, in positive logic.
+    /// DR6: which breakpoints were hit. The reserved bits are inverted, so that they are 0.
     pub status: u64,
     /// DR7: which breakpoints are enabled, and their types and lengths.
     pub control: u64,
@@ -34,7 +34,7 @@ impl DebugRegisters {
         self.control & CONTROL_ENABLE != 0
     }
 
-    /// Returns the value that a tracer reads from a register.
+    /// Returns the value that a tracer reads from register DR`number`.
     #[must_use]
     pub fn get(&self, number: usize) -> u64 {
         match number {
@@ -45,7 +45,7 @@ impl DebugRegisters {
         }
     }
 
-    /// Sets a register at a tracer's request. User addresses end at `end`.
+    /// Sets register DR`number` to `value` at a tracer's request. User memory ends at the address `end`.
     ///
     /// # Errors
     /// `EIO` for DR4 and DR5; `EINVAL` for an address outside user memory, and for a breakpoint that the processor does
@@ -98,7 +98,7 @@ impl DebugRegisters {
         })
     }
 
-    /// Returns which of the breakpoints that a debug exception reports are enabled, as a bit mask.
+    /// Returns a bit mask of the breakpoints that `status`, the value of DR6, reports as hit and that are enabled.
     #[must_use]
     pub fn hits(&self, status: u64) -> u64 {
         let enabled = (0..4).filter(|slot| self.is_enabled(*slot));
@@ -114,7 +114,8 @@ impl DebugRegisters {
         Self { control, ..*self }
     }
 
-    /// Returns the address and the length in bytes of an enabled data breakpoint; `None` for any other slot.
+    /// Returns the address and the length in bytes of the breakpoint `slot`; `None` if it is not an enabled data
+    /// breakpoint.
     #[must_use]
     pub fn data(&self, slot: usize) -> Option<(u64, usize)> {
         let (kind, length) = self.kind(slot);
@@ -128,8 +129,8 @@ impl DebugRegisters {
         status & STATUS_HITS != 0
     }
 
-    /// Returns whether `hits` includes an execution breakpoint. The exception precedes the instruction, which must then
-    /// execute without another exception.
+    /// Returns whether the bit mask `hits` includes an execution breakpoint. Its exception is raised before the
+    /// instruction executes, so the instruction must be resumed without raising it again.
     #[must_use]
     pub fn stops_before(&self, hits: u64) -> bool {
         (0..4).any(|slot| hits >> slot & 1 != 0 && self.kind(slot).0 == 0)

@@ -5,7 +5,8 @@ use crate::signal::{Signal, SignalInfo, code};
 /// Returns the signal for an exception in user mode other than a debug exception (`arch/x86/kernel/traps.c` of Linux
 /// 7.2).
 ///
-/// `floating_point` is the `si_code` to use for a floating-point exception: see [`floating_point_code`].
+/// `instruction` is the address of the instruction. `floating_point` is the `si_code` for a floating-point exception:
+/// see [`floating_point_code`].
 pub fn signal_for(vector: u8, instruction: u64, floating_point: i32) -> SignalInfo {
     match vector {
         0 => SignalInfo::fault(Signal::SIGFPE, code::FPE_INTDIV, instruction),

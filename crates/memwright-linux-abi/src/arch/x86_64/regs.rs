@@ -1,8 +1,8 @@
-//! User registers and the extended state area.
+//! The registers of user mode and the area for the extended state.
 
-/// General registers of a thread in user mode, in the order of `struct user_regs_struct`'s names.
+/// The general registers of a thread in user mode. The fields have the names of `struct user_regs_struct`.
 ///
-/// The code and stack segments are constants of the host: user mode always executes 64-bit code.
+/// There are no fields for the code and stack segments: user mode always executes 64-bit code, so they are constant.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserRegs {
@@ -56,7 +56,7 @@ pub struct UserState {
     pub regs: UserRegs,
     /// FS base (thread pointer), as last stored by [`store_bases`](crate::host::Registers::store_bases).
     pub fs_base: u64,
-    /// GS base of user mode, stored in the same way.
+    /// GS base of user mode, as last stored by [`store_bases`](crate::host::Registers::store_bases).
     pub gs_base: u64,
 }
 
@@ -106,8 +106,8 @@ impl FpuArea {
     pub const SIZE: usize = 2752;
     /// Offset of the XSAVE header (its first word is XSTATE_BV).
     pub const HEADER: usize = 512;
-    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component. The control words are set for code
-    /// that reads the legacy region.
+    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component. The control words have their
+    /// initial values as well, for code that reads the legacy region.
     pub const INITIAL: Self = Self {
         bytes: {
             let mut bytes = [0; Self::SIZE];

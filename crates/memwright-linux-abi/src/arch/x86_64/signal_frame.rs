@@ -98,7 +98,7 @@ pub fn place(
         None => stack_pointer.wrapping_sub(RED_ZONE),
     };
     let extended_state = top.wrapping_sub(extended_size as u64) & !63;
-    // Aligned as after a call instruction: 8 below a multiple of 16.
+    // Align the stack pointer of the handler as after a call instruction: 8 below a multiple of 16.
     let frame = (extended_state.wrapping_sub(FRAME_SIZE as u64) & !15).wrapping_sub(8);
     match alternate {
         Some(stack) if frame < stack.base || frame > stack.base.wrapping_add(stack.size) => None,
@@ -109,7 +109,7 @@ pub fn place(
     }
 }
 
-/// The last fault of the thread, as reported in the frame.
+/// The last exception of a thread in user mode, which signal frames report.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LastFault {
     /// Vector.
@@ -120,7 +120,7 @@ pub struct LastFault {
     pub address: u64,
 }
 
-/// Builds the head of the frame from the user registers and the signal state.
+/// Builds the head of a signal frame from the registers and the signal state of the interrupted thread.
 pub fn compose(
     regs: &UserRegs,
     place: FramePlace,
@@ -160,7 +160,8 @@ pub fn compose(
     }
 }
 
-/// Returns the registers that a frame restores. Flags that user code must not change keep their values in `current`.
+/// Returns the registers that `sigreturn` restores from a frame. Flags that user code must not change are those of
+/// `current`.
 pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     let [r8, r9, r10, r11, r12, r13, r14, r15] = context.high;
     UserRegs {
@@ -186,7 +187,7 @@ pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     }
 }
 
-/// Returns whether the processor can return to user mode with the selectors in the frame, whose privilege level is
+/// Returns whether the processor can return to user mode with the selectors in the frame after their privilege level is
 /// forced to 3. The code selector must be that of 64-bit code; 32-bit code is not supported. SS must be the data
 /// segment if the frame has `UC_STRICT_RESTORE_SS` (Linux 7.3 `arch/x86/kernel/signal_64.c`, `restore_sigcontext`).
 pub fn selectors_return(head: &FrameHead) -> bool {
@@ -282,12 +283,12 @@ mod tests {
         let stack = AlternateStack::default();
         let mut head = compose(&regs, where_to, 0, stack, 5, LastFault::default());
         assert_eq!(restore(&head.context, &regs), regs);
-        // User code must not set IOPL or IF.
+        // Set IOPL and clear IF, which user code must not change.
         head.context.rflags = 0x3001;
         assert_eq!(restore(&head.context, &regs).rflags, 0x203);
         let mut bytes = [0; FrameHead::SIZE];
         head.to_bytes(&mut bytes);
-        // uc_sigmask is the last field.
+        // uc_sigmask is the last field of the head.
         assert_eq!(bytes[304..312], [5, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

@@ -1,10 +1,10 @@
 //! Constants of the x86-64 interface that `linux-raw-sys` lacks, each with the header that defines it.
 
-/// `asm/ucontext.h`: the frame has an extended state.
+/// `asm/ucontext.h`, `uc_flags`: the frame contains the extended state.
 pub const UC_FP_XSTATE: u64 = 1;
-/// `asm/ucontext.h`: SS was saved.
+/// `asm/ucontext.h`, `uc_flags`: the frame contains SS.
 pub const UC_SIGCONTEXT_SS: u64 = 2;
-/// `asm/ucontext.h`: SS is restored strictly.
+/// `asm/ucontext.h`, `uc_flags`: `sigreturn` restores SS from the frame and does not repair an invalid value.
 pub const UC_STRICT_RESTORE_SS: u64 = 4;
 /// `asm/sigcontext.h`: first magic, in the software bytes of the legacy region.
 pub const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;

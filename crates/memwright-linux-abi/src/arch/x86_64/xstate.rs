@@ -1,4 +1,4 @@
-//! Extended state in user memory: the XSAVE area of a signal frame.
+//! The extended state in a signal frame: an XSAVE area in user memory, which the program can change.
 
 use super::{
     regs::FpuArea,
@@ -9,12 +9,12 @@ use crate::abi::Plain;
 /// Bits of MXCSR that are allowed to be set; XRSTOR faults on any other.
 const MXCSR_MASK: u32 = 0xffff;
 
-/// Returns the size of the extended state in a signal frame, including the second magic.
+/// Returns the size in bytes of the extended state in a signal frame: `size` bytes of state and the second magic.
 pub fn frame_size(size: usize) -> usize {
     size + FP_XSTATE_MAGIC2_SIZE
 }
 
-/// Writes the markers of a signal frame into an XSAVE area: the software bytes, and the second magic after the state.
+/// Marks an XSAVE area as that of a signal frame: writes the software bytes, and the second magic after the state.
 /// `bytes` has the length that [`frame_size`] returns.
 pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
     let software = &mut bytes[FP_SOFTWARE_BYTES..512];
@@ -74,8 +74,8 @@ pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unload
     }
 }
 
-/// Makes an area from user memory safe to load by clearing features that are not enabled and reserved bits. If
-/// `extended` is false, the function writes a header for the legacy region (x87 and SSE).
+/// Makes an area from user memory safe to load: clears reserved bits, and features that are not enabled. If `extended`
+/// is false, first writes a header that describes the legacy region only (x87 and SSE).
 pub fn sanitize(area: &mut FpuArea, features: u64, extended: bool) {
     let header = &mut area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
     let present = if extended {
