@@ -55,7 +55,7 @@ impl<M: Machine> AddressSpace<M> {
             |area, tag| area.backing.set_tag(tag),
         );
         match (result, file) {
-            // A hole is reported only if there is no other error.
+            // A hole below the file is not reported: the error for the file takes precedence.
             (Ok(()) | Err(FlagsError::Hole(_)), Some(_)) => {
                 Err(NameError::NotAnonymous(end.address()))
             }
