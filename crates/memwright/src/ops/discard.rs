@@ -54,7 +54,9 @@ fn check_discard<M: Machine>(
 
 impl<M: Machine> AddressSpace<M> {
     /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [discard
-    /// contents](Advice::takes_contents).
+    /// contents](Advice::takes_contents). Before it discards the part of an area whose userfaultfd context receives
+    /// removal events, it calls `witness`. No lock is held during this call, so `witness` is allowed to sleep
+    /// (`userfaultfd_remove`).
     ///
     /// # Errors
     /// See [`advise`](Self::advise).

@@ -37,7 +37,7 @@ pub struct PlacePolicy {
     pub home: Option<u8>,
 }
 
-/// The number of a policy in [`Policies`], by which areas refer to it; 0 for no policy.
+/// The number of a policy in the list of all policies, by which areas refer to it; 0 for no policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyId(u16);
 
