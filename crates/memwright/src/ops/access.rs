@@ -116,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Stores by other processes do not: a page with two references is not exclusive, so they copy it.
     ///
     /// # Errors
-    /// The error of a load by the program.
+    /// The error that a load by the program would get.
     pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut lent = None;
@@ -131,7 +131,7 @@ impl<M: Machine> AddressSpace<M> {
     /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
     ///
     /// # Errors
-    /// The error of a store by the program.
+    /// The error that a store by the program would get.
     pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;

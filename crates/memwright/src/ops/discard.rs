@@ -54,8 +54,8 @@ fn check_discard<M: Machine>(
 
 impl<M: Machine> AddressSpace<M> {
     /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [discard
-    /// contents](Advice::takes_contents). Before it discards the part of an area whose userfaultfd context receives
-    /// removal events, it calls `witness`. No lock is held during this call, so `witness` is allowed to sleep
+    /// contents](Advice::takes_contents). Calls `witness` before it discards the part of an area whose userfaultfd
+    /// context receives removal events. No lock is held during this call, so `witness` is allowed to sleep
     /// (`userfaultfd_remove`).
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault`, also faults them in.
     ///
     /// # Errors
-    /// See [`LockError`]. If the error is a hole, the areas below it are locked.
+    /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
         let mut rest = self.begin_lock(address, length, on_fault)?;
         self.populate_locked(&mut rest)
@@ -49,7 +49,7 @@ impl<M: Machine> AddressSpace<M> {
     /// [populate](Self::populate_locked), which is empty if `on_fault`.
     ///
     /// # Errors
-    /// See [`LockError`]. If the error is a hole, the areas below it are locked.
+    /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
     pub fn begin_lock(
         &self,
         address: VirtAddr,
@@ -84,7 +84,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Unlocks the pages that overlap the `length` bytes from `address` on.
     ///
     /// # Errors
-    /// See [`LockError`]. If the error is a hole, the areas below it are unlocked.
+    /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are unlocked.
     pub fn unlock(&self, address: VirtAddr, length: u64) -> Result<(), LockError> {
         let core = &*self.core;
         let range = touched(address, length)?;

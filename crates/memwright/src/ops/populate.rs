@@ -170,8 +170,9 @@ impl<M: Machine> Core<M> {
     }
 
     /// Copies the locked private pages that a protection change made writable, so that stores to them do not fault
-    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Does not wait for
-    /// a userfaultfd handler, which leaves the rest of its area to later faults: Linux holds the mmap lock here.
+    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Linux holds the
+    /// mmap lock here and cannot wait for a userfaultfd handler: if a page needs one, the rest of its area is left to
+    /// later faults.
     #[cold]
     #[inline(never)]
     pub(crate) fn populate_gained(&self) {

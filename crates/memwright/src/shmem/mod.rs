@@ -69,8 +69,8 @@ impl<M: Machine> Shmem<M> {
         Self::make(memory, size, identity, None)
     }
 
-    /// Like [`new`](Self::new), for a file of a mounted tmpfs: `room` is shared by all files of the mount: it limits
-    /// the number of their pages and controls their huge pages.
+    /// Like [`new`](Self::new), for a file of a mounted tmpfs. All files of the mount share `room`, which limits the
+    /// number of their pages and controls their huge pages.
     ///
     /// # Errors
     /// There is no heap memory.
@@ -170,8 +170,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Changes the size. On shrinking, the pages past the end are unmapped everywhere, including private copies. If the
-    /// object grows again later, that range reads as zero. This has scheduling points, at which other threads can run:
-    /// the caller must ensure that no other thread changes the size before this returns.
+    /// object grows again later, that range reads as zero. The call has scheduling points, at which other threads can
+    /// run. The caller must ensure that no other thread changes the size before the call returns.
     ///
     /// # Errors
     /// The page that the new end cuts is in swap and cannot be swapped in. The size is unchanged.
@@ -274,8 +274,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. This has
-    /// scheduling points, at which other threads can run.
+    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. The call
+    /// has scheduling points, at which other threads can run.
     ///
     /// # Errors
     /// A page that is zeroed in part is in swap and cannot be swapped in. Nothing has changed.
@@ -315,8 +315,8 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates every page of the bytes `start..end`, without changing the size. This has scheduling points, at which
-    /// other threads can run.
+    /// Creates every page of the bytes `start..end`, without changing the size. The call has scheduling points, at
+    /// which other threads can run.
     ///
     /// # Errors
     /// No frame is free, or the limit of the mount is reached. The new pages that are beyond the size are freed again.

@@ -6,7 +6,7 @@ use core::ops::Range;
 /// CPU wait while the pages are written to a device.
 pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
-/// Some of 16 consecutive pages.
+/// A set of pages that all lie within 16 consecutive ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,

@@ -1,4 +1,5 @@
-//! Policies: choices between implementations. They are made at run time, so that one build can measure both.
+//! Policies: choices between implementations. They are made at run time, so that one build can measure each
+//! implementation.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use memwright_table::FlushPolicy;

@@ -101,7 +101,7 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Fills the huge page with a fill for which the caller supplies no contents.
+    /// Fills the huge page as `fill` says. Only fills for which the caller supplies no contents are possible.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);

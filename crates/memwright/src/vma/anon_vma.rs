@@ -14,8 +14,8 @@ use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
 /// The number of an anon_vma: 0 before the first private page, else unique in the address space. The value also
-/// contains the distance by which `mremap` has moved the area since then. Areas, of files too, merge only if their
-/// distances are equal.
+/// contains the distance by which `mremap` has moved the area since then. Two areas, including areas of files, merge
+/// only if their distances are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnonVma(u64);
 

@@ -148,7 +148,8 @@ pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
 }
 
 /// Returns the edit with which reclaim ages a page with these bits, or `None` if the page was not used since it was
-/// last aged. Arming a page clears its accessed bit: the software accessed bit records the accesses before.
+/// last aged. Arming a page clears its accessed bit. The software accessed bit then records the accesses before the
+/// arming.
 #[inline]
 pub(crate) fn aging(bits: Bits) -> Option<Edit> {
     const TOLD: Bits = Bits::IDLE.union(Bits::FOLDED_ACCESSED);

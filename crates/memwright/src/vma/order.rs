@@ -413,7 +413,7 @@ impl Order {
         Some(next.number)
     }
 
-    /// Makes a node that was removed from the tree a spare one.
+    /// Adds a node that was removed from the tree to the spare nodes.
     #[expect(clippy::disallowed_methods, reason = "every node has room there")]
     fn retire(&mut self, node: u32) {
         self.nodes[node as usize].children.clear();

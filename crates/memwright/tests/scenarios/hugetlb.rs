@@ -11,7 +11,7 @@ use memwright_table::{Bits, FrameKind, PageSize, PoolCounts, Present};
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -253,7 +253,7 @@ fn protection_goes_there_and_back_without_a_fault() {
     process.protect(at(1), HUGE, RW);
     // Adjacent hugetlb areas never merge.
     assert_eq!(process.areas(), "512rw 512rw");
-    // After the child has exited, the page becomes writable again at once.
+    // After the child has exited, restoring the rights makes the page writable without a fault.
     let mut child = process.fork();
     assert_eq!(child.load(at(0)), 1);
     process.protect(at(0), HUGE, R);

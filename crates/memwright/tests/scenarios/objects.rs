@@ -24,7 +24,7 @@ fn a_read_of_a_file_maps_what_is_cached_around_it() {
     // Fault-around maps an aligned window of 16 pages: 15 besides the one that was accessed.
     assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 15]);
     assert_eq!(process.resident(), 16);
-    // The object has 40 pages in memory, and fault-around maps only those of the window that are among them.
+    // The object has 40 pages in memory. Fault-around maps only pages of the window that are in memory.
     let account = world.counted(|| {
         process.load(4 + 39);
     });

@@ -15,7 +15,7 @@ use memwright_table::{Bits, FOLIO_ORDER};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 
 const FOLIO: FaultKind = FaultKind::Folio;

@@ -110,7 +110,7 @@ fn who_jumps_about_gets_few_pages_that_he_does_not_use() {
         }
     });
     assert_eq!(rows(&account, &AROUND), [14, 8, 0, 8]);
-    // Any use of a page that was read ahead counts as a hit, also one by a system call.
+    // Any use of a page that was read ahead counts as a hit, including a use by a system call.
     let mut bytes = [0; 7 * PAGE as usize];
     page_out(&process, 0, 200);
     let other = swapping.world.process();
