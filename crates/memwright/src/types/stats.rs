@@ -25,7 +25,7 @@ pub enum Source {
 /// The definition of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// The row that this defines.
+    /// The row that the definition is for.
     pub row: Row,
     /// The name of the row in JSON and in the host-guest protocol.
     pub name: &'static str,
