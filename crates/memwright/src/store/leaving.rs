@@ -19,7 +19,8 @@ pub struct Leaving {
 pub struct Left {
     /// The number of pages that were removed from memory.
     pub pages: u64,
-    /// The number of pages that were written back to the backing store of the object; 0 if it is swapped out instead.
+    /// The number of pages that were written back to the backing store of the object; 0 for an object whose pages are
+    /// swapped out.
     pub written_back: u64,
     /// Whether some pages stay in memory because no swap slot was free or the device had no room.
     pub is_full: bool,

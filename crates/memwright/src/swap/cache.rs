@@ -9,7 +9,7 @@ use crate::types::memcg::Memcg;
 
 /// The state of a page in a slot that an entry names.
 pub(crate) struct Found<'a, M: Machine> {
-    /// The frame into which another owner of the page has read it, if there is one.
+    /// The frame that holds the page in memory for another owner, if there is one.
     pub(crate) frame: Option<FrameRef<'a, M>>,
     /// The number of entries that name the slot.
     pub(crate) uses: u32,

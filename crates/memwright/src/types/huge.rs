@@ -40,7 +40,7 @@ impl HugeMode {
 pub enum SizeMode {
     /// All areas.
     Always = 0,
-    /// The same as for the mode for all sizes ([`HugeMode`]).
+    /// The areas that the mode for all sizes selects ([`HugeMode`]).
     Inherit = 1,
     /// Areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
@@ -146,7 +146,7 @@ impl SharedMode {
 pub enum SharedSizeMode {
     /// All shared anonymous memory.
     Always = 0,
-    /// The same as for the mode for all sizes ([`SharedMode`]).
+    /// The memory that the mode for all sizes selects ([`SharedMode`]).
     Inherit = 1,
     /// All shared anonymous memory, if the folio is within the size of the object.
     WithinSize = 2,
