@@ -134,8 +134,8 @@ fn what_goes_gives_its_room_back() {
         .advise(page(FIRST + 2), 4 * PAGE, Advice::Remove);
     advised.unwrap();
     assert_eq!(room.used(), 12);
-    // `MADV_DONTNEED` unmaps the pages and leaves them in the object. A call of `allocate` that fails frees the pages
-    // that it has allocated.
+    // `MADV_DONTNEED` unmaps the pages and leaves them in the object. A call of `allocate` that fails frees only the
+    // pages that it has allocated beyond the size of the file.
     let advised = process
         .space
         .advise(page(FIRST), 16 * PAGE, Advice::DontNeed);
