@@ -25,7 +25,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Reads memory with the rights of the program.
     ///
     /// # Errors
-    /// The error of a fault by the program, with the number of bytes read before the page that failed.
+    /// The error that a load by the program would get, and the number of bytes read before the page that failed.
     pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -39,7 +39,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
     ///
     /// # Errors
-    /// The error of a fault by the program, with the number of bytes written before the page that failed.
+    /// The error that a store by the program would get, and the number of bytes written before the page that failed.
     pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -54,8 +54,8 @@ impl<M: Machine> AddressSpace<M> {
     /// `access_remote_vm` with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// The error of a fault by the program, with the number of bytes read before the page that failed. `Denied` for
-    /// secret memory, and for memory whose maximum rights exclude reading.
+    /// The error that a load by the program would get, and the number of bytes read before the page that failed.
+    /// `Denied` for secret memory, and for memory whose maximum rights exclude reading.
     pub fn read_forced(
         &self,
         address: VirtAddr,
@@ -77,8 +77,8 @@ impl<M: Machine> AddressSpace<M> {
     /// with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// The error of a fault by the program, with the number of bytes written before the page that failed. `Denied` for
-    /// shared memory that the program may not write, and for secret memory.
+    /// The error that a store by the program would get, and the number of bytes written before the page that failed.
+    /// `Denied` for shared memory that the program may not write, and for secret memory.
     pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -92,9 +92,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Calls `act` for each page that overlaps the `length` bytes from `address` on. The arguments are the first address in
-/// the page, the number of bytes before that address, and the number of bytes in the page. Returns the first error of
-/// `act`, with the number of bytes before its page.
+/// Calls `act` for each page that overlaps the `length` bytes from `address` on. Its arguments are the address of the
+/// first of these bytes in the page, the number of these bytes before that address, and the number of them in the page.
+/// Returns the first error of `act`, and the number of bytes before the page for which `act` returned it.
 fn for_pages(
     address: VirtAddr,
     length: usize,
@@ -112,11 +112,11 @@ fn for_pages(
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
-    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page can be visible in the frame. Stores
-    /// of other processes are not visible, because a page with two references is not exclusive.
+    /// `get_user_pages` with `FOLL_GET`). Later stores by this process to the page can become visible in the frame.
+    /// Stores by other processes do not: a page with two references is not exclusive, so they copy it.
     ///
     /// # Errors
-    /// The error of a load by the program.
+    /// The error that a load by the program would get.
     pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut lent = None;
@@ -131,7 +131,7 @@ impl<M: Machine> AddressSpace<M> {
     /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
     ///
     /// # Errors
-    /// The error of a store by the program.
+    /// The error that a store by the program would get.
     pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;
@@ -139,7 +139,8 @@ impl<M: Machine> AddressSpace<M> {
         core.with_frame(address, Access::WRITE, |frame| {
             let frames = core.memory.frames();
             frames.pin(frame);
-            // The owner of the pin writes without setting the dirty bit, so the copy in swap becomes stale.
+            // The owner of the pin can write to the frame without setting the dirty bit of the entry. Free the copy in
+            // swap: it would become stale.
             core.memory.swap().forget(frames, frame);
             pinned = Some(frames.share(frame));
         })?;
@@ -160,8 +161,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` with the frame of the page at `address`, faulting it in if needed, while the lock of its entry is
-    /// held (rule: copy-under-the-entry). Sets the accessed and dirty bits as the hardware would.
+    /// Faults in the page at `address` if needed, and calls `act` with its frame while the page-table lock of the entry
+    /// is held (rule: copy-under-the-entry). Sets the accessed and dirty bits of the entry as the hardware would.
     fn with_frame(
         &self,
         address: VirtAddr,
@@ -206,7 +207,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Faults in a page that the kernel is about to access.
+    /// Faults in the page at `address`, which the kernel is about to access.
     #[cold]
     fn fault_in(
         &self,

@@ -14,12 +14,12 @@ use crate::types::error::AdviseError;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
-/// The result of advice.
+/// What a successful call of [`AddressSpace::advise`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advised {
-    /// The advice was carried out.
+    /// The advice took effect.
     Done,
-    /// The advice was accepted without any effect. Such calls are listed in the statistics.
+    /// The advice was accepted but has no effect. The personality counts these calls.
     AdvisedOnly,
 }
 
@@ -90,7 +90,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns an error for advice on locked memory and hugetlb pages, which are never reclaimed.
+/// Returns an error if `part` of the area is locked or has hugetlb pages: reclaim skips both.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
@@ -101,7 +101,8 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
     Ok(())
 }
 
-/// Checks whether an area accepts advice that sets one of its flags (Linux 7.2 `madvise_vma_behavior`).
+/// Returns an error if the area does not accept `advice`, which sets or clears one of its flags (Linux 7.2
+/// `madvise_vma_behavior`).
 fn check_flag<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -112,9 +113,9 @@ fn check_flag<M: Machine>(
     let refused = match advice {
         // `MADV_WIPEONFORK` applies to private anonymous memory only.
         Advice::WipeOnFork => area.object().is_some(),
-        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`.
+        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`, so they cannot be cleared.
         Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
-        // Linux refuses this for areas that cannot grow, such as hugetlb.
+        // Linux returns an error for areas that cannot be expanded (`VM_DONTEXPAND`), such as hugetlb.
         Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
         _ => false,
     };
@@ -153,7 +154,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Records the expected access pattern in the area flags, without any other effect (Linux 7.2
+    /// Records the expected access pattern `order` in the area flags, which has no other effect (Linux 7.2
     /// `madvise_vma_behavior`).
     fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
         let mut areas = self.areas.write();
@@ -163,7 +164,8 @@ impl<M: Machine> Core<M> {
         Ok(Advised::AdvisedOnly)
     }
 
-    /// Sets one of the two huge page flags and clears the other (Linux 7.2 `mm/khugepaged.c`, `hugepage_madvise`).
+    /// Sets `flag`, one of the two huge page flags, and clears the other one (Linux 7.2 `mm/khugepaged.c`,
+    /// `hugepage_madvise`).
     fn advise_huge(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
         let both = AreaFlags::HUGE | AreaFlags::NOT_HUGE;
@@ -189,7 +191,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // As on Linux, change the areas below the one that refuses the advice.
+        // Change only the areas below the one that refuses the advice, as Linux does.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {
@@ -223,7 +225,8 @@ impl<M: Machine> Core<M> {
             Ok(())
         });
         if shows_objects {
-            // Pages of objects are reclaimed without the lock of the areas.
+            // Reclaim pages of objects without the lock of the areas, because that takes the locks of other address
+            // spaces.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);

@@ -8,8 +8,8 @@ use crate::range::flags::Holes;
 use crate::types::error::AdviseError;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes the areas of `range` mergeable, or unmerges their pages and makes them unmergeable (`ksm_madvise`). Areas
-    /// that are never mergeable are unchanged.
+    /// If `on`, makes the areas of `range` mergeable. Otherwise unmerges their KSM pages and makes them unmergeable
+    /// (`ksm_madvise`). Areas that KSM can never merge do not change.
     pub(crate) fn advise_mergeable(&self, range: PageRange, on: bool) -> Result<(), AdviseError> {
         let core = &self.core;
         if on {

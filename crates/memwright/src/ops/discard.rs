@@ -17,7 +17,7 @@ use crate::types::uffd::{Watch, WatchEvent};
 use crate::vma::area::AreaFlags;
 
 impl Advice {
-    /// Returns whether the advice discards contents, now or later.
+    /// Returns whether the advice discards contents, at once or under memory pressure.
     pub const fn takes_contents(self) -> bool {
         matches!(
             self,
@@ -26,8 +26,8 @@ impl Advice {
     }
 }
 
-/// Checks whether the area permits this kind of discard. This check precedes the notification of the userfaultfd
-/// context.
+/// Returns an error if the area does not permit this kind of discard. This check precedes the notification of the
+/// userfaultfd context.
 fn check_discard<M: Machine>(
     area: &Area<M>,
     part: PageRange,
@@ -53,9 +53,9 @@ fn check_discard<M: Machine>(
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [take
+    /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [discard
     /// contents](Advice::takes_contents). Calls `witness` before it discards the part of an area whose userfaultfd
-    /// context receives removal events. `witness` is allowed to sleep: no lock is held during the call
+    /// context receives removal events. No lock is held during this call, so `witness` is allowed to sleep
     /// (`userfaultfd_remove`).
     ///
     /// # Errors
@@ -73,8 +73,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Discards the contents for `AddressSpace::discard`, area by area. Skips holes, and returns an error for the first
-    /// one after all areas have been processed (`madvise_walk_vmas`).
+    /// Discards the contents of `range` area by area, for `AddressSpace::discard`. Skips holes, and returns an error
+    /// for the first one after all areas have been processed (`madvise_walk_vmas`).
     fn discard(
         &self,
         range: PageRange,
@@ -84,7 +84,7 @@ impl<M: Machine> Core<M> {
         let mut hole = None;
         let mut points = PausePoints::every(AREAS);
         let mut next = range.start;
-        // The userfaultfd contexts have been notified up to here.
+        // The end of the part whose userfaultfd contexts have been notified.
         let mut told = range.start;
         while next < range.end {
             points.round();
@@ -92,7 +92,7 @@ impl<M: Machine> Core<M> {
             let left = PageRange::new(next, range.end);
             let found = areas.map.overlapping(left).next();
             let Some(area) = found.filter(|area| area.start() <= next || told <= next) else {
-                // The area was unmapped while `witness` ran: treat the range as a hole.
+                // The area was unmapped while `witness` ran: report a hole here.
                 hole = hole.or(Some(next));
                 break;
             };
@@ -116,7 +116,7 @@ impl<M: Machine> Core<M> {
                     let at = part.start.address();
                     let object = area.object().ok_or(AdviseError::NotApplicable(at))?.clone();
                     let first = area.offset_of(part.start);
-                    // The object unmaps its pages from every address space, including this one.
+                    // Release the lock first: the object unmaps its pages from every address space, including this one.
                     drop(areas);
                     match object.remove(&self.memory, first, part.len()) {
                         Ok(true) => {}
@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Unmaps the pages of `range`, a part of `area`, at once. Guard markers stay. The uffd-wp state of an object's
-    /// pages is kept in markers. The uffd-wp state of anonymous memory is removed.
+    /// Unmaps the pages of `range`, a part of `area`, at once. Guard markers stay. Pages of an object leave a marker
+    /// with their uffd-wp state. Anonymous pages lose their uffd-wp state.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.flags.contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);

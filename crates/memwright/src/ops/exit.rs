@@ -29,7 +29,7 @@ impl<M: Machine> AddressSpace<M> {
             }
             areas.take_all(&core.memory)
         };
-        // Drop `map` after the lock is released, because dropping the last user of an object can run file system code.
+        // Drop the areas after the lock is released: dropping the last user of an object can run file system code.
         drop(map);
         if core.merge_number() != UNSCANNED {
             core.memory.merging().leave(&core.memory, core);

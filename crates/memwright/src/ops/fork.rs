@@ -46,7 +46,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<AddressSpace<M>, ForkError> {
         let core = &*self.core;
         let cpu = core.cpu();
-        // Declared first so that it is dropped last: on error, the drop frees the partial child.
+        // Declared first so that it is dropped last. On error, this drop frees the partial child.
         let memory = core.memory.clone();
         let child = Self::forked(memory, core.layout, core.template, Some(core))?;
         child.core.inherit_huge_refusal(core);
@@ -70,7 +70,7 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let child_context = area.backing().watcher().and_then(&mut *child_context);
-                // The child's entries keep their protection only if the child's area is registered for faults on
+                // The child's entries stay write-protected only if the child's area is registered for faults on
                 // protected pages.
                 let watched = child_context.is_some() && area.flags.intersects(PROTECTED);
                 let area_of_child = (area, child_context);
@@ -102,11 +102,12 @@ impl<M: Machine> AddressSpace<M> {
 /// The flags of areas whose entries userfaultfd protects.
 const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
 
-/// Returns whether the child needs a copy of the entries, because faults in the child would not map the same pages
+/// Returns whether fork must copy the entries of the area, because faults in the child would not map the same pages
 /// (Linux 7.2 `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
-    // Protection left over from an ended registration does not count.
+    // Entries that are still protected after their registration has ended need no copy: only a registered child would
+    // use their protection.
     let marked = watched || area.flags.contains(AreaFlags::GUARDED);
     !wiped && (area.has_faulted() || marked)
 }
@@ -130,7 +131,8 @@ fn copy_area<M: Machine>(
         None => Backing::ANONYMOUS,
         Some(attachment) => {
             let object = attachment.object();
-            // A reservation of huge pages for a private mapping belongs to the parent only.
+            // The child's area does not reserve huge pages: the reservation for a private mapping stays with the
+            // parent.
             let shown = if area.flags.contains(AreaFlags::HUGETLB) {
                 object.unreserved().unwrap_or(object)
             } else {
@@ -163,7 +165,7 @@ fn copy_area<M: Machine>(
     let copy: Area<M> = Area {
         range: area.range,
         offset: area.offset,
-        // Locks are not inherited.
+        // A child does not inherit `mlock`.
         flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT) - lost,
         rights: area.rights,
         max_rights: area.max_rights,
@@ -199,7 +201,7 @@ fn copy_entries<M: Machine>(
         rule = rule.keep_uffd_wp();
     }
     if area.flags.intersects(AreaFlags::MARKED) {
-        // A marker can extend across the boundary between this area and a neighbour from which the area was split.
+        // Split a marker that extends beyond the area, into a neighbour that was once the same area.
         core.table.cursor(area.range()).split_edges(gather)?;
     }
     if area.watches_accesses() {
@@ -220,7 +222,7 @@ fn copy_entries<M: Machine>(
                 entries += 1;
             }
             CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
-                // Continue with the small pages: each of them is copied or shared on its own.
+                // Continue with the small pages of the split huge page: each of them is copied or shared separately.
                 drop(to);
                 from.split(gather)?;
                 core.memory.count_on(cpu, Row::HugeSplitsFork, 1);

@@ -22,9 +22,9 @@ impl From<FlagsError> for LockError {
     }
 }
 
-/// Returns the pages that `length` bytes starting at `address` touch.
+/// Returns the pages that overlap the `length` bytes from `address` on.
 fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
-    // Rounding up can wrap around, to zero or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
+    // Rounding up can wrap around, to 0 or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
     let beyond = address.offset() as u64 + PAGE_SIZE as u64 - 1;
     let length = length.wrapping_add(beyond) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
     let start = address.page();
@@ -36,20 +36,20 @@ fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Locks the pages that `length` bytes touch. Unless `on_fault`, also faults them in.
+    /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault`, also faults them in.
     ///
     /// # Errors
-    /// See [`LockError`]. If the error is a hole, the areas below it are locked.
+    /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
         let mut rest = self.begin_lock(address, length, on_fault)?;
         self.populate_locked(&mut rest)
     }
 
-    /// Locks the pages that `length` bytes touch, and returns the range to [populate](Self::populate_locked), which is
-    /// empty if `on_fault`.
+    /// Locks the pages that overlap the `length` bytes from `address` on, and returns the range to
+    /// [populate](Self::populate_locked), which is empty if `on_fault`.
     ///
     /// # Errors
-    /// See [`LockError`]. If the error is a hole, the areas below it are locked.
+    /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
     pub fn begin_lock(
         &self,
         address: VirtAddr,
@@ -81,10 +81,10 @@ impl<M: Machine> AddressSpace<M> {
         Ok(ToPopulate::new(range))
     }
 
-    /// Unlocks the pages that `length` bytes touch.
+    /// Unlocks the pages that overlap the `length` bytes from `address` on.
     ///
     /// # Errors
-    /// See [`LockError`]. If the error is a hole, the areas below it are unlocked.
+    /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are unlocked.
     pub fn unlock(&self, address: VirtAddr, length: u64) -> Result<(), LockError> {
         let core = &*self.core;
         let range = touched(address, length)?;
@@ -129,7 +129,8 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error.into());
             }
         }
-        // Populate even with `on_fault`: areas that cannot be locked are still populated.
+        // Return the complete range even with `on_fault`: population skips only the areas that are now locked on fault.
+        // Areas that cannot be locked are still populated, as on Linux.
         Ok(ToPopulate::new(all))
     }
 
@@ -153,7 +154,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns `flags` without the lock flags. Secret memory stays locked.
+/// Returns `flags` without the lock flags, or unchanged for secret memory, which stays locked.
 fn unlocked(flags: AreaFlags) -> AreaFlags {
     if flags.contains(AreaFlags::SECRET) {
         return flags;
@@ -161,8 +162,8 @@ fn unlocked(flags: AreaFlags) -> AreaFlags {
     flags - LOCK_FLAGS
 }
 
-/// Returns `flags` with the lock flags `wanted`. Droppable memory cannot be locked, and secret memory and hugetlb pages
-/// are resident anyway. As on Linux (`mlock_fixup`), these areas are skipped without an error.
+/// Returns `flags` with the lock flags `wanted`. As on Linux (`mlock_fixup`), areas that ignore `mlock` keep their
+/// flags without an error: droppable memory is never locked, and secret memory and hugetlb pages are always resident.
 fn locked(flags: AreaFlags, wanted: AreaFlags) -> AreaFlags {
     if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::SECRET | AreaFlags::HUGETLB) {
         return flags;

@@ -22,7 +22,7 @@ use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// What a request maps.
+/// What a mapping request maps.
 pub enum MapKind<M: Machine> {
     /// Private anonymous memory.
     Anonymous,
@@ -32,17 +32,17 @@ pub enum MapKind<M: Machine> {
         object: Arc<dyn Object<M>>,
         /// The start of the mapping in the object, in bytes.
         offset: u64,
-        /// Whether stores reach the object.
+        /// Whether the mapping is shared: stores then change the object, not a private copy of the page.
         shared: bool,
     },
 }
 
-/// The address of a new mapping.
+/// Where a new mapping is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Any free range, searched from the top downwards.
     Anywhere,
-    /// This address if the range is free, else any free range.
+    /// This address if the range is free, otherwise like [`Anywhere`](Self::Anywhere).
     Hint(VirtAddr),
     /// This address, replacing existing mappings (`MAP_FIXED`).
     Fixed(VirtAddr),
@@ -56,8 +56,8 @@ pub struct MapRequest<M: Machine> {
     pub length: u64,
     /// The rights of the program.
     pub rights: Rights,
-    /// The maximum rights that a later protection change can grant. Restricted, for example, for a shared mapping of a
-    /// file opened read-only.
+    /// The maximum rights that a later protection change can grant. A shared mapping of a file that was opened
+    /// read-only, for example, excludes writing.
     pub max_rights: Rights,
     /// What to map.
     pub kind: MapKind<M>,
@@ -65,7 +65,7 @@ pub struct MapRequest<M: Machine> {
     pub placement: Placement,
     /// The flags of the area. `SHARED` and `ACCOUNTED` are set as needed.
     pub flags: AreaFlags,
-    /// Whether to populate the mapping (`MAP_POPULATE`). A failure to do so is ignored.
+    /// Whether to populate the mapping (`MAP_POPULATE`). A page that cannot be faulted in is not an error.
     pub populate: bool,
 }
 
@@ -171,7 +171,7 @@ impl<M: Machine> AddressSpace<M> {
             LockFuture::OnFault => flags |= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT,
         }
         if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::HUGETLB) {
-            // Droppable memory is never locked, and hugetlb pages are always resident.
+            // Droppable memory is never locked, and hugetlb pages are always resident: neither keeps a lock flag.
             flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
         if areas.merge_all {
@@ -242,9 +242,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Checks whether `length` bytes can be mapped at `placement`. Depends on neither the object nor the kind of
-    /// memory, except that `huge` is true for a mapping of hugetlb pages. These checks precede all others of a mapping
-    /// (Linux 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`).
+    /// Checks whether `length` bytes can be mapped at `placement`. `huge` is true for hugetlb pages; the checks do not
+    /// otherwise depend on what is mapped. They precede all other checks of a mapping (Linux 7.3 `mm/mmap.c`, `do_mmap`
+    /// up to `__get_unmapped_area`).
     ///
     /// # Errors
     /// See [`MapError`].
@@ -387,7 +387,7 @@ fn place_hugetlb<M: Machine>(
     if start.number() % HUGE_PAGES == 0 {
         return Ok(start);
     }
-    // Search for a range that is longer by almost a huge page, and use the last aligned start in it.
+    // Search for a range that is almost one huge page longer, and use the last aligned start in it.
     let spare = HUGE_PAGES - 1;
     let start = place(core, areas, pages + spare, Placement::Anywhere)?;
     Ok(Page::new((start.number() + spare) & !spare))
@@ -428,13 +428,14 @@ fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last start in the range that is `beyond` pages after a multiple of the folio size.
+    // The last start in the free range that is `beyond` pages above a multiple of the folio size, like the pages in the
+    // object.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }
 
-/// Checks every limit, accounts the memory, and reserves the heap memory and frames that the change needs. If this
-/// succeeds, the mapping cannot fail.
+/// Checks every limit, accounts the memory, and reserves the heap memory and frames that the mapping needs. After this
+/// has succeeded, the rest of the mapping cannot fail.
 fn prepare<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,

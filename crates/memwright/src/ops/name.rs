@@ -26,8 +26,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Names the anonymous memory in `length` bytes, rounded up to pages. `None` removes the name.
     ///
     /// # Errors
-    /// See [`NameError`]. The areas before the address of the error are named. If the error is a hole, the areas after
-    /// it are named too.
+    /// See [`NameError`]. The areas before the address of the error are named. For [`NameError::Hole`], the areas after
+    /// the hole are named too.
     pub fn name_memory(
         &self,
         address: VirtAddr,
@@ -55,7 +55,7 @@ impl<M: Machine> AddressSpace<M> {
             |area, tag| area.backing.set_tag(tag),
         );
         match (result, file) {
-            // A hole is reported only if there is no other error.
+            // A hole below the file is not reported: the error for the file takes precedence.
             (Ok(()) | Err(FlagsError::Hole(_)), Some(_)) => {
                 Err(NameError::NotAnonymous(end.address()))
             }

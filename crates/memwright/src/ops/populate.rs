@@ -17,8 +17,8 @@ use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;
 
-/// The range that a call must still populate after its other work is done. The call itself succeeded: if a page cannot
-/// be faulted in, only the rest of its area is not populated, and the program gets the error at its next access.
+/// The range that a call must still populate after its other work is done. The call itself has succeeded. If a page
+/// cannot be faulted in, the rest of its area stays unpopulated, and the program gets the error at its next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ToPopulate {
@@ -48,7 +48,7 @@ impl ToPopulate {
         Self::new(PageRange::new(page, page))
     }
 
-    /// Returns whether nothing is left to populate.
+    /// Returns whether the range is empty: nothing is left to populate.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -65,11 +65,12 @@ impl ToPopulate {
 pub struct Mapped {
     /// The address of its first byte.
     pub start: VirtAddr,
-    /// Pass this to [`populate_rest`](AddressSpace::populate_rest) after the userfaultfd contexts have been notified.
+    /// The range to pass to [`populate_rest`](AddressSpace::populate_rest) after the userfaultfd contexts have been
+    /// notified.
     pub to_populate: ToPopulate,
 }
 
-/// Returns whether the pages of an area that a protection change made writable are copied at once.
+/// Returns whether a protection change that made the area writable copies its pages at once.
 fn is_gained<M: Machine>(area: &Area<M>) -> bool {
     area.rights.contains(Rights::WRITE)
         && area.flags.contains(AreaFlags::LOCKED)
@@ -96,7 +97,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(ToPopulate::new(range))
     }
 
-    /// Populates `rest` like [`populate`](Self::populate). On error `rest` is the range that is not populated yet: the
+    /// Populates `rest` like [`populate`](Self::populate). On error, `rest` is the range that is not populated yet. The
     /// caller frees memory or waits for the userfaultfd handler, then calls again.
     ///
     /// # Errors
@@ -115,8 +116,9 @@ impl<M: Machine> AddressSpace<M> {
         Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
     }
 
-    /// Populates `rest` as the rights of its areas allow. Skips an area if one of its pages cannot be faulted in. On
-    /// error `rest` is the range that is left: the caller retries, or skips [the area](Self::pass_area) first.
+    /// Populates `rest` as the rights of its areas allow. Skips the rest of an area if one of its pages cannot be
+    /// faulted in. On error, `rest` is the range that is left. The caller retries, or first skips [the
+    /// area](Self::pass_area).
     ///
     /// # Errors
     /// [`PopulateError`] if the next page needs memory or the userfaultfd handler.
@@ -139,7 +141,7 @@ impl<M: Machine> AddressSpace<M> {
         let range = &mut rest.rest;
         let areas = self.core.areas.read(self.core.cpu());
         let area = areas.map.find(range.start);
-        // The area may have been unmapped in the meantime.
+        // The area may have been unmapped since population stopped.
         let end = area.map_or(range.start.add(1), Area::end);
         range.start = end.min(range.end);
     }
@@ -153,8 +155,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Populates `range` as the rights of its areas allow: private writable memory gets private pages, and areas that
-    /// are locked on fault are skipped.
+    /// Populates `range` as the rights of its areas allow. Private writable memory gets private pages. Areas that are
+    /// locked on fault, and areas without any rights, are skipped.
     fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |area| {
             !area.rights.is_none() && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
@@ -168,8 +170,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Copies the locked private pages that a protection change made writable, so that stores to them do not fault
-    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Does not wait for
-    /// a userfaultfd handler: Linux holds the lock of the address space here, and leaves the rest of such an area to
+    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Linux holds the
+    /// mmap lock here and cannot wait for a userfaultfd handler: if a page needs one, the rest of its area is left to
     /// later faults.
     #[cold]
     #[inline(never)]
@@ -181,13 +183,13 @@ impl<M: Machine> Core<M> {
     }
 
     /// Attaches an anon_vma to the area at `position` if the area became writable and `populate_gained` will copy its
-    /// pages. A protection change calls this before it changes the next area: Linux makes the copies at this point, and
-    /// the anon_vma decides whether areas merge.
+    /// pages. A protection change calls this before it changes the next area, because Linux makes the copies at this
+    /// point, and the anon_vma determines whether the two areas merge.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
         let area = areas.map.get(position);
-        // An area whose protection key denies the store gets no copies.
+        // An area whose protection key denies the store gets no copies, so it needs no anon_vma.
         if is_gained(area) && self.check_key(area.rights, Access::WRITE).is_ok() {
             Fault {
                 core: self,
@@ -201,8 +203,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Populates `range` in the areas for which `wanted` returns true. If `repeats`, the failed fault of a page is
-    /// [counted again](Self::count_repeated).
+    /// Populates the areas of `range` for which `wanted` returns true. If `repeats`, the fault that failed is [counted
+    /// twice](Self::count_repeated) where Linux takes it twice.
     fn populate_where(
         &self,
         range: PageRange,
@@ -279,8 +281,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Counts the failed fault of a page a second time. Linux first returns the pages before it, then faults on it
-    /// again, unless it is the first page requested (`mm/gup.c`, `__get_user_pages`).
+    /// Counts the failed fault of a page a second time, unless the page is `began`, the first one requested. Linux
+    /// first returns the pages before the failed one, and then faults on it again (`mm/gup.c`, `__get_user_pages`).
     fn count_repeated(&self, began: Page, touched: Result<(), Stopped>) {
         let Err(stopped) = touched else {
             return;
@@ -338,7 +340,7 @@ impl<M: Machine> Core<M> {
                 page,
                 access,
             };
-            // A fault can map a page that userfaultfd has write-protected. The next iteration then faults on the
+            // If the fault maps a page that userfaultfd has write-protected, the next iteration faults on the
             // protection.
             let size = loop {
                 if let Some(size) = permitted() {
@@ -358,14 +360,14 @@ impl<M: Machine> Core<M> {
                 // The fault may have zeroed a huge page, which takes as long as many small faults.
                 pause_point();
             }
-            // A huge page is touched only once.
+            // Continue after the page, which may be a huge one.
             page = Page::new((page.number() | (size.pages() - 1)) + 1);
         }
         Ok(())
     }
 
-    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty. Linux takes a
-    /// write fault for a write-protected entry, so readers of soft-dirty and dirty state must find a store here.
+    /// Returns the size of the page at `page` if its entry permits a store, and sets the entry's dirty and soft-dirty
+    /// bits. On Linux this entry may be write-protected: population then takes a write fault, which sets both bits.
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
         let present = cursor.peek().present()?;

@@ -93,13 +93,13 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let mut areas = core.areas.write();
-        // Read these values before the lookup of the area, so that values loaded from the area stay in registers.
+        // Read these values before the lookup of the area: the values loaded from the area then stay in registers.
         let (cpu, flush) = (core.cpu(), core.memory.policy().flush());
         let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        // `rights` does not include the new key, if there is one: the rights are then compared later, in `area`.
+        // `rights` does not include the new key. If there is one, `area` compares the rights instead.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The flags of areas that a protection change handles out of line.
+/// The flags of areas that are changed out of line, by `unusual_area`.
 const UNUSUAL: AreaFlags = AreaFlags::SEALED
     .union(AreaFlags::HUGETLB)
     .union(AreaFlags::UFFD_RWP);
@@ -143,7 +143,7 @@ struct Change {
     /// The new key, or `None` to keep the keys of the areas.
     key: Option<u8>,
     avoided: u64,
-    /// Whether locked memory became writable.
+    /// Whether a locked area became writable, so that its pages must be copied.
     locked: bool,
 }
 
@@ -188,7 +188,7 @@ impl Change {
             if self.locked {
                 core.found_gained(areas, position);
             }
-            // If the area has merged with the one above it, `position` is already that of the next part.
+            // If the area has merged with the one above it, `position` already refers to the area of the next part.
             if areas.map.get(position).end() == rest.start {
                 position = areas
                     .map
@@ -301,7 +301,8 @@ impl Change {
             self.locked = true;
             areas.note_gained(range);
         }
-        // Only the data limit can be exceeded, because the mapped size does not change (Linux 7.2 `mprotect_fixup`).
+        // Of the limits, only the data limit can be exceeded, because the mapped size does not change (Linux 7.2
+        // `mprotect_fixup`).
         let accounts = areas
             .check_gain(self.rights, flags, range.len())
             .map_err(ProtectError::OverLimit)?;
@@ -323,7 +324,8 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        // Split a huge page that straddles an edge of the range: the code below then needs no special case.
+        // Split a huge page that straddles an edge of the range, so that each entry below is completely inside the
+        // range.
         if core.table.has_large() {
             let mut cursor = core.table.cursor(range).pausing();
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
@@ -342,10 +344,10 @@ impl Change {
             let (access, grant) = area.access_and_grant();
             let rule = move |bits| edit_to(access, grant.allows(bits));
             let mut cursor = core.table.cursor(range).pausing();
-            // The entry of a page that all other processes have dropped becomes exclusive again.
+            // If all other processes have dropped a page, its entry becomes exclusive again.
             cursor.edit_regaining(end, rule, gather)
         };
-        // This cannot overflow: no address space has that many pages.
+        // This cannot wrap around: no address space has that many pages.
         self.avoided = self.avoided.wrapping_add(edited.made_writable);
     }
 }
@@ -392,8 +394,8 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Checks whether the rights of `range`, a part of an area with these flags, may be set. `stays` is true if the new
-/// rights equal the old ones.
+/// Returns an error if the rights of `range`, a part of an area with these flags, must not be set. `stays` is true if
+/// the new rights equal the old ones.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
     if flags.contains(AreaFlags::SEALED) {
@@ -414,7 +416,7 @@ impl From<CutError> for ProtectError {
     }
 }
 
-/// The edit of the entries of one area under a write-upgrade policy.
+/// How a protection change edits the entries of one area under a write-upgrade policy.
 #[derive(Clone, Copy)]
 struct PolicyRule {
     access: Bits,
@@ -450,7 +452,8 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     }
 }
 
-/// Unaccounts memory that has no pages and can no longer be written (Linux 7.2 `mm/mprotect.c`, `mprotect_fixup`).
+/// Unaccounts the `pages` pages of `area`, which has no private page and can no longer be written (Linux 7.2
+/// `mm/mprotect.c`, `mprotect_fixup`).
 #[cold]
 #[inline(never)]
 fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {

@@ -1,4 +1,4 @@
-//! Queries, which change nothing.
+//! Queries that do not change the address space.
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
@@ -31,8 +31,8 @@ impl<M: Machine> AddressSpace<M> {
         let _ = areas.map.overlapping(range).all(visitor);
     }
 
-    /// Calls `visitor` with the area that contains `address`, or else the next one above, and returns its result.
-    /// `None` if there is no such area.
+    /// Calls `visitor` with the area that contains `address`, or else with the next one above. Returns the result of
+    /// `visitor`, or `None` if there is neither.
     pub fn find<R>(&self, address: VirtAddr, visitor: impl FnOnce(&Area<M>) -> R) -> Option<R> {
         let areas = self.core.areas.read(self.core.cpu());
         let position = areas.map.at_or_after(address.page())?;
@@ -58,8 +58,9 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
-    /// Returns the sizes of the address space. Most pages are counted when they are mapped and unmapped. Only hugetlb
-    /// areas, and areas of objects that are files, are counted by walking the page table.
+    /// Returns the numbers of mapped, resident and swapped pages of the address space. Most counts are updated as pages
+    /// are mapped and unmapped. Only pages of hugetlb areas, and of areas whose objects are files, are counted here by
+    /// walking the page table.
     pub fn totals(&self) -> Totals {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -115,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The pages that are counted by walking the page table of their areas.
+/// Counts of the pages that are found by walking the page table of their areas.
 #[derive(Default)]
 struct Special {
     /// Pages of objects that are files.

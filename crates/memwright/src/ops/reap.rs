@@ -8,8 +8,8 @@ use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Unmaps all private memory. Threads that still run in this address space fault on their next access, so no thread
-    /// of the process may return to user mode. Linux keeps the areas and marks them as unstable instead.
+    /// Unmaps all private memory. The caller must ensure that no thread of the process returns to user mode: its next
+    /// access would fault. Linux keeps the areas and marks them as unstable instead.
     ///
     /// # Errors
     /// [`UnmapError::OutOfMemory`]. A part of the memory can already be unmapped.

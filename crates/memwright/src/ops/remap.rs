@@ -34,7 +34,7 @@ pub struct RemapRequest {
     pub dont_unmap: bool,
 }
 
-/// A request whose arguments are consistent.
+/// A request that has passed the checks of [`RemapRequest::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Checked {
     start: Page,
@@ -148,8 +148,8 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`,
     /// with the address space locked, for each event that a userfaultfd context receives: the unmapping of areas at the
-    /// new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The unmap events are also
-    /// sent if the move fails.
+    /// new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The unmap events are sent
+    /// even if the move fails.
     ///
     /// # Errors
     /// See [`remap`](Self::remap).
@@ -188,16 +188,16 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks that the area limit allows for the maximum number of areas that any `mremap` adds. The check precedes the
-/// lookup of the area and is independent of the request (`mm/mremap.c` of Linux 7.3).
+/// Checks that the area limit leaves room for the maximum number of areas that any `mremap` can add. The check precedes
+/// the lookup of the area and does not depend on the request (`mm/mremap.c` of Linux 7.3).
 fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
-    /// Both the old and the new range can be cut out of the middle of an area.
+    /// Each of the old and the new range can be in the middle of an area: cutting it out adds two areas.
     const MOST_ADDED: usize = 4;
     areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
 
-/// Returns the range by which the mapping that now begins at `start` has grown, if its memory is locked. Otherwise
-/// returns an empty range.
+/// Returns the range by which the mapping that now begins at `start` has grown, if it is locked. Otherwise returns an
+/// empty range.
 fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
     let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
@@ -237,16 +237,16 @@ impl<M: Machine> Core<M> {
         }
         let moves = request.fixed.is_some() || request.dont_unmap;
         if !moves && new_pages == old_pages {
-            // There is nothing to do, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.3).
+            // The length does not change, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.3).
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
-            // Both the unmapped tail and the remaining part can span several areas and holes (`MREMAP_SHRINK`).
+            // Both the tail to unmap and the remaining part can span several areas and holes (`MREMAP_SHRINK`).
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
-        // Here too the unmapped tail can span several areas, but the part that moves must be in one area.
+        // As above, the tail to unmap can span several areas. The part that moves must be in one area.
         let rest = PageRange::new(start, start.add(old_pages.min(new_pages)));
         if rest.end > area.end() {
             return Err(RemapError::NoArea(area.end().address()));
@@ -419,8 +419,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Creates the new area with `backing`. If `keeps_old`, leaves the areas of the old range mapped without pages,
-    /// otherwise removes them. The old range has no entries any more.
+    /// Creates the new area with `backing`, after the entries of the old range have been moved. If `keeps_old`, the
+    /// areas of the old range stay mapped without pages. Otherwise they are removed.
     fn settle(
         &self,
         areas: &mut Areas<M>,
@@ -454,7 +454,7 @@ impl<M: Machine> Core<M> {
             backing,
         };
         if flags.contains(AreaFlags::HUGETLB) {
-            // The reservation moves to the new area: the old area loses it.
+            // The reservation moves to the new area: mark the old area as one without a reservation.
             areas.map.split_at(old.start);
             areas.map.split_at(old.end);
             if let Some(position) = areas.map.at_or_after(old.start) {
@@ -473,7 +473,8 @@ impl<M: Machine> Core<M> {
         }
         areas.count_in(rights, flags, new.len());
         if loses_watch {
-            // An area that loses its userfaultfd is not merged with its neighbours (`vma_merge_copied_range`).
+            // An area that loses its userfaultfd registration is not merged with its neighbours
+            // (`vma_merge_copied_range`).
             moved.flags -= AreaFlags::UFFD;
             moved.backing.remove_watcher();
             let position = areas.map.insert(moved);
@@ -504,8 +505,8 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // Like Linux, make this check before the other ones. An area that is registered with a userfaultfd must be
-            // the only one in the range (`vma_multi_allowed`).
+            // Like Linux, check this first. An area that is registered with a userfaultfd must be the only one in the
+            // range (`vma_multi_allowed`).
             if area.flags.intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }
@@ -531,14 +532,15 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the userfaultfd context of the area follows a move (`UFFD_FEATURE_EVENT_REMAP`).
+/// Returns whether the userfaultfd context of the area receives move events, so that the moved area stays registered
+/// (`UFFD_FEATURE_EVENT_REMAP`).
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     let watcher = area.backing().watcher();
     watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))
 }
 
-/// Returns how the entries of an area move. Complete page tables can move only if the move changes no entry: moved
-/// pages are soft-dirty because their area is, and no entry loses its uffd-wp bit (Linux 7.3 `mm/mremap.c`,
+/// Returns how the entries of an area move. Complete page tables can move only if the move changes no entry: the area
+/// is soft-dirty, so its entries need no soft-dirty bits, and no entry loses its uffd-wp bit (Linux 7.3 `mm/mremap.c`,
 /// `move_normal_pmd`).
 fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
     let keep_uffd_wp = follows(area);
@@ -589,8 +591,8 @@ fn check_growth<M: Machine>(
         .map_err(RemapError::OverLimit)
 }
 
-/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped. The part that was moved is no longer locked. If the complete
-/// area was moved, or the complete part that is split off to be unlocked, it has no anon_vma any more (`prep_move_vma`,
+/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped at `old`. If the area is locked, splits off the part that was
+/// moved and unlocks it. An area or split-off part that was moved completely loses its anon_vma (`prep_move_vma`,
 /// `dontunmap_complete`).
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
@@ -611,8 +613,8 @@ fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
 }
 
-/// Merges the area at `position`, which was moved from `old`, with its neighbours, but not with the area that it was moved
-/// from (Linux 7.3 `mm/vma.c`, `copy_vma`).
+/// Merges the area at `position`, which was moved from `old`, with its neighbours, except with the area that it was
+/// moved from (Linux 7.3 `mm/vma.c`, `copy_vma`).
 fn merge_moved<M: Machine>(areas: &mut Areas<M>, position: Position, old: PageRange) {
     let map = &mut areas.map;
     let is_source = |at: &Position| map.get(*at).range().contains(old.start);

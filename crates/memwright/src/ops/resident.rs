@@ -9,7 +9,7 @@ use crate::mm::space::{AddressSpace, Area};
 use crate::types::error::AdviseError;
 use crate::vma::area::AreaFlags;
 
-/// The number of pages checked between two scheduling points.
+/// The number of pages that are checked between two scheduling points.
 const LOOKS: u32 = 512;
 
 impl<M: Machine> AddressSpace<M> {

@@ -5,7 +5,7 @@ use memwright_table::{Bits, Edit, Extent, Machine, PageRange};
 
 use crate::mm::space::{AREAS, AddressSpace, Area};
 
-/// One step of a walk.
+/// What a walk passes to its visitor.
 pub enum Sight<'a, M: Machine> {
     /// An area. Its entries in the range follow.
     Area(&'a Area<M>),
@@ -13,7 +13,7 @@ pub enum Sight<'a, M: Machine> {
     Entry(&'a Area<M>, Extent),
 }
 
-/// The pages whose accessed bits are cleared.
+/// Selects the pages whose accessed bits are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forget {
     /// All pages.
@@ -79,7 +79,7 @@ impl<M: Machine> AddressSpace<M> {
         core.note_gather(cpu, counts);
     }
 
-    /// Resets the peak of resident pages to the current number (`/proc/PID/clear_refs`, 5).
+    /// Resets the peak of resident pages to the current number (a write of 5 to `/proc/PID/clear_refs`).
     pub fn reset_resident_peak(&self) {
         self.core.reset_peak();
     }

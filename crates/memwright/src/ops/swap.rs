@@ -12,7 +12,7 @@ impl<M: Machine> Memory<M> {
     /// if there are too many devices.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the records of the device's slots cannot be allocated.
+    /// [`OutOfMemory`] if the slot map of the device cannot be allocated.
     ///
     /// # Panics
     /// If another memory manager of the machine has swap devices.
@@ -38,7 +38,7 @@ impl<M: Machine> Memory<M> {
         changed
     }
 
-    /// Removes device `number`, which must be closed. First frees its slots that only hold copies of pages in memory.
+    /// Removes device `number`, which must be closed. First frees the slots that only hold copies of pages in memory.
     /// Returns false if other slots are still in use, or if the device does not exist.
     pub fn remove_swap(&self, number: usize) -> bool {
         self.swap.forget_copies(&self.frames, number);

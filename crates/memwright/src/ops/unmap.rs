@@ -14,12 +14,12 @@ use crate::types::uffd::{Notices, Watch, WatchEvent};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// The result of checking a range that is about to be unmapped.
+/// What unmapping a range removes, as found by `check_unmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) areas: usize,
     pub(crate) pages: u64,
-    /// Whether markers can be present that extend beyond the range.
+    /// Whether the range can contain a marker that extends beyond it.
     pub(crate) guarded: bool,
 }
 
@@ -33,8 +33,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that receives
-    /// unmap events. The address space is locked while `witness` runs. Each event contains the complete range. If a
-    /// sealed area makes the call fail, the events of the areas below it are still sent (`vms_gather_munmap_vmas`).
+    /// unmap events. The address space is locked while `witness` runs. Each event has the complete range of the call.
+    /// If the call fails at a sealed area, the events of the areas below that one are still sent
+    /// (`vms_gather_munmap_vmas`).
     ///
     /// # Errors
     /// See [`unmap`](Self::unmap).
@@ -67,7 +68,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks whether `part` of a sealed or hugetlb area with these flags may be unmapped.
+/// Returns an error if `part` must not be unmapped: the area is sealed, or an edge of the part is inside a hugetlb
+/// page.
 #[cold]
 fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
     if flags.contains(AreaFlags::SEALED) {
@@ -112,7 +114,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Like [`check_unmap`](Self::check_unmap), for a caller that then unmaps the range. If the check fails at a sealed
-    /// area that is not the first one, this also splits the first area at the start of the range, as Linux does
+    /// area that is not the first area of the range, splits the first area at the start of the range, as Linux does
     /// (`vms_gather_munmap_vmas`).
     pub(crate) fn prepare_unmap(
         &self,
@@ -192,8 +194,8 @@ impl<M: Machine> Core<M> {
         result
     }
 
-    /// Removes every area of `range` from the map and the totals. The caller must have reserved two insertions in the map,
-    /// and room in `bin`.
+    /// Removes every area of `range` from the map, and subtracts it from the totals. The caller must have reserved two
+    /// insertions in the map, and room in `bin`.
     pub(crate) fn take_areas(
         &self,
         areas: &mut Areas<M>,

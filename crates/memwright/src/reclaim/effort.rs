@@ -1,15 +1,15 @@
 //! The limits of one call of reclaim: how much it examines, and how much it reclaims (Linux 7.2 `mm/vmscan.c`,
 //! `struct scan_control`).
 
-/// Scan control: how much to scan, and how much to reclaim.
+/// The limits of one call of reclaim, like `struct scan_control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// The maximum number of entries still to scan.
     pub look: u64,
     /// The number of pages still to reclaim.
     pub wanted: u64,
-    /// Whether to reclaim only pages that are charged to a memcg: private pages, and pages of shared mappings. The text
-    /// of a program is not charged.
+    /// Whether to reclaim only pages that are charged to a memcg: private pages, and pages of shared mappings. Pages of
+    /// private file mappings, such as the text of a program, are not charged.
     pub charged: bool,
 }
 
@@ -21,14 +21,14 @@ impl Effort {
         charged: false,
     };
 
-    /// Returns whether the scan is finished.
+    /// Returns whether a limit is reached, so that the scan ends.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.look == 0 || self.wanted == 0
     }
 }
 
-/// Which reclaimable pages are reclaimed.
+/// Which of the reclaimable pages to reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// All.

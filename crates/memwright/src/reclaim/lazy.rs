@@ -12,8 +12,8 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// Returns the change that makes an entry with these bits clean, in an area with these flags. A later store makes the
-/// entry dirty again, and reclaim then keeps the page. A dirty bit that is cleared here is passed on to the store
+/// Returns the edit that makes an entry with these bits clean, in an area with these flags. A later store makes the
+/// entry dirty again, and reclaim then keeps the page. A dirty bit that the edit clears is passed on to the store
 /// tracking (rule: fold-before-clearing).
 fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
     let mut set = Bits::empty();
@@ -31,8 +31,8 @@ fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
 }
 
 impl<M: Machine> Core<M> {
-    /// Marks the pages of `range` as lazily freed (`MADV_FREE`): their contents may be discarded until they are written
-    /// again. Swap entries are removed at once. Pages that other entries map are not marked.
+    /// Marks the pages of `range` as lazily freed (`MADV_FREE`): reclaim may discard their contents until they are
+    /// written again. Swap entries are removed at once. Pages that other entries also map are not marked.
     pub(crate) fn free_lazily(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.object().is_some() || area.flags().contains(AreaFlags::LOCKED) {
             return Err(AdviseError::NotApplicable(range.start.address()));
@@ -56,7 +56,7 @@ impl<M: Machine> Core<M> {
                 Entry::Swapped(_) => {
                     cursor.remove(&mut gather);
                 }
-                // Poison is discarded like other contents.
+                // A poison marker is discarded like the contents of a page.
                 Entry::Marker(marker) if marker.marks.contains(Marks::POISON) => {
                     cursor.remove(&mut gather);
                 }
@@ -73,9 +73,9 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Returns whether a page may be marked as lazily freed: it is a 4 KiB page with no other users. Pages registered
-    /// with a userfaultfd are not excluded: a discarded page loses its write protection, and its next access is a
-    /// missing fault.
+    /// Returns whether a page may be marked as lazily freed: it must be a 4 KiB page without other users. Pages
+    /// registered with a userfaultfd may be marked too: a discarded page loses its write protection, and its next
+    /// access is a missing fault.
     fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K
@@ -86,8 +86,8 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Discards the lazily freed page under the cursor, unless it was written since it was marked. Returns whether it
-    /// was discarded.
+    /// Discards the lazily freed page under the cursor, unless it was written since it was marked or has other users.
+    /// Returns whether it was discarded.
     pub(super) fn drop_lazy(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -103,7 +103,7 @@ impl<M: Machine> Core<M> {
         if !unneeded {
             return false;
         }
-        // The extra reference keeps the frame, because the removal drops the entry's reference.
+        // An extra reference keeps the frame allocated: removing the entry drops the entry's reference.
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));
@@ -111,8 +111,8 @@ impl<M: Machine> Core<M> {
             self.memory.count(Row::LazyDropped, 1);
             return true;
         };
-        // A CPU stored to the page between the check and the removal, so the entry is restored. The page table exists,
-        // so setting the entry allocates nothing.
+        // A CPU stored to the page between the check and the removal: restore the entry. The page table exists, so this
+        // allocates nothing.
         gather.flush();
         let filled = cursor.fill(Entry::Present(old));
         debug_assert!(filled.is_ok());

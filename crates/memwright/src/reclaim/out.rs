@@ -17,9 +17,9 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// The number of pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no
-/// page-table lock held. Here the lock is held and the other threads of the CPU wait, and compressing a page may take
-/// 100,000 instructions.
+/// The maximum number of pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them
+/// with no page-table lock held. Here the page-table lock is held and the other threads of the CPU wait: compressing a
+/// page may take 100,000 instructions.
 const TOGETHER: usize = 16;
 
 /// A page that is being swapped out.
@@ -59,8 +59,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Swaps out private pages of `range`, all of which is in `area`, until `effort` is used up. `choice` selects the
-    /// pages; pages with other users are swapped out only with `Choice::Unused`. Pages stay in memory if no slot is
-    /// available. Returns the page at which the scan stopped.
+    /// pages. Pages with other users are swapped out only with `Choice::Unused`. Pages for which no slot is available
+    /// stay in memory. Returns the page at which the scan stopped.
     pub(crate) fn page_out(
         &self,
         area: &Area<M>,
@@ -100,8 +100,8 @@ impl<M: Machine> Core<M> {
         end
     }
 
-    /// Splits a huge page that may be swapped out, so that its pages are handled one by one. With `Choice::Unused`, a
-    /// huge page that was accessed is aged and not split. Returns whether the entry was split.
+    /// Splits a huge page that may be swapped out, so that its small pages are swapped out separately. With
+    /// `Choice::Unused`, a huge page that was accessed is aged and not split. Returns whether the entry was split.
     fn part_huge(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -122,7 +122,7 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         let leaves = page.size == PageSize::Size2M
             && !page.bits.contains(Bits::BORROWED)
-            // hugetlb pages stay in memory.
+            // Only anonymous pages are split: hugetlb pages stay in memory.
             && matches!(frames.kind(page.frame), FrameKind::Anonymous)
             && frames.pins(page.frame) == 0
             && frames.is_sole_whole(page.frame);
@@ -160,7 +160,7 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        // Pages with other users count towards the limit too, because each may need a separate write.
+        // Pages with other users also count towards `TOGETHER`, because each may need a separate write.
         while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
@@ -169,7 +169,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             if shows_object && !self.is_private(page.frame) {
-                // Pages of the object itself are reclaimed by `page_out_objects`.
+                // `page_out_objects` reclaims the pages of the object itself.
                 continue;
             }
             effort.look -= 1;
@@ -191,7 +191,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-            // If a CPU has stored to the page since the check, the contents of the slot are out of date.
+            // A CPU can have stored to the page since the check: the contents of the slot are then out of date.
             let kept = kept && !old.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
             leaving[count] = Leaving {
                 page: at,
@@ -211,7 +211,8 @@ impl<M: Machine> Core<M> {
         out
     }
 
-    /// Returns whether the page has other users, none of which can write to it.
+    /// Returns whether the page can be swapped out although it has other users: it is a single anonymous page, not
+    /// pinned, and no entry maps it as exclusive, so no user can write to it.
     fn frames_are_shared(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         !page
@@ -223,8 +224,8 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Replaces one entry of a page with several users by a swap entry. The frame is freed once no entry maps it, and
-    /// only then counts towards `effort`. Returns whether the entry was replaced.
+    /// Replaces one entry of a page with several users by a swap entry. The frame is freed when no entry maps it any
+    /// more, and counts towards `effort` only then. Returns whether the entry was replaced.
     fn share_out(
         &self,
         area: &Area<M>,
@@ -240,8 +241,9 @@ impl<M: Machine> Core<M> {
         };
         let flags = area.flags();
         let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-        // No CPU can write through the entry, so the page may be written to the device before the flush. Until the
-        // flush a CPU may still read the frame, so the gather frees it later.
+        // The slot is published before the flush, so another CPU may already write the page to the device. This is safe
+        // because no CPU can write through the entry. A CPU may still read the frame until the flush: the gather frees
+        // it after that.
         gather.free(frames.adopt(old.frame));
         gather.flush();
         let shed = swap.shed(frames, slot);

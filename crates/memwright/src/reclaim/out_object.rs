@@ -21,7 +21,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// Some pages of an object that one area maps, and where the scan of that area stopped.
+/// Some pages of an object, found in one area that maps it.
 struct Found<M: Machine> {
     object: Arc<dyn Object<M>>,
     pages: Cluster,
@@ -30,13 +30,12 @@ struct Found<M: Machine> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns whether this area permits the reclaim of its object's pages, and a scan with `effort` includes such
-    /// pages.
+    /// Returns whether a scan of this area with the limits `effort` includes the pages of the area's object.
     pub(super) fn objects_are_scanned(&self, area: &Area<M>, effort: &Effort) -> bool {
         self.object_may_leave(area) && (!effort.charged || area.is_shared())
     }
 
-    /// Returns whether this area permits the reclaim of its object's pages.
+    /// Returns whether pages of the area's object may be reclaimed by a scan of this area.
     pub(crate) fn object_may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::HUGETLB;
         area.object().is_some() && !area.flags().intersects(kept)
@@ -73,7 +72,7 @@ impl<M: Machine> Core<M> {
             effort.wanted = effort.wanted.saturating_sub(left.pages);
             self.memory.count(Row::WrittenBack, left.written_back);
             if left.is_full {
-                // There is no room for the other pages either.
+                // The swap devices have no room for more pages: end the scan.
                 effort.look = 0;
             }
         }
@@ -102,8 +101,8 @@ impl<M: Machine> Core<M> {
         Some(Found { object, pages, end })
     }
 
-    /// Returns at most one cluster of object pages that `range` of the area maps and `choice` selects. Also returns the
-    /// page at which the scan stopped.
+    /// Returns object pages that `range`, a part of `area`, maps and that `choice` selects: at most one cluster. Also
+    /// returns the page at which the scan stopped.
     fn look_for_pages(
         &self,
         area: &Area<M>,
@@ -135,8 +134,8 @@ impl<M: Machine> Core<M> {
         (pages, range.end)
     }
 
-    /// Returns whether the pages under the cursor belong to the object and `choice` selects them. Clears the accessed
-    /// bit of pages that were accessed.
+    /// Returns whether the entry under the cursor maps pages of the object and `choice` selects them. With
+    /// `Choice::Unused`, ages the pages if they were accessed, which clears the accessed bit.
     fn goes(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -151,7 +150,7 @@ impl<M: Machine> Core<M> {
             return false;
         }
         match choice {
-            // Other mappings may need a page that they map too (`folio_maybe_mapped_shared`).
+            // `MADV_PAGEOUT` reclaims only pages that no other mapping uses (`folio_maybe_mapped_shared`).
             Choice::All => self.memory.frames().sharers(page.frame) == 1,
             Choice::Unused => {
                 let Some(edit) = aging(page.bits) else {

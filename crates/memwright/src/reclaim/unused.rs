@@ -23,8 +23,8 @@ impl<M: Machine> AddressSpace<M> {
         let mut next = from.min(Page::USER_END);
         while next < Page::USER_END {
             let rest = PageRange::new(next, Page::USER_END);
-            // `reclaim_private` stops after the first area that maps an object, whose pages are reclaimed without the
-            // lock.
+            // `reclaim_private` stops after the first area that maps an object. The pages of the object are reclaimed
+            // after the lock is released.
             let (private_end, shown) = core.reclaim_private(rest, effort);
             if effort.is_over() {
                 return Some(private_end);
@@ -39,8 +39,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Reclaims private pages of `range`, up to and including the first area of an object with reclaimable pages.
-    /// Returns the page at which it stopped, and the range of that area.
+    /// Reclaims private pages of `range`, up to the end of the first area with reclaimable pages of an object. Returns
+    /// the page at which it stopped, and the range of that area.
     fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
         let areas = self.areas.read(self.cpu());
         for area in areas.map.overlapping(range) {

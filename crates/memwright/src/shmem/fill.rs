@@ -9,9 +9,9 @@ use crate::types::folio_orders::{FolioOrders, block_around};
 use crate::types::folio_use::FolioUse;
 
 impl<M: Machine> Shmem<M> {
-    /// Fills the empty block of pages around `index` with a zeroed folio, the largest of these orders that ends at or
-    /// before page `end`. Returns the order, or `None` if the limit of the mount or the free frames allow no such
-    /// folio.
+    /// Fills the hole around page `index` with a zeroed folio: the largest of `orders` whose naturally aligned block is
+    /// empty and ends at or before page `end`. Returns the order, or `None` if the limit of the mount or the free
+    /// frames allow no folio.
     pub(super) fn fill_hole(
         &self,
         state: &mut State<M>,
@@ -33,8 +33,8 @@ impl<M: Machine> Shmem<M> {
     }
 }
 
-/// Returns those of `orders` whose block around page `index` is empty, fits into the limit of the mount, and does not
-/// extend past `end`. No mapping could reach pages beyond the end of the object.
+/// Returns those of `orders` whose naturally aligned block around page `index` is empty, is within the limit of the
+/// mount, and does not extend past `end`.
 fn fitting<M: Machine>(state: &State<M>, index: u64, orders: FolioOrders, end: u64) -> FolioOrders {
     orders.filter(|order| {
         let block = block_around(index, order);

@@ -33,26 +33,26 @@ use crate::types::swap_window::MOST;
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
 
-/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`, because each page can be
-/// the last one in its node of the store. Freeing the node as well takes ten times as long.
+/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`: each removed page can be
+/// the last one in its node of the store, and freeing the node too takes ten times as long.
 const REMOVED: u64 = 128;
 
 /// An object whose pages exist only in memory and swap, and are initially zero (Linux 7.2 `mm/shmem.c`).
 ///
-/// It is sparse: pages that were never touched use no memory. Reading a hole with [`read_at`](Self::read_at) does not
-/// create a page, an access through a mapping does.
+/// It is sparse: a page that does not exist yet uses no memory and reads as zero. An access through a mapping creates
+/// the page, but [`read_at`](Self::read_at) does not.
 pub struct Shmem<M: Machine> {
     memory: Arc<Memory<M>>,
     /// The pages and the size.
     store: Shared<Store<M>>,
     mappings: Mappings<M>,
     identity: ObjectIdentity,
-    /// Pages that are accounted as committed for the lifetime of the object.
+    /// The number of pages that are accounted as committed until the object is dropped.
     promised: u64,
-    /// The setting that controls the huge pages of the object. `None` if the setting of the mount, if any, controls
-    /// them.
+    /// The setting that controls the huge pages of the object. If it is `None`, the setting of the mount controls them,
+    /// if there is a mount.
     huge: Option<SharedSetting>,
-    /// Whether the pages can be swapped out. Only then does the object have NUMA policies.
+    /// Whether the pages can be swapped out. An object whose pages cannot be swapped out has no NUMA policies.
     leaves: bool,
 }
 
@@ -69,8 +69,8 @@ impl<M: Machine> Shmem<M> {
         Self::make(memory, size, identity, None)
     }
 
-    /// Like [`new`](Self::new), for a file of a mounted tmpfs: `room` limits the pages of all its files and controls
-    /// their huge pages.
+    /// Like [`new`](Self::new), for a file of a mounted tmpfs. All files of the mount share `room`, which limits the
+    /// number of their pages and controls their huge pages.
     ///
     /// # Errors
     /// There is no heap memory.
@@ -103,7 +103,7 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Makes `setting` control the huge pages of the object. Without a setting, faults create no huge pages, but a
-    /// program can still request a collapse (`MADV_COLLAPSE`).
+    /// program can still collapse pages (`MADV_COLLAPSE`).
     #[must_use]
     pub fn with_huge_pages(mut self, setting: SharedSetting) -> Self {
         self.huge = Some(setting);
@@ -170,8 +170,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Changes the size. On shrinking, the pages past the end are unmapped everywhere, including private copies. If the
-    /// object grows again later, that range reads as zero. This has scheduling points, at which other threads can run:
-    /// the caller must ensure that no other thread changes the size before this returns.
+    /// object grows again later, that range reads as zero. The call has scheduling points, at which other threads can
+    /// run. The caller must ensure that no other thread changes the size before the call returns.
     ///
     /// # Errors
     /// The page that the new end cuts is in swap and cannot be swapped in. The size is unchanged.
@@ -258,7 +258,8 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Like [`frame_for`](Self::frame_for), but returns [`ObjectError::InSwap`] for a page in swap.
+    /// Like [`frame_for`](Self::frame_for), but does not swap in a page: returns [`ObjectError::InSwap`] for a page in
+    /// swap.
     fn frame_in_memory(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         let mut state = self.store.lock();
         if index >= pages_of(state.size) {
@@ -273,8 +274,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. This has
-    /// scheduling points, at which other threads can run.
+    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. The call
+    /// has scheduling points, at which other threads can run.
     ///
     /// # Errors
     /// A page that is zeroed in part is in swap and cannot be swapped in. Nothing has changed.
@@ -299,7 +300,7 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Drops the pages from `first` up to `end`, with scheduling points in between. A page that another thread creates
-    /// there in the meantime can stay.
+    /// in this range meanwhile may stay.
     fn remove_pages(&self, first: u64, end: u64) {
         let mut next = Some(first);
         while let Some(from) = next {
@@ -314,8 +315,8 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates every page of the bytes `start..end`, without changing the size. This has scheduling points, at which
-    /// other threads can run.
+    /// Creates every page of the bytes `start..end`, without changing the size. The call has scheduling points, at
+    /// which other threads can run.
     ///
     /// # Errors
     /// No frame is free, or the limit of the mount is reached. The new pages that are beyond the size are freed again.
@@ -339,7 +340,7 @@ impl<M: Machine> Shmem<M> {
                 continue;
             }
             if let Err(error) = self.page(&mut state, index, true) {
-                // Free only the new pages beyond the size: no other thread can use those.
+                // Free only the new pages beyond the size: other threads cannot have accessed them yet.
                 if let Some((first, last)) = made {
                     let unseen = first.max(pages_of(state.size));
                     drop(state);
@@ -352,8 +353,9 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set. The end counts as
-    /// a hole. Returns `None` if `offset` is at or past the end, or if there is no data from `offset` to the end.
+    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set. The end of the
+    /// object counts as a hole. Returns `None` if `offset` is at or past the end, or if `hole` is not set and no page
+    /// follows before the end.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         let mut state = self.store.lock();
         if offset >= state.size {
@@ -424,7 +426,8 @@ impl<M: Machine> Shmem<M> {
         Some(folio.into_raw())
     }
 
-    /// Returns how many of the 512 pages from `first` on are missing. Fails if they extend past the end of the object.
+    /// Returns how many of the 512 pages from `first` on are missing. Returns an error if they extend past the end of
+    /// the object.
     fn missing(&self, state: &State<M>, first: u64) -> Result<u64, CollapseError> {
         let pages = first..first + HUGE_PAGES;
         if pages.end > pages_of(state.size) {
@@ -435,7 +438,7 @@ impl<M: Machine> Shmem<M> {
             .count() as u64)
     }
 
-    /// Swaps in those of the 512 pages from `first` on that are in swap, before the pages are collapsed.
+    /// Swaps in those of the 512 pages from `first` on that are in swap. Called before the pages are collapsed.
     fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
         for index in first..first + HUGE_PAGES {
             let brought = self.store.bring_in(&self.memory, index, MOST);
@@ -451,7 +454,7 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Replaces the pages from `first` on, which are unmapped, by a huge page with the same contents.
+    /// Replaces the 512 pages from `first` on, which no entry maps, by a huge page with the same contents.
     fn gather_folio(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
         let mut state = self.store.lock();
         let end = first + HUGE_PAGES;
@@ -468,7 +471,7 @@ impl<M: Machine> Shmem<M> {
             return Err(CollapseError::Busy);
         }
         if in_use {
-            // A page has an extra reference: a call or a device may be reading or writing it.
+            // A page has an extra reference: a system call or a device may be reading or writing it.
             return Err(CollapseError::Busy);
         }
         state.choose(&self.memory, first);
@@ -611,7 +614,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
         let make = || self.may_be_huge(memory, asked);
         let head = match state.pages.folio(first) {
             Some(head) => head,
-            // Create a huge page only if it is completely within the object: no mapping could reach its pages beyond
+            // Create a huge page only if it is completely within the object: no mapping could reach the pages beyond
             // the end.
             None if first + HUGE_PAGES <= pages_of(state.size) && make() => {
                 self.make_folio(&mut state, first)?
@@ -672,8 +675,9 @@ impl<M: Machine> Object<M> for Shmem<M> {
             }
         }
         self.gather_swapped(first)?;
-        // Lookups made before this point become stale. A later lookup either still holds its reference when
-        // `gather_folio` checks the pages for extra references, or becomes stale when `gather_folio` replaces them.
+        // From here on, a fault that has looked up one of the pages before repeats the lookup. A fault that looks it up
+        // later either still holds its reference when `gather_folio` checks for extra references, or repeats the lookup
+        // because `gather_folio` replaces the page.
         self.mappings.stale();
         self.mappings.moved(first, first + HUGE_PAGES);
         self.gather_folio(first, limits.missing)
@@ -757,8 +761,8 @@ fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }
 
-/// Splits the `length` bytes at `offset` at page boundaries. Returns for each part the index of the page, the offset in
-/// the page, and the range of the part in the `length` bytes.
+/// Splits `length` bytes from `offset` on at page boundaries. Returns for each part the index of the page, the offset
+/// in the page, and the range of the part in the `length` bytes.
 fn parts(
     offset: u64,
     length: usize,

@@ -59,8 +59,8 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> State<M> {
-    /// Applies the NUMA policy of page `index` to the next frame allocation on this CPU, which the caller makes for the
-    /// page.
+    /// Makes the next frame allocation on this CPU follow the NUMA policy of page `index`. The caller allocates the
+    /// frame of that page.
     pub(crate) fn choose(&self, memory: &Memory<M>, index: u64) {
         if let Some(policy) = memory.placement(self.placed.get(index)) {
             let frames = memory.frames();

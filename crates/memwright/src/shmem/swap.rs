@@ -26,7 +26,8 @@ use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
 
 impl<M: Machine> Swap<M> {
-    /// Opens a memcg below `parent`, with no slots and no limit. Without a memcg above, `parent` is [`Memcg::NOBODY`].
+    /// Opens a memcg below `parent`, with no charges and no limit. For a memcg at the top, `parent` is
+    /// [`Memcg::NOBODY`].
     ///
     /// # Errors
     /// The charge records cannot be allocated, or there are too many memcgs.
@@ -62,7 +63,7 @@ struct OnItsWayBack<'a, M: Machine> {
     slot: u64,
     /// The frame into which the page is read, or `None` if there is none.
     frame: Option<FrameRef<'a, M>>,
-    /// Whether the store now has the page in the frame, not in the slot.
+    /// Whether the store has replaced the slot of the page by the frame.
     came: bool,
 }
 
@@ -80,7 +81,7 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Submits the reads for as many pages as there are free frames.
+    /// Submits the reads, for as many of the pages as frames can be allocated.
     ///
     /// # Errors
     /// No frame is available for the first page.
@@ -102,7 +103,7 @@ impl<'a, M: Machine> Coming<'a, M> {
         Ok(())
     }
 
-    /// Waits for the reads, and returns how many succeeded.
+    /// Waits for the reads, and returns how many have succeeded.
     ///
     /// # Errors
     /// The first page could not be read.
@@ -127,17 +128,17 @@ impl<'a, M: Machine> Coming<'a, M> {
         result.map(|()| read)
     }
 
-    /// Drops the uses of slots that the reads held. Also drops the store's uses of the slots of pages that were swapped
-    /// in, and frees the frames of pages that were not.
+    /// Drops the slot uses that the reads held. For pages that were swapped in, also drops the store's use of the slot.
+    /// For the others, frees the frame.
     fn settle(self, memory: &Memory<M>) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         for way in self.pages.into_iter().flatten() {
             if way.came {
                 let _ = way.frame.map(FrameRef::into_raw);
-                // Release the use that the store held.
+                // The page is in memory: drop the store's use of the slot.
                 swap.release(frames, &[way.slot]);
             }
-            // Release the use that the read held.
+            // Drop the use that the read held.
             swap.release(frames, &[way.slot]);
         }
     }
@@ -176,8 +177,8 @@ impl<M: Machine> Store<M> {
         read
     }
 
-    /// Adds a use to the slot of page `index`, and to the slots of the pages that follow it and are read with it, so
-    /// that the slots are not reallocated meanwhile. Returns `None` if page `index` is not in swap.
+    /// Adds a use to the slots of page `index` and of the pages that follow it and are read with it. The slots then
+    /// cannot be reallocated during the read. Returns `None` if page `index` is not in swap.
     fn claim(&self, memory: &Memory<M>, index: u64, most: u64) -> Option<Coming<'_, M>> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let state = self.lock();
@@ -203,8 +204,8 @@ impl<M: Machine> Store<M> {
         Some(coming)
     }
 
-    /// Swaps in page `index`, and pages that follow it, for a system call, which does not map the page. The number of
-    /// pages read depends on how many pages of the last readahead were accessed.
+    /// Swaps in page `index` for a system call, which does not map the page, and pages that follow it. How many pages
+    /// are read depends on how many pages of the last readahead were accessed.
     pub(crate) fn bring_in_for_call(
         &self,
         memory: &Memory<M>,
@@ -237,8 +238,8 @@ impl<M: Machine> Store<M> {
         bits.fold(0, |found, bit| found | 1 << bit)
     }
 
-    /// Swaps in the pages from `from` on that are on device `device`, and subtracts their number from `left`. Returns
-    /// where to continue once `left` is used up, or `None` at the end.
+    /// Swaps in the pages from `from` on whose slots are on device `device`, and subtracts their number from `left`.
+    /// Returns where to continue once `left` is used up, or `None` at the end of the object.
     fn bring_back(
         &self,
         memory: &Memory<M>,
@@ -258,7 +259,7 @@ impl<M: Machine> Store<M> {
         Ok(None)
     }
 
-    /// Returns the first page from `from` on that is on device `device`.
+    /// Returns the first page from `from` on whose slot is on device `device`.
     fn next_on(&self, device: usize, from: u64) -> Option<u64> {
         let state = self.lock();
         if state.pages.swapped() == 0 {
@@ -286,8 +287,9 @@ impl<M: Machine> Store<M> {
         pages: Cluster,
         memcg: Memcg,
     ) -> Left {
-        // A fault that got a page from the object before this repeats the lookup. A fault that gets a page after this
-        // holds a reference to the frame or clears the mark, so the page stays in memory.
+        // A fault that got a page from the object before this repeats the lookup. A fault that gets a page later either
+        // holds a reference to the frame or clears the swap-out mark of the page. In both cases the page stays in
+        // memory.
         mappings.stale();
         for run in pages.runs() {
             mappings.withdraw(run.start, run.end);
@@ -324,7 +326,8 @@ impl<M: Machine> Store<M> {
         }
     }
 
-    /// Marks the pages that are to be written, and allocates a slot for each. Returns them, and whether slots ran out.
+    /// Marks those of the pages that are to be written, and allocates a slot for each. Returns these pages, and whether
+    /// slots ran out.
     fn begin<'a>(
         &self,
         memory: &'a Memory<M>,
@@ -355,8 +358,9 @@ impl<M: Machine> Store<M> {
         (ways, false)
     }
 
-    /// Replaces the page by its slot in the store, if the device has stored the page (`taken`) and the page was not
-    /// accessed meanwhile. Otherwise keeps the page and releases the slot. Returns whether the page was swapped out.
+    /// Ends the swap-out of a page. If the device has stored the page (`taken`) and the page was not accessed
+    /// meanwhile, replaces it by its slot in the store. Otherwise keeps the page and frees the slot. Returns whether
+    /// the page was swapped out.
     fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
         let frames = &**memory.frames();
         let frame = way.frame.frame();
@@ -373,7 +377,7 @@ impl<M: Machine> Store<M> {
     }
 }
 
-/// The position of a pass over the listed objects, which have reclaimable pages.
+/// The position of a pass over the objects that have reclaimable pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPlace {
     /// The number of the object to continue with. If that object was dropped, the pass continues with the next one.
@@ -392,8 +396,8 @@ impl<M: Machine> Swap<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Swaps in about `most` pages of objects that are on device `device`, from `place` on. Sets `place` to where to
-    /// continue. Returns whether the pass is complete.
+    /// Swaps in about `most` pages of objects whose slots are on device `device`, from `place` on. Sets `place` to
+    /// where to continue. Returns whether the pass is complete.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; pages that were swapped in before stay in memory.

@@ -19,7 +19,7 @@ use crate::types::memcg::Memcg;
 /// Pages of one store that are scanned per acquisition of its lock.
 const AT_A_TIME: usize = 512;
 
-/// Some pages to swap out, and the page to continue with, if there is one.
+/// Pages to swap out, and the page at which the scan continues; `None` at the end of the store.
 struct Found {
     pages: Cluster,
     next: Option<u64>,
@@ -89,9 +89,9 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
-    /// since the previous scan. With `memcg`, only the objects are scanned that are charged to it or to a memcg below
-    /// it. Sets `place` to where to continue, and subtracts its work from `effort`. Returns whether the pass is
-    /// complete or no slot is free.
+    /// since the previous scan. With `memcg`, scans only the objects that are charged to it or to a memcg below it.
+    /// Sets `place` to where to continue, and subtracts its work from `effort`. Returns true if the pass is complete,
+    /// or if no slot is free.
     ///
     /// # Locks
     /// The caller holds no lock. Other threads may run meanwhile.

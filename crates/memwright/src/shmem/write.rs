@@ -1,5 +1,5 @@
-//! Calls that write or allocate several pages fill holes with folios as large as the range that they write (Linux 7.2
-//! `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
+//! Filling holes for system calls that write or allocate several pages, with folios as large as the written range
+//! (Linux 7.2 `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
 
 use memwright_table::{FOLIO_ORDER, FrameKind, FrameRef, Machine, PAGE_SIZE};
 
@@ -11,8 +11,8 @@ use crate::types::folio_orders::FolioOrders;
 
 impl<M: Machine> Shmem<M> {
     /// Prepares a write of the bytes `start..end`, which can extend the object. If the settings allow it, fills the
-    /// hole at `start` with the largest folio inside the written range. Returns the offset at which the caller must
-    /// call this again once it has written everything before that offset, or `u64::MAX` if no further call is needed.
+    /// hole at `start` with the largest folio inside the written range. Returns the offset up to which the caller can
+    /// write before it must call this again, or `u64::MAX` if no further call is needed.
     pub fn prepare_write(&self, start: u64, end: u64) -> u64 {
         if !self.may_be_huge(&self.memory, false) {
             return u64::MAX;
@@ -41,8 +41,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().allocate(0, FrameKind::Object)?))
     }
 
-    /// Makes a frame of [`frame_to_write`](Self::frame_to_write) page `index`, and grows the object to the end of the
-    /// page if it is shorter. Returns the frame if the page already exists.
+    /// Stores a frame from [`frame_to_write`](Self::frame_to_write) as page `index`, and grows the object to the end of
+    /// the page if it is shorter. Returns the frame if the page already exists.
     ///
     /// # Errors
     /// The limit of the mount is reached, or there is no heap memory.
@@ -61,8 +61,8 @@ impl<M: Machine> Shmem<M> {
         Ok(None)
     }
 
-    /// Fills the hole at page `index` with the largest folio that begins there and ends at or before byte `end`, if the
-    /// settings allow folios outside of mappings. Returns its order.
+    /// Fills the hole at page `index` for a system call: with the largest folio that begins at the page and ends at or
+    /// before byte `end`, if the settings allow folios for accesses without a mapping. Returns its order.
     pub(super) fn fill_for_call(&self, state: &mut State<M>, index: u64, end: u64) -> Option<u8> {
         let setting = self.setting()?;
         let largest = largest_order(index, end.saturating_sub(index * PAGE_SIZE as u64));
@@ -99,7 +99,7 @@ mod tests {
         const PAGE: u64 = PAGE_SIZE as u64;
         #[rustfmt::skip]
         let rows = [
-            // Each row: the page, the number of bytes from its start on, the order.
+            // Columns: the page, the number of bytes from its start on, the expected order.
             (0,    0,              0),
             (0,    1,              0),
             (0,    2 * PAGE - 1,   0),

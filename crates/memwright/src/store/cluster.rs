@@ -6,11 +6,11 @@ use core::ops::Range;
 /// CPU wait while the pages are written to a device.
 pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
-/// A subset of 16 consecutive pages.
+/// A set of pages that all lie within 16 consecutive ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,
-    /// A bit for each page from `first` on.
+    /// A bit for each of the 16 pages from `first` on.
     members: u16,
 }
 
@@ -76,7 +76,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the range from the first page to the end of the last one. The range is empty if the cluster is empty.
+    /// Returns the range from the first page of the cluster to the end of the last one; empty if the cluster is empty.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         let last = u16::BITS - self.members.leading_zeros();

@@ -19,8 +19,9 @@ pub struct Leaving {
 pub struct Left {
     /// The number of pages that were removed from memory.
     pub pages: u64,
-    /// The number of pages that were written back to the object's backing store, if that is not swap.
+    /// The number of pages that were written back to the backing store of the object; 0 for an object whose pages are
+    /// swapped out.
     pub written_back: u64,
-    /// Whether the other pages stay in memory because there was no swap slot for them or no room on the device.
+    /// Whether some pages stay in memory because no swap slot was free or the device had no room.
     pub is_full: bool,
 }

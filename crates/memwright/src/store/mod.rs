@@ -1,5 +1,5 @@
-//! The storage of the pages of an object: pages by index, the placement and the size limit of shared memory. Nothing
-//! here depends on an address space.
+//! The storage of the pages of an object: the pages by index, and the NUMA policies and the size limit of shared
+//! memory. Nothing here depends on an address space.
 
 pub(crate) mod cluster;
 pub(crate) mod leaving;

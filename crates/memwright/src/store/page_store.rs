@@ -1,4 +1,5 @@
-//! The page store of shared memory. Swap-in accesses it without a reference to the object.
+//! The page store of shared memory. It is separate from the object, because swap-in accesses it without a reference to
+//! the object.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
@@ -20,23 +21,23 @@ pub(crate) struct State<M: Machine> {
     pub(crate) placed: Placed,
     /// The position of the store in the list of stores with reclaimable pages, if it is in the list.
     pub(crate) listed: Option<u64>,
-    /// The memcg that is charged for the swap slots of pages that are swapped out while unmapped.
+    /// The memcg that is charged for the swap slots of pages that are swapped out while no entry maps them.
     pub(crate) memcg: Memcg,
 }
 
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
     pub(crate) state: Lock<State<M>>,
-    /// The limit and settings that the store shares with other stores of the mount.
+    /// The page limit and the huge-page mode of the mount, shared with the stores of its other files.
     pub(crate) room: Option<Arc<Room>>,
     /// Whether the pages are locked in memory (`SHM_LOCK`).
     pub(crate) locked: AtomicBool,
-    /// The swap-in window of system calls, which access the object without an area.
+    /// The swap readahead window of system calls, which access the object without an area.
     pub(crate) window: WindowCell,
 }
 
 impl<M: Machine> Store<M> {
-    /// Locks the pages and the size.
+    /// Takes the lock of the store, which guards the pages and the size.
     pub(crate) fn lock(&self) -> LockGuard<'_, State<M>> {
         self.state.lock()
     }

@@ -1,5 +1,5 @@
-//! A sparse store of pages by index. It is a radix tree whose nodes are frames: it uses no heap, and every growth can
-//! fail.
+//! A sparse store of pages by index. It is a radix tree whose nodes are frames, so it uses no heap. Every insertion
+//! that adds a node can fail.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,26 +8,27 @@ use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 use crate::store::room::Room;
 use crate::types::error::ObjectError;
 
-/// The slots of a node, which is a frame of 64-bit words.
+/// The number of slots of a node. A node is a frame of 64-bit words, one for each slot.
 const SLOTS: u64 = 512;
 
 const SLOT_BITS: u32 = 9;
 
-/// A value in the metadata of a lowest node, beside the number of filled slots. It means that the node holds the frames
-/// of one folio in order.
+/// A flag in the metadata of a lowest node, beside the number of filled slots: the node holds the frames of one folio
+/// in order.
 const WHOLE: u64 = 1;
 
-/// A flag in the word of a page: the page is in swap, and the other bits are the number of the swap slot.
+/// A flag in the word of a slot: the page is in swap, and the other bits are the number of the swap slot.
 const IN_SWAP: u64 = 1 << 63;
 
-/// A flag in the word of a page in memory: the page is being swapped out, and has not been looked up since the swap-out
-/// began. A lookup clears it.
+/// A flag in the word of a slot with a page in memory: the page is being swapped out, and has not been looked up since
+/// the swap-out began. A lookup clears the flag.
 const LEAVING: u64 = 1 << 62;
 
-/// A flag in the word of a page in memory: the page has been looked up since it was stored, swapped in, or last aged.
+/// A flag in the word of a slot with a page in memory: the page has been looked up since it was stored, swapped in, or
+/// last aged.
 const ASKED: u64 = 1 << 61;
 
-/// The number of levels that suffices for every index of a 64-bit byte offset.
+/// The number of levels that suffices for the index of every page below the byte offset 2^64.
 const MAX_HEIGHT: u32 = 6;
 
 /// The location of a stored page.
@@ -35,7 +36,7 @@ const MAX_HEIGHT: u32 = 6;
 pub enum Stored {
     /// In a frame, to which the store has a reference.
     InMemory(Frame),
-    /// In a slot of a swap device, which the store uses.
+    /// In a slot of a swap device. The store has a use of the slot.
     InSwap(u64),
 }
 
@@ -253,8 +254,8 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// Returns the folio that is stored as the 512 pages from `first` on, a multiple of 512. The store keeps its
-    /// reference.
+    /// Returns the first frame of the folio that is stored as the 512 pages from `first` on, a multiple of 512. The
+    /// store keeps its reference.
     pub fn folio(&self, first: u64) -> Option<Frame> {
         let node = self.lowest(first)?;
         if self.frames.owner(node).1 == WHOLE {
@@ -279,7 +280,7 @@ impl<M: Machine> Pages<M> {
         let node = match self.lowest(first) {
             Some(node) => node,
             None => {
-                // Store the first page alone, which creates the nodes on the path.
+                // Insert the first page alone, which allocates the nodes on the path.
                 let inserted = self.insert_taken(first, head);
                 match inserted.and_then(|()| self.lowest(first).ok_or(OutOfFrames)) {
                     Ok(node) => node,
@@ -301,7 +302,7 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// Drops the pages in the lowest node of `first`. The node stays.
+    /// Drops the pages in the lowest node on the path to `first`. The node stays.
     fn drop_slots(&mut self, first: u64) {
         let Some(node) = self.lowest(first) else {
             return;
@@ -357,7 +358,7 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Replaces the reference to each stored folio by a reference to each of its frames, and calls `visit` with the
-    /// head of each such folio.
+    /// first frame of the folio.
     pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
         let mut next = self.next(0);
         while let Some((index, _)) = next {
@@ -477,7 +478,7 @@ impl<M: Machine> Pages<M> {
         None
     }
 
-    /// Drops the reference or the swap slot of a page that was removed.
+    /// Drops the reference to the frame, or the use of the swap slot, of a page that was removed.
     fn give_up(&self, stored: Stored) {
         match stored {
             Stored::InMemory(frame) => drop(self.owned(frame)),
@@ -485,8 +486,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Returns the reference that a slot owns. For a hugetlb page it is a reference to the folio, otherwise to the
-    /// single frame, even if the frame is still part of a folio.
+    /// Returns the reference that a slot of a node owns. For a hugetlb page it is a reference to the folio. Otherwise
+    /// it is a reference to the single frame, even if the frame is still part of a folio.
     fn owned(&self, frame: Frame) -> FrameRef<'_, M> {
         if self.frames.kind(frame).is_pool() {
             self.frames.adopt(frame)
@@ -526,7 +527,7 @@ impl<M: Machine> Pages<M> {
             let Some(stored) = decoded(word.load(Ordering::Relaxed)) else {
                 continue;
             };
-            // In a slot after the first one, the search starts at the first index that the slot covers.
+            // In slots after the first one, start at the first index that the slot covers.
             let first = (index >> (SLOT_BITS * level)) + distance as u64;
             let index = index.max(first << (SLOT_BITS * level));
             let found = match stored {
@@ -549,7 +550,8 @@ impl<M: Machine> Pages<M> {
     /// Adds levels at the top until `index` is covered. Returns the root.
     fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
         let Some(mut root) = self.root else {
-            // Start with the height that `index` requires, so that no node stays empty.
+            // Create the root at the height that `index` requires: a level that is added later would leave an empty
+            // node below it.
             let root = self.node()?;
             self.height = 1;
             while !self.covers(index) {
@@ -619,7 +621,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Changes a slot from empty to filled or back, and updates the count of filled slots in the node's metadata.
+    /// Changes a slot from empty to filled or the reverse, and updates the count of filled slots in the metadata of the
+    /// node.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
         let (filled, whole) = self.frames.owner(node);
         let (value, filled) = match value {

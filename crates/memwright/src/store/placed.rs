@@ -34,7 +34,7 @@ impl Placed {
         if range.is_empty() {
             return Ok(());
         }
-        // Reserve room for the new run, and for a run that it splits in two.
+        // Reserve room for the new range, and for an existing range that it splits in two.
         self.runs.try_make_room(2)?;
         let first = self.runs.partition_point(|(run, _)| run.end <= range.start);
         let last = self.runs.partition_point(|(run, _)| run.start < range.end);

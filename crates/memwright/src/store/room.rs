@@ -8,9 +8,9 @@ use crate::types::huge_settings::HugeSettings;
 /// The value of `most` without a limit.
 const ANY: u64 = u64::MAX;
 
-/// The number of pages of several objects, in memory or in swap, their common limit (Linux 7.2 `mm/shmem.c`,
-/// `shmem_inode_acct_blocks`), and whether they have huge pages. The limit and the mode can change at any time
-/// (`shmem_reconfigure`).
+/// What the files of a mounted tmpfs share: the number of their pages, in memory or in swap, the limit of this number
+/// (Linux 7.2 `mm/shmem.c`, `shmem_inode_acct_blocks`), and the mode that decides whether they have huge pages. The
+/// limit and the mode can change at any time (`shmem_reconfigure`).
 #[derive(Debug)]
 pub struct Room {
     used: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Creates settings with a limit of `most` pages of 4 KiB, or none, and huge pages according to `mode`.
+    /// Creates a `Room` with a limit of `most` pages of 4 KiB, or without a limit, and with the huge-page mode `mode`.
     #[must_use]
     pub fn new(settings: &HugeSettings, most: Option<u64>, mode: SharedMode) -> Self {
         settings.note_mount(mode);
@@ -77,7 +77,7 @@ impl Room {
         taken.is_ok()
     }
 
-    /// Uncounts `pages` pages.
+    /// Subtracts `pages` pages from the number in use.
     pub(super) fn give_back(&self, pages: u64) {
         let used = self.used.fetch_sub(pages, Ordering::Relaxed);
         debug_assert!(used >= pages, "given back twice");
@@ -100,7 +100,7 @@ mod tests {
             (0,   1,        Some(1), true),
             (1,   1,        Some(1), false),
             (1,   0,        Some(1), true),
-            // Zero more pages are allowed even if the limit was lowered in the meantime.
+            // Adding no pages is allowed even if the limit was lowered below the number in use.
             (2,   0,        Some(1), true),
             (511, 512,      Some(1024), true),
             (513, 512,      Some(1024), false),

@@ -47,7 +47,7 @@ impl Runs {
             return Ok(0);
         }
         let before = self.len();
-        // Runs that overlap or adjoin the range merge with it.
+        // Merge the runs that overlap the range or are adjacent to it.
         let first = self.runs.partition_point(|run| run.end < range.start);
         let last = self.runs.partition_point(|run| run.start <= range.end);
         if first == last {
@@ -71,7 +71,8 @@ impl Runs {
         }
         let before = self.len();
         let mut index = self.runs.partition_point(|run| run.end <= range.start);
-        // Only a range inside of one run splits it; there is at most one such run, and it is the first.
+        // Only a run that extends beyond both ends of the range is split. There is at most one, and it is the first
+        // that overlaps the range.
         let splits = |run: &Range<u64>| run.start < range.start && range.end < run.end;
         if self.runs.get(index).is_some_and(splits) {
             self.runs.try_make_room(1)?;
@@ -103,7 +104,8 @@ mod tests {
     #[test]
     fn runs_meet_and_are_cut() {
         let mut runs = Runs::new();
-        // Each step: whether it adds, the range, how many numbers change, and the edges of the runs afterwards.
+        // Columns: whether the step adds or removes, the range, how many numbers change, and the edges of the runs
+        // afterwards.
         let steps: [(bool, Range<u64>, u64, &[u64]); 9] = [
             (true, 4..6, 2, &[4, 6]),
             (true, 8..9, 1, &[4, 6, 8, 9]),

@@ -1,4 +1,5 @@
-//! The swap cache: pages that are both in a slot and in memory.
+//! The swap cache: pages that are both in a slot and in memory. The owners of a page are the entries that map its frame
+//! or name its slot.
 
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
@@ -6,9 +7,9 @@ use crate::swap::Swap;
 use crate::swap::slot::{Place, Record, SlotMap};
 use crate::types::memcg::Memcg;
 
-/// The state of a page whose entry names a slot.
+/// The state of a page in a slot that an entry names.
 pub(crate) struct Found<'a, M: Machine> {
-    /// The frame that holds the page for another owner, if there is one.
+    /// The frame that holds the page in memory for another owner, if there is one.
     pub(crate) frame: Option<FrameRef<'a, M>>,
     /// The number of entries that name the slot.
     pub(crate) uses: u32,
@@ -16,11 +17,11 @@ pub(crate) struct Found<'a, M: Machine> {
 
 /// The outcome of adding a page to the swap cache after it was read.
 pub(crate) enum Cached<'a, M: Machine> {
-    /// The frame is in the cache now; the other owners find the page in it.
+    /// The frame was added to the cache, where the other owners find it.
     Here,
-    /// There are no other owners any more.
+    /// The caller's entry is the only owner: no other owner needs to find the frame in the cache.
     Alone,
-    /// Another owner has added its frame to the cache first.
+    /// Another owner has already added this other frame to the cache: the caller uses it.
     Elsewhere(FrameRef<'a, M>),
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Shed {
     pub(crate) refused: bool,
 }
 
-/// The maximum number of slots of which one use each is released per acquisition of the lock.
+/// The maximum number of slots of which a use is released per acquisition of the lock of the devices.
 const TOGETHER: usize = 8;
 
 /// What remains of a slot after one of its uses has ended.
@@ -51,10 +52,11 @@ const TOGETHER: usize = 8;
 enum Remains {
     /// The slot has other uses.
     Used,
-    /// Nothing remains. The caller frees the slot and drops the reference to the frame that the slot had.
+    /// The slot has no use and keeps no copy. The caller frees the slot, and drops the slot's reference to the frame,
+    /// if it had one.
     Nothing(Option<Frame>),
-    /// The slot keeps a copy of the page, which is also in this frame. The caller drops the slot's reference to the
-    /// frame.
+    /// The slot has no use, but keeps a copy of the page, which is also in this frame. The caller drops the slot's
+    /// reference to the frame.
     Copy(Frame),
 }
 
@@ -70,8 +72,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns the number of consecutive slots from `slot` on, at most `most`, that a single entry names and whose
-    /// pages are not in memory.
+    /// Returns how many consecutive slots, from `slot` on and at most `most`, are named by a single entry each and have
+    /// no page in memory.
     pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
         if most == 0 {
             return 0;
@@ -101,7 +103,7 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Like `keep`, for the entries that named `first` and the slots that follow it. `run` has the frame of each slot;
+    /// Like `keep`, for consecutive slots from `first` on. `run` has the frame that now holds the page of each slot;
     /// slots without a frame are skipped.
     pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
         let places = || {
@@ -128,8 +130,9 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Adds `frame`, into which the page of `slot` was read, to the swap cache for one of the entries that name `slot`.
-    /// Other owners of the page can act during the read, and the outcome depends on what they did.
+    /// Adds `frame`, into which the page of `slot` was read, to the swap cache, for one of the entries that name
+    /// `slot`. The outcome depends on whether the other owners have read the page or dropped their entries during the
+    /// read.
     pub(crate) fn cache<'a>(
         &self,
         frames: &'a Frames<M>,
@@ -158,7 +161,7 @@ impl<M: Machine> Swap<M> {
 
     /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
     /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
-    /// its reference to the frame, so a check under the lock of the devices sees the use or the reference.
+    /// its reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -167,8 +170,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns the slot for the page in `frame`, which one entry maps, and adds a use for that entry. Prefers the slot
-    /// that holds a copy of the page. Returns `None` if there is no slot.
+    /// Returns the slot to which the page in `frame` is swapped out, and adds a use for the only entry that maps it.
+    /// Prefers the slot that holds a copy of the page. Returns `None` if there is no slot.
     pub(crate) fn way_out(
         &self,
         frames: &Frames<M>,
@@ -195,8 +198,8 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Returns a slot for the page in `frame`, which several entries map and none maps writable, and adds the use of
-    /// the caller's entry. If `dirty`, the page was written, so that its copy in a slot that no entry names is out of
-    /// date. The slot gets a reference to the frame, through which the faults of the other owners find it. The page is
+    /// the caller's entry. If `dirty`, the page was written: a copy in a slot that no entry names is then out of date.
+    /// The slot gets a reference to the frame, through which the faults of the other owners find it. The page is
     /// written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): an earlier write would
     /// take memory and free none. Returns `None` if there is no slot.
     pub(crate) fn share_out(
@@ -212,13 +215,14 @@ impl<M: Machine> Swap<M> {
         self.forget(frames, frame);
         let slot = self.reserve(memcg)?;
         let published = self.with_slots(slot, |slots, offset| {
-            // Another owner of the page may have published a slot first.
+            // Whether this is the first owner that swaps the page out: another one may have given the page a slot
+            // already.
             let first = frames.slot_of(frame).is_none();
             if first {
                 let shared = frames.share(frame).into_raw();
                 slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
-                // The page must not be discarded any more. Entries that map it again are clean, even if the page was
+                // The page must not be discarded any more: entries that map it again are clean, even if the page was
                 // written since it was lazily freed (Linux 7.2 `folio_set_swapbacked` in `try_to_unmap_one`).
                 frames.set_lazy(frame, false);
                 self.cached.add(1);
@@ -254,12 +258,13 @@ impl<M: Machine> Swap<M> {
     pub(crate) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
         let unmapped = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            // A fault that finds the frame in the record takes a reference under the same lock.
+            // If only the slot has a reference to the frame, no entry maps it. A fault that finds the frame in the
+            // record takes its reference under this lock.
             let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
-                // The use keeps the slot allocated, and the reference keeps the frame. A fault on the page therefore
-                // finds that it is not exclusive, and another call of `shed` does nothing.
+                // The use keeps the slot allocated, and the reference keeps the frame. A fault during the write
+                // therefore finds that the page is not exclusive, and another call of `shed` does nothing.
                 record.uses += 1;
                 frames.share(frame)
             });
@@ -282,7 +287,7 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Writes the page in `frame` to the slot, to which the caller has added a use, and frees the frame if the page was
-    /// not faulted in meanwhile.
+    /// not faulted in during the write.
     fn shed_unwritten(&self, frames: &Frames<M>, slot: u64, frame: &FrameRef<'_, M>) -> Shed {
         let written = self.write(frames, slot, frame.frame()).is_ok();
         let (remains, freed) = self.with_slots(slot, |slots, offset| {
@@ -291,7 +296,7 @@ impl<M: Machine> Swap<M> {
                 record.set_frame(Some(frame.frame()));
             }
             let remains = self.end_use(frames, record);
-            // The two references are the caller's and the slot's.
+            // The two remaining references are the caller's and the slot's: no entry maps the frame.
             let freed = written && record.uses > 0 && frames.references(frame.frame()) == 2;
             if freed {
                 self.take_frame(frames, record);
@@ -317,7 +322,7 @@ impl<M: Machine> Swap<M> {
                 self.free(frames, slot);
                 drop(frame.map(|frame| frames.adopt(frame)));
             }
-            // Drops the slot's reference, so that the frame can be exclusive to an entry again.
+            // Drops the slot's reference: the frame can then be exclusive to an entry again.
             Remains::Copy(frame) => drop(frames.adopt(frame)),
         }
     }
@@ -338,8 +343,8 @@ impl<M: Machine> Swap<M> {
         });
     }
 
-    /// Frees the slot that holds a copy of the page in `frame`, if no entry names the slot. Called if the copy is out
-    /// of date or must not be used any more.
+    /// Frees the slot that holds a copy of the page in `frame`, if there is one and no entry names it. Called if the
+    /// copy is out of date or must not be used any more.
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
         let unused = self.with_copy(frames, frame, |copy| {
             (copy.record.uses == 0).then(|| {
@@ -381,12 +386,14 @@ impl<M: Machine> Swap<M> {
     }
 }
 
-/// Returns whether slots are too scarce to keep copies of pages that are in memory.
+/// Returns whether slots are too scarce to keep copies of pages that are in memory: fewer than half are free, or the
+/// device is closed.
 fn are_scarce(slots: &SlotMap) -> bool {
     slots.is_closed() || slots.free() < slots.slots() / 2
 }
 
-/// Ends the only use of a slot whose page is now in `frame`. `kept` is the slot if it is to keep its copy of the page.
+/// Ends the only use of a slot whose page is now in `frame`. `kept` is the number of the slot if it keeps its copy of
+/// the page, otherwise `None`.
 #[inline(always)]
 fn note_kept<M: Machine>(frames: &Frames<M>, record: &mut Record, kept: Option<u64>, frame: Frame) {
     debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");

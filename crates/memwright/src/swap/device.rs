@@ -5,7 +5,7 @@ use memwright_table::{Frame, Frames, Machine};
 /// Why a transfer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// The device failed.
+    /// An I/O error.
     Io,
     /// The device has no room for the page, for example because the page does not compress well.
     Full,
@@ -48,15 +48,14 @@ pub enum Submission {
     Busy,
 }
 
-/// A store for pages that are swapped out, outside the frames that programs use.
+/// A device that stores pages that are swapped out, outside the frames that programs use.
 ///
 /// A transfer is submitted and completed. In between, the same caller and other callers may submit more transfers, and
-/// these may finish in any order. A device that never makes a caller wait always returns [`Submission::Done`].
+/// these may finish in any order. A device that finishes each transfer in `submit` always returns [`Submission::Done`].
 ///
 /// The methods are called with the locks of page tables held, and take no lock of a rank before
 /// [`Rank::Swap`](memwright_table::sync::Rank::Swap). A slot takes part in one transfer at a time, and is not discarded
-/// during the transfer. If the device is busy, a caller with several pending transfers completes some of them, so that
-/// the device does not stay busy.
+/// during the transfer. If the device is busy, a caller that has transfers pending completes one of them and retries.
 pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Returns the number of pages that the device can store.
     fn slots(&self) -> u32;
@@ -64,8 +63,8 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission;
 
-    /// Waits until a transfer has finished, by [`Machine::relax`] or in a way of the device. Called once for each
-    /// ticket, with no device's lock held.
+    /// Waits until a transfer has finished, by [`Machine::relax`] or by a wait of the device's own. Called once for
+    /// each ticket, while no lock of a device is held.
     ///
     /// # Errors
     /// The transfer failed. After a failed swap-out, the slot stores nothing. After a failed swap-in, the contents of

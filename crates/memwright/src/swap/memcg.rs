@@ -3,7 +3,7 @@
 //!
 //! A slot is charged to the memcg of the address space that swapped the page out and to the memcgs above that one,
 //! until the slot is freed. The charge stays when other entries name the slot, and when the address space joins another
-//! memcg. A charge visits each memcg above. Without a memcg, it costs one comparison.
+//! memcg. Charging a slot visits each memcg above. If the address space has no memcg, it costs one comparison.
 //!
 //! A closed memcg keeps its number while a slot, an object, an address space or another memcg refers to it. Its charges
 //! also remain charged to the memcgs above.
@@ -15,35 +15,36 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 
-/// The number of [`SwapCharge`]s in a heap allocation.
+/// The number of [`SwapCharge`]s that are allocated together.
 const TOGETHER: usize = 64;
 
-/// The charge and the limit of one memcg, including those of the memcgs below it.
+/// The swap charge and limit of one memcg. Its counts include those of the memcgs below it.
 struct SwapCharge {
-    /// The memcg directly above.
+    /// The memcg directly above, or [`Memcg::NOBODY`].
     parent: Memcg,
     /// The number of memcgs above this one, plus one.
     level: u32,
     /// Whether the memcg has not been closed yet.
     open: bool,
-    /// Slots, objects and address spaces that name this memcg, and memcgs directly below it.
+    /// The users of the memcg's number: slots, objects and address spaces that name it, and memcgs directly below it.
+    /// The number stays allocated while there are any.
     users: u64,
     slots: u64,
     most: u64,
     /// The number of charged objects.
     objects: u64,
-    /// The number of allocations, for this memcg or one below, that failed because of a memcg limit.
+    /// The number of slot allocations, for this memcg or one below, that failed because of a memcg limit.
     refused: u64,
-    /// The number of allocations, for this memcg or one below, that failed because no slot was free.
+    /// The number of slot allocations, for this memcg or one below, that failed because no slot was free.
     full: u64,
-    /// The next free number, while this number is free.
+    /// The next number in the list of free numbers, if this number is free.
     next_free: Memcg,
 }
 
-/// The charges by number.
+/// The swap charges of all memcgs, by number.
 struct Table {
     chunks: Vec<Vec<SwapCharge>>,
-    /// The first free number that was used before.
+    /// The first number in the list of free numbers, all of which were used before.
     free: Memcg,
     /// The number of memcg numbers that were ever used.
     length: usize,
@@ -76,7 +77,8 @@ impl Table {
         }
     }
 
-    /// Removes a user. Frees the number of a closed memcg without users, and then of those above it.
+    /// Removes a user of `memcg`. If a closed memcg has no users any more, frees its number, which removes a user of
+    /// the memcg above it.
     fn remove_user(&mut self, memcg: Memcg) {
         let mut next = memcg;
         while let Some(bill) = self.get_mut(next) {
@@ -160,7 +162,8 @@ impl SwapCharges {
         table.map_or(0, |table| table.get(memcg).map_or(0, read))
     }
 
-    /// Returns whether one more slot may be charged to `memcg` and to those above it. Counts refusals.
+    /// Returns whether one more slot may be charged to `memcg` and to those above it. If not, counts the refusal in
+    /// each of them.
     pub(super) fn allows(&self, memcg: Memcg) -> bool {
         let Some(mut table) = self.table_for(memcg) else {
             return true;
@@ -195,7 +198,7 @@ impl SwapCharges {
         self.value(memcg, |bill| bill.refused)
     }
 
-    /// Counts that no slot was free when `memcg` needed one.
+    /// Counts a slot allocation for `memcg` that failed because no slot was free.
     pub(super) fn note_full(&self, memcg: Memcg) {
         if let Some(mut table) = self.table_for(memcg) {
             table.each(memcg, |bill| bill.full += 1);
@@ -235,7 +238,7 @@ impl SwapCharges {
         self.value(memcg, |bill| bill.objects)
     }
 
-    /// Records that an address space refers to `to` and no longer to `from`.
+    /// Records that an address space that named `from` now names `to`.
     pub(crate) fn rename_space(&self, from: Memcg, to: Memcg) {
         if let Some(mut table) = self.table_for(to) {
             table.add_user(to);
@@ -361,7 +364,7 @@ mod tests {
         bills.close(top);
         let new = bills.open(Memcg::NOBODY).unwrap();
         assert!(new != top && new != low);
-        // Its slot stays charged to the memcg above.
+        // The slot of the closed memcg stays charged to the memcg above.
         assert_eq!(bills.slots(top), 1);
         bills.release(low);
         bills.rename_space(low, new);

@@ -47,13 +47,13 @@ use crate::swap::memcg::SwapCharges;
 use crate::swap::slot::{Record, SlotMap};
 use crate::types::memcg::Memcg;
 
-/// The maximum number of slots that are returned per acquisition of the lock.
+/// The maximum number of slots that one search returns, during which it holds the lock of the devices.
 const CACHED_AT_A_TIME: usize = 32;
 
-/// The maximum number of slots that are examined per acquisition of the lock.
+/// The maximum number of slots that one search examines while it holds the lock of the devices.
 const LOOKED_AT_A_TIME: usize = 4096;
 
-/// A swap device.
+/// A swap device in use, and its slot map.
 pub(crate) struct Active<M: Machine> {
     device: Arc<dyn SwapDevice<M>>,
     pub(crate) slots: SlotMap,
@@ -61,11 +61,11 @@ pub(crate) struct Active<M: Machine> {
     priority: i32,
 }
 
-/// A slot that holds a copy of a page in memory.
+/// A slot that holds a copy of a page in memory, as [`Swap::with_copy`] found it.
 struct Copied<'a> {
     slot: u64,
     record: &'a mut Record,
-    /// Whether the device is closed: no further entry may name the slot.
+    /// Whether the device is closed, so that no further entry may name the slot.
     is_closed: bool,
 }
 
@@ -89,11 +89,11 @@ pub struct Swap<M: Machine> {
     pub(crate) devices: Lock<Vec<Option<Active<M>>>>,
     /// The swap charges of the memcgs.
     pub(crate) bills: SwapCharges,
-    /// The number of slots whose pages are in memory too.
+    /// The number of slots whose pages are in memory as well.
     cached: CachedPages,
-    /// The page stores of objects with reclaimable pages.
+    /// The list of the page stores of objects with reclaimable pages.
     pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
-    /// Where the next search for frames that only slots refer to starts.
+    /// Where the next search for frames that only slots refer to begins.
     pub(crate) shed_next: Lock<Place>,
 }
 
@@ -111,7 +111,7 @@ impl<M: Machine> Swap<M> {
     /// Adds `device`. Returns its number, or `None` if there are too many devices.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the records of the device's slots cannot be allocated.
+    /// [`OutOfMemory`] if the slot map of the device cannot be allocated.
     pub fn add(
         &self,
         device: Arc<dyn SwapDevice<M>>,
@@ -119,7 +119,7 @@ impl<M: Machine> Swap<M> {
     ) -> Result<Option<usize>, OutOfMemory> {
         let mut slots = SlotMap::new(device.slots())?;
         let mut devices = self.devices.lock();
-        // `open_memcg` allocates the charge records only of devices that exist when it is called.
+        // `open_memcg` allocates charge records only for the devices that exist at that time.
         if self.bills.are_open() {
             slots.note_memcgs()?;
         }
@@ -164,7 +164,7 @@ impl<M: Machine> Swap<M> {
             keepers.try_push(active.device.clone())?;
         }
         drop(devices);
-        // A device has a lock of the same rank, so it is called after the lock of the devices is released.
+        // A device has a lock of the same rank as the lock of the devices, so it is called after that lock is released.
         for (shown, device) in uses.iter_mut().zip(&keepers) {
             shown.stored = device.stored();
         }
@@ -196,7 +196,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns the number of slots in use, or 0 if the lock is held. For reports of failures, which must not wait.
+    /// Returns the number of slots in use, or 0 if another thread holds the lock of the devices. For reports of
+    /// failures, which must not wait.
     pub(crate) fn slots_in_use(&self) -> u64 {
         let devices = self.devices.try_lock();
         devices.map_or(0, |devices| {
@@ -261,8 +262,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns the next slots from `from` on whose pages are in memory too. Also returns where to continue, if there
-    /// are more slots.
+    /// Returns the next slots from `from` on whose pages are in memory as well, and where to continue, if there are
+    /// more slots.
     pub(crate) fn cached_from(
         &self,
         from: Place,
@@ -303,7 +304,8 @@ impl<M: Machine> Swap<M> {
         let slot = frames.slot_of(frame)?;
         let place = Place::of(slot);
         let mut devices = self.devices.lock();
-        // Since `slot_of` was read, the slot may have lost the frame, and the device may have been removed.
+        // Check again under the lock: since `slot_of` was read, the slot may have lost the frame, and the device may
+        // have been removed.
         let active = devices.get_mut(place.device)?.as_mut()?;
         let is_closed = active.slots.is_closed();
         let record = active.slots.record(place.offset);
@@ -353,7 +355,7 @@ impl<M: Machine> Swap<M> {
 
     /// Frees a slot whose record has no use and no frame.
     fn free(&self, frames: &Frames<M>, slot: u64) {
-        // The slot has no use and no frame, so no other thread reaches it before it is given back.
+        // No other thread can reach the slot before it is freed, because it has no use and no frame.
         self.device_of(slot).discard(frames, Place::of(slot).offset);
         self.with_slots(slot, |slots, offset| {
             self.bills.release(slots.memcg(offset));

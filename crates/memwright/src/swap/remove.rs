@@ -1,4 +1,4 @@
-//! Swapoff: a device is taken out of use (Linux 7.2 `mm/swapfile.c`, `swapoff` and `try_to_unuse`).
+//! Swapoff: removing a device (Linux 7.2 `mm/swapfile.c`, `swapoff` and `try_to_unuse`).
 //!
 //! First the device is closed to further pages. Then every address space swaps in its pages from the device
 //! ([`AddressSpace::bring_back`](crate::AddressSpace::bring_back)), and slots that only hold copies of pages in memory
@@ -42,8 +42,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Removes the frames from the records of the next slots from `from` on that no entry names. The caller frees the
-    /// returned slots. Also returns where to continue, if there are more.
+    /// Finds the next slots from `from` on that no entry names, and removes the frames from their records. The caller
+    /// frees the returned slots. Also returns where to continue, if there are more slots.
     fn copies_from(
         &self,
         frames: &Frames<M>,
@@ -61,8 +61,8 @@ impl<M: Machine> Swap<M> {
             if record.uses > 0 || record.frame().is_none() {
                 continue;
             }
-            // The frame cannot be freed meanwhile: that would first remove it from the slot's record, under this lock.
-            // The page then has no copy in swap, so the next swap-out writes it even if it is clean.
+            // The frame is still allocated: before it is freed, it is removed from the slot's record under this lock.
+            // Afterwards the page has no copy in swap, so the next swap-out writes it even if it is clean.
             self.take_frame(frames, record);
             let device = number;
             found[count] = Some(Place { device, offset }.slot());
@@ -84,7 +84,7 @@ impl<M: Machine> Swap<M> {
             active.slots.is_closed() && active.slots.free() == active.slots.slots()
         });
         let removed = if unused { place.take() } else { None };
-        // Dropping the last reference to the device may take other locks.
+        // Release the lock first: dropping the last reference to the device may take other locks.
         drop(devices);
         removed.is_some()
     }

@@ -30,7 +30,7 @@ impl Place {
         }
     }
 
-    /// Returns the place `count` slots further on the same device.
+    /// Returns the place of the slot `count` slots further on the same device.
     #[must_use]
     pub const fn after(self, count: u32) -> Self {
         Self {
@@ -57,9 +57,9 @@ impl Place {
 /// | 0 | one | is in memory; the slot keeps a copy as long as the frame has references and the page is clean |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The number of swap entries that name the slot, and of transfers that keep it in use.
+    /// The number of swap entries that name the slot, plus the number of transfers that keep it allocated.
     pub(super) uses: u32,
-    /// The number of the frame, with [`UNWRITTEN`](Self::UNWRITTEN).
+    /// The number of the frame, with the flag [`UNWRITTEN`](Self::UNWRITTEN) if the page is not in the slot yet.
     frame: u32,
 }
 
@@ -80,7 +80,7 @@ impl Record {
         (self.frame != Self::NO_FRAME).then(|| Frame::new(self.frame & !Self::UNWRITTEN))
     }
 
-    /// Sets the frame that holds the page. The slot holds the page as well.
+    /// Sets the frame that holds the page, or removes it. The slot holds the page as well.
     pub(super) fn set_frame(&mut self, frame: Option<Frame>) {
         self.frame = frame.map_or(Self::NO_FRAME, Frame::number);
     }
@@ -96,7 +96,7 @@ impl Record {
     }
 }
 
-/// The number of records in a heap allocation.
+/// The number of records that are allocated together.
 const CHUNK: usize = 1 << 14;
 
 /// The number of slots in a word of the bitmap.
@@ -111,9 +111,9 @@ pub(crate) struct SlotMap {
     records: Vec<Vec<Record>>,
     /// The memcg charged for each slot; empty until the first memcg is opened.
     memcgs: Vec<Vec<u16>>,
-    /// Where the search for a free slot continues, so that pages swapped out together get adjacent slots.
+    /// Where the search for a free slot continues. Pages that are swapped out together therefore get adjacent slots.
     next: u32,
-    /// Whether the device accepts no more pages.
+    /// Whether the device is closed: no more pages are swapped out to it.
     closed: bool,
 }
 
@@ -149,7 +149,7 @@ impl SlotMap {
         })
     }
 
-    /// Allocates a record of the memcg of each slot, unless this has been done.
+    /// Allocates the memcg record of each slot, unless this has been done.
     pub(crate) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
         if !self.memcgs.is_empty() {
             return Ok(());
@@ -175,8 +175,8 @@ impl SlotMap {
         part.map_or(Memcg::NOBODY, |part| Memcg::from_raw(part[slot % CHUNK]))
     }
 
-    /// Charges `memcg` for a slot. Returns false if the charge cannot be recorded because there are no charge
-    /// records.
+    /// Charges a slot to `memcg`. Returns false if the memcg records have not been allocated, so that the charge cannot
+    /// be recorded.
     pub(super) fn set_memcg(&mut self, slot: u32, memcg: Memcg) -> bool {
         let slot = slot as usize;
         match self.memcgs.get_mut(slot / CHUNK) {
@@ -213,7 +213,8 @@ impl SlotMap {
         }
         let words = self.map.len();
         let mut index = (self.next / WORD) as usize;
-        // The first word is examined twice: its slots before `next` are examined last.
+        // The word with `next` is examined twice: first its slots from `next` on, and at the end its slots before
+        // `next`.
         let mut word = self.map[index] & (u64::MAX << (self.next % WORD));
         for _ in 0..words {
             if word != 0 {

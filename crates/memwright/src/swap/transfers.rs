@@ -9,14 +9,14 @@ use crate::swap::slot::Place;
 
 /// The state of a transfer.
 enum State<M: Machine> {
-    /// No transfer was begun here, or its result was already returned.
+    /// The transfer was not begun, or its result was already returned.
     Nothing,
     Over(Result<(), DeviceError>),
     Pending(Arc<dyn SwapDevice<M>>, Ticket),
 }
 
-/// Up to `MOST` transfers that are begun together and finished one after another, each under its own number. The caller
-/// must finish each of them: a device may stay busy until all are finished.
+/// Up to `MOST` transfers, each with a number. They are begun together and finished one after another. The caller must
+/// finish each of them: the device may stay busy until all are finished.
 pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
     /// The device of the last transfer. Most transfers of a group use the same device.
@@ -74,7 +74,7 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     }
 }
 
-/// Waits until one of these transfers has finished, if any is pending; otherwise relaxes once.
+/// Waits until one of the pending transfers has finished. If none is pending, calls [`Machine::relax`] once.
 #[cold]
 fn make_room<M: Machine>(states: &mut [State<M>], frames: &Frames<M>) {
     let pending = |state: &&mut State<M>| matches!(state, State::Pending(..));

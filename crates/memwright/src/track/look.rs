@@ -8,7 +8,8 @@ use crate::mm::core::Core;
 use crate::track::scan::{Categories, Look, Share, TABLES};
 use crate::vma::idle::accessed;
 
-/// The decision that a scan made about a run. It applies to the next runs like it too.
+/// Whether the scan selects a run of pages, and the categories that it reports. Later runs with the same properties
+/// reuse the decision.
 #[derive(Clone, Copy)]
 struct Decision {
     run: AlikeRun,
@@ -16,20 +17,20 @@ struct Decision {
     wanted: bool,
 }
 
-/// The last two decisions. Runs of two kinds often alternate.
+/// The last two decisions, because runs of two kinds often alternate.
 type Decisions = [Option<Decision>; 2];
 
 impl<M: Machine> Core<M> {
-    /// Scans every entry of `range` without changing any. Passes runs of equal entries to the callback as one. Returns
-    /// the page at which the scan stopped.
+    /// Scans every entry of `range` without changing any. Passes consecutive pages with equal entries to the callback
+    /// as one run. Returns the page at which the scan stopped.
     pub(super) fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
         self.scan_with(look, range, |_, found| found)
     }
 
     /// Scans `range`, a part of an area that is not registered for write protection, without changing any entry. No
-    /// page counts as written. In an area for read-write protection, a page counts as accessed or not. A scan that
-    /// selects only accessed pages skips the page tables in which no page was accessed. Returns the page at which the
-    /// scan stopped.
+    /// page counts as written. In an area for read-write protection, pages can count as accessed. A scan that selects
+    /// only accessed pages skips the page tables in which no page was accessed. Returns the page at which the scan
+    /// stopped.
     pub(super) fn scan_untracked(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
         let only_accessed = look.scan.wants_only(Categories::ACCESSED);
         match look.area.watches_accesses() {
@@ -41,7 +42,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range`. `also` maps an entry and its categories to the categories to use.
+    /// Scans every entry of `range`. `also` returns the categories to report for an entry, given the entry and its own
+    /// categories.
     #[inline(always)]
     fn scan_with(
         &self,
@@ -49,7 +51,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         also: impl Fn(Entry, Categories) -> Categories,
     ) -> Page {
-        // An area of an object can also contain private copies: pages are categorized one by one.
+        // In an area of an object, each page is categorized separately: the area can contain private copies as well.
         let singly = look.area.object().is_some();
         let mut decisions = [None; 2];
         let mut end = None;
@@ -93,8 +95,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Passes a run to the callback if the scan selects it. Returns the first page that the callback did not take, if
-    /// any.
+    /// Passes a run to the callback if the scan selects it. Returns the first page that the callback did not take, or
+    /// `None` if it took the complete run or the scan does not select it.
     #[inline(always)]
     fn offer(
         &self,
@@ -152,7 +154,7 @@ fn by_access(entry: Entry, found: Categories) -> Categories {
         Entry::Empty | Entry::Marker(_) => None,
     };
     let mut found = found - Categories::WRITTEN;
-    // A marker has the format of a swap entry, which is not protected.
+    // On Linux a marker is a swap entry without this protection, so it counts as accessed.
     let marker = matches!(entry, Entry::Marker(_));
     found.set(Categories::ACCESSED, marker || bits.is_some_and(accessed));
     found

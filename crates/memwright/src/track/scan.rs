@@ -32,9 +32,9 @@ bitflags! {
         const WRITTEN = 1 << 1;
         /// Belongs to a file or to shared memory.
         const FILE = 1 << 2;
-        /// In memory.
+        /// The page is in memory.
         const PRESENT = 1 << 3;
-        /// In swap.
+        /// The page is in swap.
         const SWAPPED = 1 << 4;
         /// The shared zero page.
         const ZERO = 1 << 5;
@@ -58,7 +58,7 @@ pub enum Share {
     Whole,
 }
 
-/// The pages that a scan selects, and its options.
+/// Which pages a scan selects, and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     /// Categories that are inverted before the masks apply.
@@ -67,10 +67,10 @@ pub struct Scan {
     pub all: Categories,
     /// Categories of which a page must have at least one. Ignored if empty.
     pub any: Categories,
-    /// Whether the scan write-protects the written pages that it selects. Such a scan skips memory without tracked
+    /// Whether the scan write-protects the written pages that it selects. If so, it skips memory without tracked
     /// stores.
     pub protect: bool,
-    /// Whether memory without tracked stores is an error.
+    /// Whether the scan returns an error for memory without tracked stores.
     pub only_tracked: bool,
 }
 
@@ -86,7 +86,7 @@ impl Scan {
         !self.inverted.contains(category) && (self.all.contains(category) || self.any == category)
     }
 
-    /// Returns whether the scan can select pages of an area with these categories.
+    /// Returns whether the scan can select pages of an area whose pages all have these categories.
     fn wants_area(&self, categories: Categories) -> bool {
         (categories ^ self.inverted).contains(self.all & Categories::TRACKED)
     }
@@ -189,7 +189,7 @@ pub(super) struct Look<'a, M: Machine> {
     pub(super) common: Categories,
     pub(super) scan: &'a Scan,
     pub(super) take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
-    /// The properties of the last run of written pages, in this page table or one before.
+    /// The properties of the last run of pages, which the next runs like it reuse.
     known: Option<Known>,
 }
 
@@ -219,12 +219,12 @@ impl<M: Machine> Look<'_, M> {
     }
 }
 
-/// The properties of a run. Runs like it that follow reuse them.
+/// The properties of a run of pages that a scan for written pages has found. Later runs like it reuse them.
 struct Known {
     run: AlikeRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the entries of the run map pages, which can be protected together unless one is pinned.
+    /// Whether the entries of the run map pages. If so, they are protected together unless one of the pages is pinned.
     present: bool,
     arm: Prepared,
 }
@@ -260,8 +260,8 @@ impl<M: Machine> Core<M> {
         let mut written_before = false;
         let mut points = PausePoints::every(TABLES);
         loop {
-            // After a page table with written pages, the next page table is likely to have written pages too: do not
-            // try to skip it.
+            // After a page table with written pages, do not try to skip the next one: it is likely to have written
+            // pages too.
             if !written_before {
                 next = self
                     .table
@@ -314,7 +314,7 @@ impl<M: Machine> Core<M> {
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
-                // Write-protect a hugetlb page as a unit, or not at all.
+                // A hugetlb page is write-protected completely or not at all.
                 let pooled = look.area.flags().contains(AreaFlags::HUGETLB);
                 if look.scan.protect && pooled && cuts_hugetlb(look.area.flags(), extent.range) {
                     return Ok(extent.range.start);
@@ -331,7 +331,8 @@ impl<M: Machine> Core<M> {
                     let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
                     self.protect_one(by_dirty, &mut cursor, gather);
                 } else if protects && is_protectable(extent.entry, categories) {
-                    // Protecting markers and parts of huge pages can change more than one slot.
+                    // Protecting a marker or a part of a huge page can change more than this entry, so it needs a
+                    // cursor of its own.
                     drop(cursor);
                     let part = PageRange::new(extent.range.start, end);
                     self.protect_part(look.area, part, gather)?;
@@ -359,11 +360,11 @@ impl<M: Machine> Core<M> {
         end: Page,
         gather: &mut Gather<'_, M>,
     ) -> Looked {
-        // An area of an object can also contain private copies: pages are categorized one by one.
+        // In an area of an object, each page is categorized separately: the area can contain private copies as well.
         let alike = look.area.object().is_none();
         let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
         let arm = |bits| arm_written(by_dirty, bits);
-        // While this holds the page-table lock, no other thread can pin a page here.
+        // Read once: while the cursor holds the page-table lock, no other thread can pin a page of this table.
         let pinned = self.may_have_pinned();
         let mut looked = Looked {
             end,
@@ -419,7 +420,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> bool {
         match cursor.peek() {
-            // The owner of a pin can write to the page without the entry: leave it unprotected (rule:
+            // The owner of a pin can write to the page without using the entry, so leave it unprotected (rule:
             // exclusive-before-pin).
             Entry::Present(page) if self.is_pinned(page) => false,
             Entry::Present(page) => {
@@ -441,7 +442,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Returns the categories of an entry in a slot for pages of `size`.
+    /// Returns the categories of an entry in a page table whose entries map pages of `size`.
     pub(super) fn categories(
         &self,
         look: &Look<'_, M>,
@@ -455,8 +456,8 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // A page may have been written here and then unmapped without a marker (rule: never-under-report). This
-                // does not apply to hugetlb pages (Linux 7.3 `pagemap_scan_pte_hole`).
+                // A page may have been written here and then unmapped without leaving a marker (rule:
+                // never-under-report). This does not apply to hugetlb pages (Linux 7.3 `pagemap_scan_pte_hole`).
                 set(Categories::WRITTEN, !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
                 let huge = pooled && matches!(size, PageSize::Size2M);
@@ -464,7 +465,7 @@ impl<M: Machine> Core<M> {
                 return found;
             }
             Entry::Marker(marker) => {
-                // Markers are encoded as swap entries.
+                // On Linux a marker is a swap entry, so it counts as swapped.
                 set(Categories::SWAPPED, true);
                 set(Categories::HUGE, pooled);
                 set(Categories::GUARD, marker.marks.contains(Marks::GUARD));
@@ -496,8 +497,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the entry maps a single 4 KiB page, and also does so after the page was protected. A marker of a
-/// single page counts too.
+/// Returns whether the entry maps a single 4 KiB page or is a marker for one. Protecting it then changes this entry
+/// alone.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),

@@ -36,7 +36,7 @@ impl<M: Machine> AddressSpace<M> {
                 cursor.edit_alike(range.end, |bits| arm(flags, bits), &mut gather);
                 continue;
             }
-            // The owner of a pin can write to the page without the entry: the page stays soft-dirty (rule:
+            // The owner of a pin can write to the page without using the entry, so the page stays soft-dirty (rule:
             // exclusive-before-pin).
             let rule = |_, page: Present| {
                 if core.is_pinned(page) {

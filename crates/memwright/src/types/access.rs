@@ -1,19 +1,19 @@
-//! Accesses to memory, and the kinds of page faults that resolve them.
+//! Accesses to memory, and how page faults on them are resolved.
 
 use memwright_table::Bits;
 
 use crate::types::rights::Rights;
 use crate::types::stats::Row;
 
-/// The access that faulted.
+/// What an access does, as a page fault reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Whether the access is a store.
     pub write: bool,
     /// Whether the access is an instruction fetch.
     pub fetch: bool,
-    /// Whether the thread itself makes the access, or the kernel on its behalf: the protection-key register of the CPU
-    /// then applies. False for an access by another process.
+    /// Whether the access is made by the thread itself, or by the kernel on its behalf. The protection-key register of
+    /// the CPU then applies. False for an access by another process.
     pub user: bool,
 }
 
@@ -46,8 +46,8 @@ impl Access {
         }
     }
 
-    /// Returns whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`:
-    /// any right permits reading).
+    /// Returns whether an area with these rights permits the access. As on Linux 7.2 (`arch/x86/mm/fault.c`,
+    /// `access_error`), any right permits reading.
     pub(crate) fn allowed_by(self, rights: Rights) -> bool {
         if self.fetch {
             rights.contains(Rights::EXECUTE)
@@ -58,7 +58,7 @@ impl Access {
         }
     }
 
-    /// Returns the entry bits without which the access faults.
+    /// Returns the bits that an entry must have: without them the access faults.
     pub(crate) fn needs(self) -> Bits {
         if self.fetch {
             Bits::READ | Bits::EXECUTE
@@ -75,11 +75,11 @@ impl Access {
 pub enum FaultKind {
     /// A zeroed frame was mapped.
     DemandZero,
-    /// A read of untouched memory mapped the shared zero page.
+    /// A read of memory without a page mapped the shared zero page.
     ZeroPage,
     /// A zeroed 2 MiB folio or a huge page of an object was mapped.
     Huge,
-    /// A read of untouched memory mapped the shared huge zero page.
+    /// A read of memory without a page mapped the shared huge zero page.
     HugeZeroPage,
     /// A zeroed folio of several pages was mapped by 4 KiB entries.
     Folio,
@@ -93,9 +93,9 @@ pub enum FaultKind {
     WriteOnly,
     /// The entry became readable or executable; nothing else changed.
     ReadExec,
-    /// The entry was a NUMA hint.
+    /// The entry was a NUMA hint, and got the rights of its area again.
     Hint,
-    /// The page was read from swap.
+    /// The page was read from a swap device.
     SwapIn,
     /// The page was found in the swap cache.
     SwapCached,
@@ -142,7 +142,7 @@ impl FaultKind {
         }
     }
 
-    /// Returns the row that counts faults of this kind.
+    /// Returns the row of the account that counts faults of this kind.
     pub const fn row(self) -> Row {
         match self {
             Self::DemandZero => Row::FaultDemandZero,

@@ -1,6 +1,6 @@
 //! The kinds of advice (Linux 7.2 `include/uapi/asm-generic/mman-common.h`).
 
-/// The advice that a program gives about its memory.
+/// The advice that a program gives about its memory (`madvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The contents are not needed: discard the pages at once (`MADV_DONTNEED`).
@@ -31,9 +31,9 @@ pub enum Advice {
     GuardInstall,
     /// Remove guards (`MADV_GUARD_REMOVE`).
     GuardRemove,
-    /// Reclaim these pages first (`MADV_COLD`).
+    /// Reclaim these pages before others (`MADV_COLD`).
     Cold,
-    /// Reclaim the pages now (`MADV_PAGEOUT`): swap them out, or free them if they are droppable.
+    /// Reclaim the pages now (`MADV_PAGEOUT`): swap them out, write them back, or discard them if they are droppable.
     PageOut,
     /// Use huge pages (`MADV_HUGEPAGE`).
     Huge,
@@ -56,8 +56,8 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns whether the advice discards contents, now or in a child (Linux 7.2 `is_discard`). A sealed area can
-    /// refuse such advice.
+    /// Returns whether the advice discards contents, at once, under memory pressure or in a child (Linux 7.2
+    /// `is_discard`). A sealed area can refuse such advice.
     pub(crate) fn discards(self) -> bool {
         match self {
             Self::DontNeed

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The number of elements in a block.
+/// The number of elements in a full block.
 const BLOCK: usize = 64;
 
 /// A vector in blocks. Elements are added at the end only.

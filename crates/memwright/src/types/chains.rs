@@ -7,7 +7,7 @@ use memwright_table::OutOfMemory;
 
 use crate::types::blocks::Blocks;
 
-/// A list: the number of its first cell, and its length.
+/// A list: the number of its first cell, and its length. The cells are in a [`Chains`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     first: u32,
@@ -33,7 +33,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 struct Cell<T> {
     value: T,
-    /// The next cell of the list. In a vacant cell, the next vacant one.
+    /// The next cell of the list. In a vacant cell, the next vacant one. [`NONE`] for the last cell.
     next: u32,
 }
 
@@ -58,7 +58,7 @@ impl<T: Copy> Chains<T> {
         self.cells.len() * size_of::<Cell<T>>()
     }
 
-    /// Adds a value at the start of a list.
+    /// Adds a value at the start of the list `chain`.
     pub(crate) fn try_push(&mut self, chain: &mut Chain, value: T) -> Result<(), OutOfMemory> {
         let cell = Cell {
             value,
@@ -118,7 +118,7 @@ mod tests {
             (lists[0], values(&chains, lists[0])),
             (Chain::EMPTY, Vec::new())
         );
-        // Vacant cells are used first.
+        // Vacant cells are reused before the pool grows.
         for value in 0..200 {
             chains.try_push(&mut lists[0], value).unwrap();
         }

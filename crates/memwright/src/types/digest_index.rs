@@ -8,7 +8,8 @@ const FEWEST: usize = 64;
 
 /// Maps digests to values. Several values may have the same digest.
 pub(crate) struct Index<T> {
-    /// No places, or a power of two of them, of which at least a quarter are empty.
+    /// The places of the hash table, each empty or with a value and its digest. There are none, or a power of two of
+    /// them, of which at least a quarter are empty.
     places: Vec<Option<(u64, T)>>,
     used: usize,
 }
@@ -121,7 +122,7 @@ impl<T: Copy> Index<T> {
         self.places.iter().flatten().copied()
     }
 
-    /// Returns the place where the search for a digest begins, or `None` if the index is empty.
+    /// Returns the place at which a search for a digest begins, or `None` if the index has no places.
     fn home(&self, digest: u64) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         Some(digest as usize & mask)
@@ -139,7 +140,7 @@ impl<T: Copy> Index<T> {
         place
     }
 
-    /// Empties a place, and moves later values up so that searches still find them.
+    /// Empties a place, and moves values that follow it into the gap, so that searches still find them.
     fn empty(&mut self, place: usize) {
         let mask = self.places.len() - 1;
         self.used -= 1;
@@ -162,8 +163,8 @@ impl<T: Copy> Index<T> {
     }
 }
 
-/// Returns the index key of a digest. `node` is the node of the page if pages of different nodes must not be merged,
-/// otherwise `None`.
+/// Returns the digest under which the index stores a page. `node` is the node of the page if pages of different nodes
+/// must not be merged, otherwise `None`.
 pub(crate) const fn key_of(digest: u64, node: Option<u8>) -> u64 {
     match node {
         None => digest,
@@ -180,7 +181,7 @@ mod tests {
     fn what_is_kept_is_found() {
         let mut index = Index::new();
         assert_eq!(index.find(1, |_| true), None);
-        // Digests whose searches begin at the same few places, some of them equal.
+        // Digests for which searches begin at the same few places. Some of the digests are equal.
         let digests: Vec<u64> = (0..300)
             .map(|number| (number % 7) * 64 + number % 3 + 62)
             .collect();

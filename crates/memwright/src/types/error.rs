@@ -1,12 +1,12 @@
-//! Errors, one small enum per operation. The Linux personality translates them to errno values; the comment at each
-//! variant names the one that Linux 7.2 returns.
+//! Errors, one small enum per operation. The Linux personality translates them to errno values. The comment at each
+//! variant names the value that Linux 7.2 returns.
 
 use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, VirtAddr};
 
 use crate::types::access::Access;
 use crate::types::uffd::WatchedFault;
 
-/// A limit of the process (`setrlimit`) or of the memory manager.
+/// The limit that an operation would exceed: one of the process (`setrlimit`) or of the memory manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// `RLIMIT_AS`.
@@ -34,13 +34,13 @@ pub enum MapError {
     TooLow,
     /// No free range is long enough (ENOMEM).
     NoRoom,
-    /// The range overlaps an existing mapping at this address, which the request must not replace (EEXIST).
+    /// The range overlaps the existing mapping at this address, and the request must not replace mappings (EEXIST).
     Taken(VirtAddr),
     /// The offset plus the length overflows (EOVERFLOW).
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
-    /// The request would replace a sealed area. The address is that of its first affected page (EPERM).
+    /// The request would replace a sealed area. The address is that of the first sealed page (EPERM).
     Sealed(VirtAddr),
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
@@ -59,7 +59,7 @@ pub enum UnmapError {
     Misaligned,
     /// The range is not in user addresses (EINVAL).
     OutOfRange,
-    /// The range overlaps a sealed area. The address is that of its first affected page (EPERM).
+    /// The range overlaps a sealed area. The address is that of the first sealed page (EPERM).
     Sealed(VirtAddr),
     /// Splitting an area would exceed the limit on areas (ENOMEM).
     OverLimit(Limit),
@@ -99,7 +99,7 @@ pub enum RemapError {
     Invalid,
     /// The old range is not inside one area (EFAULT).
     NoArea(VirtAddr),
-    /// The area, or an area mapped at the new address, is sealed (EPERM).
+    /// A sealed area is mapped at the old or at the new address (EPERM).
     Sealed(VirtAddr),
     /// The new range ends above the end of user addresses (EINVAL).
     OutOfRange,
@@ -154,7 +154,7 @@ pub struct Awaited {
     pub fault: WatchedFault,
 }
 
-/// Where and why populating stopped.
+/// The page at which populating stopped, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped {
     pub(crate) at: VirtAddr,
@@ -298,8 +298,8 @@ pub enum FaultError {
 }
 
 impl FaultError {
-    /// Returns whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in
-    /// `pgfault`; it does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    /// Returns whether the area permits the access but the page cannot be provided. Linux counts this fault in
+    /// `pgfault`. It does not count a fault that the area denies (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
     pub(crate) const fn is_failure(self) -> bool {
         match self {
             Self::Guard | Self::Poison(_) | Self::BeyondObject | Self::Io | Self::NoHugePage => {
@@ -322,8 +322,8 @@ pub enum WatchError {
     /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
     /// support the mode (EINVAL).
     Invalid,
-    /// An area in the range can never become writable, or a scan requires store tracking and it is not enabled for an
-    /// area (EPERM).
+    /// Some area in the range can never become writable, or has no store tracking although the scan requires it
+    /// (EPERM).
     NotWritable,
     /// Memory in the range is registered with another userfaultfd (EBUSY).
     Busy,
@@ -382,7 +382,7 @@ pub enum FillError {
     OutOfMemory,
 }
 
-/// Why an object does not provide a frame for an index.
+/// Why an object does not provide the frame of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectError {
     /// The index is beyond the end of the object.
@@ -402,11 +402,11 @@ pub enum ObjectError {
 impl From<ObjectError> for FaultError {
     fn from(error: ObjectError) -> Self {
         match error {
-            // The object has no such page and cannot allocate it.
+            // There is no page, and none can be allocated: the access is an error.
             ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,
-            // The page becomes available when the read or writeback ends, or when it has been swapped in.
+            // The fault is retried after the read or writeback has ended, or after the page has been swapped in.
             ObjectError::WouldBlock | ObjectError::InSwap => Self::WouldBlock,
         }
     }

@@ -3,7 +3,7 @@
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 
-/// Pages that were faulted in without a trap.
+/// Counts of pages that the kernel faulted in without a trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultedIn {
     /// Pages that were faulted in without a read from a device (`ru_minflt`).
@@ -17,7 +17,7 @@ pub struct FaultedIn {
 }
 
 impl FaultedIn {
-    /// Counts the outcome of faulting in one page.
+    /// Counts one page by the outcome of its fault.
     pub(crate) fn note(&mut self, outcome: Result<FaultKind, FaultError>) {
         self.zero += u64::from(outcome == Ok(FaultKind::ZeroPage));
         match outcome {
@@ -31,6 +31,6 @@ impl FaultedIn {
 /// Receives counts of pages faulted in without a trap. It is called with locks held, and must neither call back into
 /// the memory manager nor sleep.
 pub trait FaultSink: Sync {
-    /// Counts `pages` for the thread that runs on the calling CPU.
+    /// Adds `pages` to the counts of the thread that runs on the calling CPU.
     fn faulted_in(&self, pages: FaultedIn);
 }

@@ -5,7 +5,7 @@ use memwright_table::FrameKind;
 
 use crate::types::size_settings::SizeCounts;
 
-/// The purpose of a folio, which determines its frame kind and its counters.
+/// The purpose for which a folio is allocated. It determines the frame kind and the counters of the folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FolioUse {
     /// Zeroed memory for the first store to a private mapping.
@@ -25,7 +25,7 @@ impl FolioUse {
         }
     }
 
-    /// Returns whether the pages must be zeroed. Pages for swap-in are overwritten.
+    /// Returns whether the pages must be zeroed. Pages for swap-in need not be: the swap-in overwrites them.
     pub(crate) const fn is_zeroed(self) -> bool {
         match self {
             Self::FirstTouch | Self::Hole => true,

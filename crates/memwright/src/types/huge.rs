@@ -1,4 +1,4 @@
-//! Settings of transparent huge pages, as values (Linux 7.2 `include/linux/huge_mm.h`).
+//! The modes of transparent huge pages (Linux 7.2 `include/linux/huge_mm.h`).
 
 use memwright_table::{FOLIO_FRAMES, Page, PageRange};
 
@@ -9,11 +9,11 @@ pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugeMode {
-    /// All.
+    /// All areas.
     Always = 0,
-    /// Those advised by `MADV_HUGEPAGE`.
+    /// Areas advised by `MADV_HUGEPAGE`.
     Advised = 1,
-    /// None.
+    /// No areas.
     Never = 2,
 }
 
@@ -38,13 +38,13 @@ impl HugeMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SizeMode {
-    /// All.
+    /// All areas.
     Always = 0,
-    /// According to the mode for all sizes.
+    /// The areas that the mode for all sizes selects ([`HugeMode`]).
     Inherit = 1,
-    /// Those advised by `MADV_HUGEPAGE`.
+    /// Areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
-    /// None.
+    /// No areas.
     Never = 3,
 }
 
@@ -81,9 +81,10 @@ impl SizeMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SharedMode {
-    /// All.
+    /// All shared memory.
     Always = 0,
-    /// All, for huge pages within the size of the object. Here, [`Always`](Self::Always) has the same limit.
+    /// All shared memory, if the huge page is within the size of the object. Here, [`Always`](Self::Always) has this
+    /// limit too.
     WithinSize = 1,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
@@ -143,11 +144,11 @@ impl SharedMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SharedSizeMode {
-    /// All.
+    /// All shared anonymous memory.
     Always = 0,
-    /// According to the mode for all sizes.
+    /// The memory that the mode for all sizes selects ([`SharedMode`]).
     Inherit = 1,
-    /// All, for folios within the size of the object.
+    /// All shared anonymous memory, if the folio is within the size of the object.
     WithinSize = 2,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 3,
@@ -188,7 +189,7 @@ impl SharedSizeMode {
     }
 }
 
-/// Which setting applies to an object of shared memory.
+/// Which setting controls the huge pages of an object of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedSetting {
     /// The setting for all sizes: the object is a file that is on no mounted file system.
@@ -199,7 +200,7 @@ pub enum SharedSetting {
     Mount(SharedMode),
 }
 
-/// The huge pages that a process disables for itself (`PR_SET_THP_DISABLE`).
+/// Which huge pages a process disables for itself (`PR_SET_THP_DISABLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugeRefusal {

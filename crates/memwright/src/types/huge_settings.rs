@@ -8,20 +8,20 @@ use crate::types::huge::{SharedMode, SharedSetting, SharedSizeMode};
 use crate::types::settled::settle;
 use crate::types::size_settings::SizeSettings;
 
-/// The huge-page settings except `enabled`, which is a [policy](crate::Policy). Settings without effect here are stored
-/// and reported for programs that save and restore all settings.
+/// The huge-page settings except `enabled`, which is a [policy](crate::Policy). Some settings have no effect here: they
+/// are stored and reported for programs that save and restore all settings.
 #[derive(Debug)]
 pub struct HugeSettings {
-    /// The `defrag` mode: its index among the words of the sysfs file. It has no effect: no allocation compacts memory.
+    /// The `defrag` mode, as its index among the words of the sysfs file. It has no effect, because no allocation
+    /// compacts memory.
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory may get large folios of less than 2 MiB. Faults read the other settings only if this
-    /// is set.
+    /// Whether any shared memory may get large folios of less than 2 MiB. Only then do faults read the other settings.
     shared_of_pages: AtomicBool,
     /// Whether a file system whose files may have huge pages has been mounted.
     mounts: AtomicBool,
-    /// The settings of each size.
+    /// The settings and counts of each folio size.
     pub sizes: SizeSettings,
     /// Whether a read of untouched memory maps the huge zero page.
     pub zero_page: AtomicBool,
@@ -42,15 +42,15 @@ pub struct ScanSettings {
     pub allocation_sleep: AtomicU32,
     /// Pages examined by each scan (`pages_to_scan`).
     pub pages: AtomicU32,
-    /// The maximum number of the 512 pages that may be missing (`max_ptes_none`).
+    /// The maximum number of missing pages among the 512 pages of a collapse (`max_ptes_none`).
     pub most_missing: AtomicU32,
-    /// The maximum number of the 512 pages that may be in swap; they are swapped in for the collapse (`max_ptes_swap`).
+    /// The maximum number of pages in swap among the 512 pages of a collapse, which swaps them in (`max_ptes_swap`).
     pub most_swapped: AtomicU32,
-    /// The maximum number of the 512 pages that may have other users (`max_ptes_shared`).
+    /// The maximum number of pages with other users among the 512 pages of a collapse (`max_ptes_shared`).
     pub most_shared: AtomicU32,
     /// Huge pages that khugepaged has collapsed (`pages_collapsed`).
     pub collapsed: AtomicU64,
-    /// Complete scans of all memory (`full_scans`).
+    /// Complete scans of all memory by khugepaged (`full_scans`).
     pub rounds: AtomicU64,
     /// Pages that were read from a swap device for a collapse, by khugepaged or `MADV_COLLAPSE`.
     pub read_back: AtomicU64,
@@ -62,7 +62,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 impl Default for HugeSettings {
     fn default() -> Self {
         Self {
-            // The index of `madvise`.
+            // The index of the word `madvise`.
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(SharedMode::Never as u8),
             shared_of_pages: AtomicBool::new(false),
@@ -135,8 +135,8 @@ impl HugeSettings {
     }
 
     /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` is
-    /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file that gets
-    /// huge pages also gets all smaller orders, unless the mode is `Force`.
+    /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). For a file these
+    /// are all smaller orders if it gets huge pages, unless the mode is `Force`.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {
@@ -229,8 +229,8 @@ mod tests {
         #[rustfmt::skip]
         let rows = [
             // Columns: the mode for all sizes; whether the area is advised; the orders of files; the orders of shared
-            // anonymous memory with the modes 16 KiB always, 32 KiB advised, 64 KiB within the size, and 128 KiB
-            // inherited.
+            // anonymous memory. For the last column, the modes of the sizes are 16 KiB always, 32 KiB advised, 64 KiB
+            // within the size, and 128 KiB inherited.
             (Never,      false, none, anonymous),
             (Never,      true,  none, asked),
             (Always,     false, all,  anonymous.with(5)),
@@ -296,7 +296,8 @@ mod tests {
         #[rustfmt::skip]
         let rows = [
             // Columns: the mode for all sizes; the mode of the mount; whether files get 2 MiB; whether files get
-            // smaller orders. The last two are for areas that are not advised, then for areas that are.
+            // smaller orders. Each of the last two has a result for areas that are not advised, and one for areas that
+            // are.
             (Never,  Always,     [true, true],   [true, true]),
             (Never,  WithinSize, [true, true],   [true, true]),
             (Never,  Advised,    [false, true],  [false, true]),

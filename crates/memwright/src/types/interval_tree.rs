@@ -22,7 +22,7 @@ pub(crate) struct IntervalKey {
     /// The owner of the interval.
     pub(crate) owner: u64,
     first: u64,
-    /// One more than the number of the node, so that 0 is before all of them.
+    /// One more than the number of the node: 0 sorts before all nodes.
     place: u64,
 }
 
@@ -54,11 +54,11 @@ struct Node<T> {
     /// The lowest `first` and the highest `end` of the subtree.
     lowest: u64,
     highest: u64,
-    /// The parent. In a vacant node, the next vacant one.
+    /// The parent of the node. In a vacant node, the next vacant one.
     parent: IntervalId,
     children: [IntervalId; 2],
     height: u8,
-    /// `None` in a vacant node.
+    /// The value of the interval; `None` in a vacant node.
     value: Option<T>,
 }
 
@@ -78,12 +78,13 @@ impl<T> Node<T> {
 pub(crate) struct IntervalTree<T> {
     nodes: Blocks<Node<T>>,
     root: IntervalId,
-    /// The last interval in the order of the tree. Fork inserts the child's intervals after it, without a search.
+    /// The last interval in the order of the tree. Fork inserts each of the child's intervals after it, without a
+    /// search.
     last: IntervalId,
     /// The first vacant node.
     vacant: IntervalId,
     len: u32,
-    /// Increased by every change.
+    /// The number of changes of the tree.
     changes: u64,
 }
 
@@ -209,7 +210,7 @@ impl<T> IntervalTree<T> {
             self.replace(id, if left == NONE { right } else { left });
             self.restore(parent);
         } else {
-            // The next node takes the place of this one.
+            // The next node in the order of the tree takes the place of this one.
             let mut next = right;
             while self.node(next).children[LEFT] != NONE {
                 next = self.node(next).children[LEFT];
@@ -221,7 +222,8 @@ impl<T> IntervalTree<T> {
             }
             self.replace(id, next);
             self.set_child(next, LEFT, left);
-            // The bounds and the height from which the ancestors were computed: `restore` stops where nothing differs.
+            // The next node first gets the height and the bounds of the removed one, from which those of the ancestors
+            // were computed: `restore` stops at a node whose values do not change.
             let Node {
                 lowest,
                 highest,
@@ -251,7 +253,7 @@ impl<T> IntervalTree<T> {
 
     /// Removes the intervals for which `keep`, called with owner, indices and value, returns false.
     pub(crate) fn retain(&mut self, keep: impl Fn(u64, Range<u64>, &T) -> bool) {
-        // Removing the last interval frees all nodes.
+        // Removing the last interval frees all nodes, so a node may not exist any more.
         for id in (0..self.nodes.len() as IntervalId).rev() {
             let Some(node) = self.nodes.get(id) else {
                 continue;
@@ -285,7 +287,8 @@ impl<T> IntervalTree<T> {
         self.scan(self.start(key, span), span, |owner| owner == key.owner)
     }
 
-    /// Returns a node after `key`, with no interval between the two that overlaps `span`.
+    /// Returns a node after the one with `key` from which a search for `span` can begin: no interval between the two
+    /// overlaps `span`.
     fn start(&self, key: IntervalKey, span: &Range<u64>) -> IntervalId {
         // The interval with this key, if it still exists.
         let id = (key.place as IntervalId).wrapping_sub(1);
@@ -354,7 +357,8 @@ impl<T> IntervalTree<T> {
         (last != NONE && self.node(last).owner == owner).then_some(last)
     }
 
-    /// Returns the next node in the order of the tree. Skips subtrees that do not overlap `span`.
+    /// Returns the next node in the order of the tree, except that it skips subtrees in which no interval overlaps
+    /// `span`.
     fn following(&self, mut id: IntervalId, span: &Range<u64>) -> IntervalId {
         let Some(mut node) = self.nodes.get(id) else {
             return NONE;
@@ -405,7 +409,7 @@ impl<T> IntervalTree<T> {
         }
     }
 
-    /// Puts the subtree `other`, which may be `NONE`, in the place of the subtree `id`.
+    /// Replaces the subtree `id` by the subtree `other`, which may be `NONE`.
     fn replace(&mut self, id: IntervalId, other: IntervalId) {
         let parent = self.node(id).parent;
         if other != NONE {
@@ -439,7 +443,8 @@ impl<T> IntervalTree<T> {
         }
     }
 
-    /// Restores heights and balance above an added node, whose parent is `id`. One rotation is enough.
+    /// Restores the heights and the balance of the ancestors of an added node, from its parent `id` on. One rotation is
+    /// enough.
     fn grow(&mut self, mut id: IntervalId) {
         while let Some(node) = self.nodes.get(id) {
             let parent = node.parent;
@@ -490,8 +495,8 @@ impl<T> IntervalTree<T> {
         old != (lowest, highest, height + 1)
     }
 
-    /// Rotates a node whose left child is higher (`Greater`) or lower (`Less`) than its right one by two. Returns the
-    /// node that takes its place.
+    /// Rotates a node whose left subtree is higher (`Greater`) or lower (`Less`) than its right subtree by two. Returns
+    /// the node that replaces it.
     fn balance(&mut self, id: IntervalId, left: Ordering) -> IntervalId {
         let high = if left == Ordering::Greater {
             LEFT

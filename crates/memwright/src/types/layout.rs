@@ -7,7 +7,7 @@ use memwright_table::VirtAddr;
 pub struct Layout {
     /// The lowest mappable address (`vm.mmap_min_addr`).
     pub lowest: VirtAddr,
-    /// Without a hint, get_unmapped_area searches downwards from here.
+    /// The address from which get_unmapped_area searches downwards if there is no hint.
     pub mmap_top: VirtAddr,
     /// The first address past the mappable range.
     pub highest: VirtAddr,

@@ -2,13 +2,13 @@
 
 use crate::types::rights::Rights;
 
-/// The memory that a program is allowed to make executable.
+/// Which memory a program is allowed to make executable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecGain {
     /// Any memory.
     #[default]
     Granted,
-    /// Only memory that has been executable since it was mapped and is not writable.
+    /// Only memory that has been executable since it was mapped, and is not writable.
     Refused {
         /// Whether the restriction is inherited by a forked child.
         inherited: bool,
@@ -16,7 +16,7 @@ pub enum ExecGain {
 }
 
 impl ExecGain {
-    /// Returns whether `new` rights are denied for an area that has, or is mapped with, `old` rights.
+    /// Returns whether MDWE denies `new` rights to an area that has, or is mapped with, the rights `old`.
     #[inline]
     pub(crate) fn forbids(self, old: Rights, new: Rights) -> bool {
         match self {
@@ -28,7 +28,7 @@ impl ExecGain {
         }
     }
 
-    /// Returns the setting of a forked child, or of the next program executed.
+    /// Returns the setting for a forked child, or for the next program that the process executes.
     #[must_use]
     pub fn of_successor(self) -> Self {
         let inherited = matches!(self, Self::Refused { inherited: true });

@@ -5,12 +5,12 @@ use core::fmt;
 /// The maximum number of memcgs that can exist at a time (Linux 7.3 `include/linux/memcontrol.h`, `MEM_CGROUP_ID_MAX`).
 pub const MAX_MEMCGS: usize = u16::MAX as usize;
 
-/// The number of the memcg that is charged for the swap slots of an address space.
+/// The number of a memcg, to which swap slots are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memcg(u16);
 
 impl Memcg {
-    /// No memcg: there is no limit.
+    /// No memcg: swap slots are charged to none, and there is no limit.
     pub const NOBODY: Self = Self(0);
 
     /// Returns the memcg with `number`, which must be below [`MAX_MEMCGS`].
@@ -39,9 +39,9 @@ impl Memcg {
 /// Why a memcg cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMemcg {
-    /// [`MAX_MEMCGS`] memcgs are open, or are closed and still charged.
+    /// All [`MAX_MEMCGS`] numbers are used by memcgs that are open, or that are closed and still charged.
     TooMany,
-    /// The counters of its charges cannot be allocated.
+    /// The charge records cannot be allocated.
     OutOfMemory,
 }
 

@@ -9,13 +9,13 @@ pub struct MergedPages {
     pub merged: u64,
     /// Entries that map the zero page because they were merged.
     pub zero: u64,
-    /// Pages in the KSM index for which no equal page has been found.
+    /// Pages in the KSM index that have no other page with the same contents.
     pub lone: u64,
-    /// Bytes of the index that these pages take.
+    /// Bytes of the KSM index that these pages take.
     pub lone_bytes: u64,
 }
 
-/// The number of an address space that is not registered for scanning.
+/// The number of an address space that ksmd does not scan.
 pub(crate) const UNSCANNED: u64 = 0;
 
 /// The settings of KSM.
@@ -31,7 +31,8 @@ pub struct MergeSettings {
     pub prune: AtomicU32,
     /// Whether zero-filled pages are mapped to the zero page (`use_zero_pages`).
     pub zero_pages: AtomicBool,
-    /// Whether pages of different nodes are merged (`merge_across_nodes`). Changed only while nothing is merged.
+    /// Whether pages of different NUMA nodes are merged (`merge_across_nodes`). It changes only while no page is
+    /// merged.
     pub across_nodes: AtomicBool,
 }
 
@@ -42,14 +43,14 @@ pub struct MergeCounts {
     pub shared: u64,
     /// Entries that map KSM frames, minus one for each frame (`pages_sharing`).
     pub sharing: u64,
-    /// Pages in the index for which no equal page has been found (`pages_unshared`).
+    /// Pages in the index that have no other page with the same contents (`pages_unshared`).
     pub unshared: u64,
-    /// Pages that changed between two scans, in the last complete pass (`pages_volatile`).
+    /// Pages whose contents changed between two scans, in the last complete pass (`pages_volatile`).
     pub volatile: u64,
-    /// Contents with more than one KSM frame, because the number of entries that map a frame is limited
-    /// (`stable_node_chains`).
+    /// Page contents for which there is more than one KSM frame, because the number of entries that map a frame is
+    /// limited (`stable_node_chains`).
     pub chains: u64,
-    /// KSM frames of such contents (`stable_node_dups`).
+    /// KSM frames of these contents (`stable_node_dups`).
     pub duplicates: u64,
     /// Complete passes over all mergeable memory (`full_scans`).
     pub rounds: u64,

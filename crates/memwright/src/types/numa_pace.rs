@@ -2,28 +2,28 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The maximum number of rounds between two scans (`sysctl_numa_balancing_scan_period_max`, in units of the minimum
-/// period).
+/// The maximum number of rounds from one scan to the next. A round is the minimum scan period; the caller counts the
+/// rounds (`sysctl_numa_balancing_scan_period_max`).
 const LONGEST: u64 = 60;
 
-/// Counts of hint faults of an address space since its last scan, and the time of the next scan.
+/// The hint faults of an address space since its last scan, and the round of its next scan.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     local: AtomicU64,
     remote: AtomicU64,
     stayed: AtomicU64,
-    /// Rounds from the last scan to the next; 0 before the first.
+    /// The number of rounds from the last scan to the next; 0 before the first scan.
     wait: AtomicU64,
     /// The round of the next scan.
     due: AtomicU64,
 }
 
-/// The outcome of one hint fault.
+/// Where a hint fault found the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The page is on the node of the CPU.
     Local,
-    /// The page is on another node.
+    /// The page was on another node, and no attempt to migrate it failed.
     Remote,
     /// The page is on another node, and could not be migrated.
     Stayed,
@@ -54,9 +54,9 @@ impl Pace {
     }
 }
 
-/// Returns the number of rounds from a scan to the next. `last` is the previous number, 0 before the first scan. The
-/// counts are of hint faults since the previous scan. The number doubles if at least 70% of the pages were local, if a
-/// page could not be migrated, or if there was no hint fault. Otherwise it halves.
+/// Returns the number of rounds from a scan to the next. `last` is the previous number of rounds, 0 before the first
+/// scan. The other arguments count the hint faults since the previous scan. The number doubles if at least 70% of the
+/// pages were local, if a page could not be migrated, or if there was no hint fault. Otherwise it halves.
 fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
     let told = local + remote + stayed;
     let idle = told == 0 || stayed > 0 || local * 10 >= told * 7;

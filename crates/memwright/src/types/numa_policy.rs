@@ -37,12 +37,12 @@ pub struct PlacePolicy {
     pub home: Option<u8>,
 }
 
-/// The number of a policy, by which areas refer to it; 0 is none.
+/// The number of a policy in the list of all policies, by which areas refer to it; 0 for no policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyId(u16);
 
 impl PolicyId {
-    /// No policy: that of the thread applies.
+    /// No policy of its own: that of the thread applies.
     pub const NONE: Self = Self(0);
 
     /// Returns the number.
@@ -110,7 +110,7 @@ impl PlacePolicy {
     }
 }
 
-/// Returns a choice of the node whose turn it is, with all nodes as the fallback.
+/// Returns a choice that prefers the node whose turn it is, and falls back to all nodes.
 fn in_turn(
     nodes: NodeSet,
     turn: u64,
@@ -137,7 +137,7 @@ fn in_turn(
 }
 
 /// All policies that areas refer to, in the order of their numbers. Policies are never removed: programs use few. Frame
-/// allocation looks up a policy with other locks held, so the lock is a leaf.
+/// allocation looks up a policy with other locks held, so no other lock is taken while this one is held.
 pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
 
 impl Policies {
@@ -155,7 +155,7 @@ impl Policies {
             return Ok(id);
         }
         let mut known = lock_with_room(&self.0, |known| known)?;
-        // Another thread may have added the policy meanwhile.
+        // Look again: another thread may have added the policy meanwhile.
         if let Some(id) = number_in(&known) {
             return Ok(id);
         }

@@ -1,5 +1,5 @@
-//! Policies: choices between implementations, made at run time so that "before" and "after" can be measured
-//! with one build.
+//! Policies: choices between implementations. They are made at run time, so that one build can measure each
+//! implementation.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use memwright_table::FlushPolicy;
@@ -19,21 +19,21 @@ pub enum WriteUpgrade {
     On = 2,
 }
 
-/// How stores to tracked pages are detected, where both ways are possible.
+/// How stores to tracked pages are detected, if both ways are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
-    /// The entry is not writable: the first store faults, as on Linux.
+    /// Arming a page makes its entry not writable: the first store faults, as on Linux.
     Fault,
-    /// The entry of a private page stays writable and is made clean: the CPU sets its dirty bit.
+    /// The entry of a private page stays writable. Arming clears its dirty bit, which the CPU sets at the first store.
     DirtyBit,
 }
 
 /// When a page that is swapped in may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapInReuse {
-    /// Only by a store (Linux before 6.4): after a load, the next store faults.
+    /// Only if a store swaps it in (Linux before 6.4). After a load, the next store faults.
     WriteOnly,
-    /// By a load too, wherever the rule allows it.
+    /// Also if a load swaps it in, wherever the rule allows it.
     On,
 }
 
@@ -231,7 +231,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether every page may become writable as soon as the rule allows it.
+    /// Returns whether every page may become writable as soon as the rule allows it (`write-upgrade=on`).
     #[inline]
     pub(crate) fn upgrades_all(&self) -> bool {
         self.write_upgrade.load(Ordering::Relaxed) == WriteUpgrade::On as u8
@@ -260,7 +260,7 @@ impl Policy {
         !self.swapin_alone.load(Ordering::Relaxed)
     }
 
-    /// Returns the rate of injected failures: about one in this many transfers of a swap device fails; 0 for none. The
+    /// Returns the rate of injected failures of swap devices: one of about this many transfers fails; 0 for none. The
     /// code that creates the devices applies the rate.
     pub fn swap_errors(&self) -> u32 {
         self.swap_errors.load(Ordering::Relaxed)

@@ -10,9 +10,9 @@ const KEYS: u8 = 16;
 /// The protection keys of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
-    /// One bit per key in use. Key 0 is always in use.
+    /// A bit for each key, set if the key is in use. Key 0 always is.
     allocated: u16,
-    /// The key of execute-only memory, or `None` before the first such memory.
+    /// The key of execute-only memory, or `None` if there was no such memory yet.
     execute_only: Option<u8>,
 }
 
@@ -32,7 +32,8 @@ impl Keys {
         })
     }
 
-    /// Returns whether a program is allowed to pass the key to a call. The key of execute-only memory is not allowed.
+    /// Returns whether a program is allowed to pass the key to a call: the key is in use, and is not that of
+    /// execute-only memory.
     pub(crate) fn is_allocated(&self, key: u8) -> bool {
         key < KEYS && self.execute_only != Some(key) && self.allocated & 1 << key != 0
     }
@@ -100,7 +101,8 @@ mod tests {
             (r.with_key(own), own),
             (x.with_key(own), own),
             (x.with_key(code), 0),
-            // An earlier change with a key argument has added rights: the area is no longer execute-only.
+            // The area is no longer execute-only, because an earlier change with a key argument has added rights: it
+            // keeps its key.
             (r.with_key(code), code),
         ] {
             assert_eq!(keys.kept(old, r), r.with_key(expected), "{old:?}");

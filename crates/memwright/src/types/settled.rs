@@ -1,9 +1,9 @@
-//! Values derived from words that several CPUs change concurrently.
+//! Keeping a stored value in step with words that several CPUs change concurrently.
 
 use core::sync::atomic::{Ordering, fence};
 
-/// Calls `store` with the value that `follows` derives from shared words. The caller has just changed one of these
-/// words. Repeats this until the stored value matches the words. If two CPUs each change a word at the same time, the
+/// Stores, by calling `store`, the value that `follows` derives from shared words, one of which the caller has just
+/// changed. Repeats this until the stored value matches the words. If two CPUs each change a word at the same time, the
 /// CPU that stores last has seen both changes.
 pub(crate) fn settle<T: PartialEq>(follows: impl Fn() -> T, store: impl Fn(&T)) {
     loop {
@@ -29,7 +29,7 @@ mod tests {
         settle(
             || word.get(),
             |value| {
-                // Another CPU changes the word, and has already stored the value derived from it.
+                // Simulates another CPU that changes the word and stores the value derived from it first.
                 if changes.get() > 0 {
                     changes.set(changes.get() - 1);
                     word.set(word.get() + 1);

@@ -17,7 +17,7 @@ pub struct SizeSettings {
     /// Which shared anonymous memory gets folios of each size: a [`SharedSizeMode`].
     shared: [AtomicU8; SIZES],
     counts: [SizeCounts; SIZES],
-    /// Whether any size below 2 MiB is enabled. Faults read the other settings only if this is set.
+    /// Whether any folio size below 2 MiB is enabled. Only then do faults read the other settings.
     any_of_pages: AtomicU8,
 }
 
@@ -30,7 +30,8 @@ pub struct SizeCounts {
     pub refused: AtomicU64,
     /// Folios into which pages were swapped in (`swpin`).
     pub swapped_in: AtomicU64,
-    /// Failed allocations of folios for swap-in: smaller folios or single pages were used (`swpin_fallback`).
+    /// Failed allocations of folios for swap-in, in place of which smaller folios or single pages were allocated
+    /// (`swpin_fallback`).
     pub swapped_in_smaller: AtomicU64,
     /// Folios that faults allocated for shared memory (`shmem_alloc`).
     pub shared_filled: AtomicU64,

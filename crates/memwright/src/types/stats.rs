@@ -14,18 +14,18 @@ use memwright_table::{CpuId, OutOfMemory, TryPush};
 pub enum Source {
     /// Counted by the memory manager, one counter per CPU.
     Counted,
-    /// Read when the account is taken.
+    /// Read from the state of the memory manager when the account is taken.
     Sampled,
     /// Read when the account is taken, if the policy `locks` is `count`; otherwise the row is omitted.
     Requested,
-    /// Not observable by the clock and machine of the run: printed as "not observable under TCG".
+    /// Not observable in this run, by its clock or its machine: printed as "not observable under TCG".
     NotObservable,
 }
 
 /// The definition of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// The row that is defined.
+    /// The row that the definition is for.
     pub row: Row,
     /// The name of the row in JSON and in the host-guest protocol.
     pub name: &'static str,
@@ -41,7 +41,7 @@ pub struct Definition {
 
 macro_rules! rows {
     ($($(#[$group:meta])* $row:ident, $name:literal, $source:ident, $title:literal, $linux:literal, $definition:literal;)*) => {
-        /// A row of the account.
+        /// A row of the account: a kind of event or a quantity.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Row {
@@ -260,7 +260,7 @@ rows! {
 /// The number of rows.
 pub const ROW_COUNT: usize = ROWS.len();
 
-/// A row's value in an account.
+/// The value of a row in an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A count.
@@ -288,7 +288,7 @@ impl core::fmt::Display for Value {
     }
 }
 
-/// The counters of one CPU. Aligned so that no two CPUs write one cache line.
+/// The counters of one CPU, aligned so that no cache line has counters of two CPUs.
 #[repr(align(128))]
 struct CpuCounters([AtomicU64; ROW_COUNT]);
 
@@ -326,7 +326,7 @@ impl Counters {
         }
     }
 
-    /// Like `add`, for several rows. Meant for rows most of whose counts are 0.
+    /// Like `add`, for several rows. Faster if most of the counts are 0.
     #[inline]
     pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -339,7 +339,7 @@ impl Counters {
         }
     }
 
-    /// Reports to the lock statistics that `cpu`, the calling CPU, wrote the cache lines of its counters.
+    /// Tells the lock statistics that `cpu`, the calling CPU, has written the cache lines of its counters.
     pub(crate) fn note_lines(&self, cpu: CpuId) {
         for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
             stat::line(Line::Account, counter);
@@ -355,11 +355,11 @@ impl Counters {
     }
 }
 
-/// The account at one moment.
+/// The values of all rows at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub(crate) values: [u64; ROW_COUNT],
-    /// Whether the rows of `Source::Requested` have values.
+    /// Whether the rows of [`Source::Requested`] have values.
     pub(crate) requested: bool,
 }
 
@@ -410,7 +410,7 @@ impl Account {
         .sum()
     }
 
-    /// Returns the account of the time since `earlier`: the differences of the `Source::Counted` rows, and the present
+    /// Returns the account of the time since `earlier`: the increase of each `Source::Counted` row, and the present
     /// values of the others.
     #[must_use]
     pub fn since(&self, earlier: &Account) -> Account {

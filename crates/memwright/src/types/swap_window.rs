@@ -3,10 +3,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::Page;
 
-/// The maximum number of pages that one fault, or one system call, reads.
+/// The maximum number of pages that one swap fault, or one system call, reads.
 pub(crate) const MOST: u64 = 16;
 
-/// The number of pages that the first fault reads.
+/// The number of pages that the first swap fault of an area reads.
 const FIRST: u64 = 8;
 
 /// The readahead window of an area: what its last swap fault read, and where the next swap fault is expected if the
@@ -16,12 +16,12 @@ pub(crate) struct Window {
     next: u64,
     /// The number of pages that the last fault was to read, including the faulting one; 0 before the first fault.
     wanted: u64,
-    /// Pages before `next` that were read ahead.
+    /// The number of pages before `next` that were read ahead.
     ahead: u64,
 }
 
 impl Window {
-    /// The state before the first fault.
+    /// The window before the first swap fault.
     pub(crate) const NONE: Self = Self {
         next: 0,
         wanted: 0,
@@ -40,15 +40,14 @@ impl Window {
         self.next << 16 | self.wanted << 8 | self.ahead
     }
 
-    /// Returns the first of the pages read ahead, and their number.
+    /// Returns the first of the pages that were read ahead, and their number.
     pub(crate) const fn ahead(self) -> (Page, u64) {
         (Page::new(self.next.wrapping_sub(self.ahead)), self.ahead)
     }
 
     /// Returns the number of pages to read from `page` on, from 1 to `MOST`. `hits` is the number of pages read ahead
-    /// that were accessed. The window doubles if at least half of the pages read ahead were accessed or, if none were
-    /// read ahead, if `page` is near the expected fault. Otherwise the window shrinks to half, or to a quarter if
-    /// `hits` is 0.
+    /// that were accessed. The window doubles if at least half of these pages were accessed. If none were read ahead,
+    /// it doubles if `page` is near the expected fault. Otherwise it shrinks to half, or to a quarter if `hits` is 0.
     pub(crate) fn pages_at(self, page: Page, hits: u64) -> u64 {
         if self.wanted == 0 {
             return FIRST;
@@ -68,12 +67,13 @@ impl Window {
         }
     }
 
-    /// Returns the window after a fault that wanted `wanted` pages and read `read` pages from `page` on.
+    /// Returns the window after a fault that was to read `wanted` pages and has read `read` pages from `page` on.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }
 
-    /// Returns the window after a fault that wanted `wanted` pages and read ahead the `ahead` pages before `next`.
+    /// Returns the window after a fault that was to read `wanted` pages and has read ahead the `ahead` pages before
+    /// `next`.
     pub(crate) const fn after(next: Page, wanted: u64, ahead: u64) -> Self {
         Self {
             next: next.number(),
@@ -83,7 +83,7 @@ impl Window {
     }
 }
 
-/// The window of an area. Concurrent faults on several CPUs may overwrite each other's update.
+/// The readahead window of an area. Concurrent faults on several CPUs may overwrite each other's update.
 #[derive(Debug)]
 pub(crate) struct WindowCell(AtomicU64);
 
@@ -96,7 +96,8 @@ impl WindowCell {
         Window::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a fault at `page` reads that page alone, and there is no readahead whose hits must be counted.
+    /// Returns whether a fault at `page` reads only that page, and the last fault read nothing ahead whose hits must be
+    /// counted.
     pub(crate) fn is_single_at(&self, page: Page) -> bool {
         let window = self.get();
         window.ahead == 0 && window.pages_at(page, 0) == 1

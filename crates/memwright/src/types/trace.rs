@@ -11,7 +11,7 @@ use crate::types::rights::Rights;
 /// Receives events. It is called with locks held: it must not call back into the memory manager and must not
 /// sleep.
 pub trait TraceSink: Sync {
-    /// Receives one event.
+    /// Receives the event `event`.
     fn event(&self, event: &Event);
 }
 
@@ -31,23 +31,23 @@ pub enum Event {
     },
     /// An area was mapped.
     Map {
-        /// Its pages.
+        /// The pages of the area.
         range: PageRange,
-        /// Its rights.
+        /// The rights of the area.
         rights: Rights,
     },
     /// Pages were unmapped.
     Unmap {
-        /// The pages.
+        /// The pages that were unmapped.
         range: PageRange,
     },
     /// A protection change.
     Protect {
-        /// The pages.
+        /// The pages whose protection changed.
         range: PageRange,
         /// The new rights.
         rights: Rights,
-        /// Number of entries changed.
+        /// The number of entries that changed.
         entries: u64,
     },
     /// A mapping was moved.
@@ -59,17 +59,17 @@ pub enum Event {
     },
     /// An address space was copied.
     Fork {
-        /// Number of entries copied.
+        /// The number of entries that were copied.
         entries: u64,
     },
     /// Translations were flushed.
     Flush {
-        /// The kind of change that required the flush; if there were several kinds, the last one in the order of
-        /// `Change::ALL`.
+        /// The kind of change that required the flush. If there were several kinds, it is the last of them in the order
+        /// of `Change::ALL`.
         reason: &'static str,
-        /// Number of entries that changed.
+        /// The number of entries that changed.
         entries: u64,
-        /// Number of CPUs interrupted.
+        /// The number of CPUs that were interrupted.
         cpus: u32,
     },
 }
@@ -151,7 +151,7 @@ fn write_range(out: &mut dyn Write, name: &str, range: PageRange) -> fmt::Result
     )
 }
 
-/// Rights in the format of /proc/PID/maps, without its last letter.
+/// Formats rights as in /proc/PID/maps, without the last letter of that format.
 pub(crate) struct RightsText(pub(crate) Rights);
 
 impl fmt::Display for RightsText {

@@ -21,7 +21,7 @@ bitflags! {
     }
 }
 
-/// An event of registered memory.
+/// An event of registered memory other than a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
     /// A range is unmapped: the complete range of the call, not only its registered part.
@@ -51,7 +51,8 @@ impl WatchEvent {
 }
 
 impl Watcher {
-    /// Returns whether accesses to read-write-protected pages do not wait for the handler (`UFFD_FEATURE_RWP_ASYNC`).
+    /// Returns whether accesses to read-write-protected pages are only recorded, without waiting for the handler
+    /// (`UFFD_FEATURE_RWP_ASYNC`).
     pub fn counts_accesses(&self) -> bool {
         self.counts_accesses.load(Ordering::Relaxed)
     }
@@ -62,8 +63,8 @@ impl Watcher {
     }
 }
 
-/// The events of one operation, in order, each with the context that receives it. If there is no memory to record an
-/// event, the event is dropped, as if the descriptor had been closed.
+/// The events of one operation, in order, each with the context that receives it. If there is no memory to add an
+/// event, it is dropped, as if the descriptor had been closed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Vec<(Watch, WatchEvent)>);
 
@@ -76,7 +77,8 @@ impl Notices {
         self.0.len()
     }
 
-    /// Adds an event for this context, if it receives such events and the same event is not in the list yet.
+    /// Adds an event for this context, if the context receives events of its kind and the list does not have the event
+    /// yet.
     pub(crate) fn add(&mut self, watch: Option<&Watch>, event: WatchEvent) {
         self.add_at(self.len(), watch, event);
     }
@@ -100,7 +102,7 @@ impl Notices {
     }
 }
 
-/// The contents to fill a page with.
+/// What a userfaultfd ioctl fills a page with.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill<'a> {
     /// One page of bytes (`UFFDIO_COPY`).
@@ -109,21 +111,22 @@ pub enum Fill<'a> {
     Zeroes,
     /// The page that the object already has (`UFFDIO_CONTINUE`).
     Object,
-    /// A poison marker: every access is a bus error (`UFFDIO_POISON`).
+    /// A poison marker: every access raises a bus error (`UFFDIO_POISON`).
     Poison,
 }
 
-/// A userfaultfd context. Each area that is registered with it holds a reference to it.
+/// A userfaultfd context. Each area that is registered with the context holds a reference to it.
 #[derive(Debug)]
 pub struct Watcher {
-    /// The number by which the personality finds the descriptor.
+    /// The number of the context, by which the personality finds the descriptor.
     pub number: u64,
-    /// Stores to write-protected pages do not wait for the handler (`UFFD_FEATURE_WP_ASYNC`).
+    /// Whether stores to write-protected pages are only recorded, without waiting for the handler
+    /// (`UFFD_FEATURE_WP_ASYNC`).
     pub asynchronous: bool,
-    /// Unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
+    /// Whether unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
-    /// Accesses to read-write-protected pages do not wait for the handler (`UFFD_FEATURE_RWP_ASYNC`). It changes only
-    /// with the areas locked for writing.
+    /// Whether accesses to read-write-protected pages are only recorded, without waiting for the handler
+    /// (`UFFD_FEATURE_RWP_ASYNC`). It changes only while the areas are locked for writing.
     pub counts_accesses: AtomicBool,
     /// The events that the context receives. Memory that moves stays registered only with a context that receives move
     /// events.
@@ -141,7 +144,7 @@ bitflags! {
         const MISSING = 1;
         /// Stores to write-protected pages.
         const WRITE_PROTECT = 1 << 1;
-        /// Faults at pages that the object has and that are not mapped.
+        /// Faults at pages that are in the object but not mapped.
         const MINOR = 1 << 2;
         /// Accesses to read-write-protected pages. Excludes `WRITE_PROTECT`.
         const READ_WRITE_PROTECT = 1 << 3;
@@ -153,7 +156,7 @@ bitflags! {
 pub enum WatchedFault {
     /// The page is missing.
     Missing,
-    /// The object has the page, and it is not mapped.
+    /// The page is in the object but not mapped.
     Minor,
     /// A store to a write-protected page.
     WriteProtected,

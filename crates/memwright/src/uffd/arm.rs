@@ -7,7 +7,8 @@
 //! | asynchronous, otherwise | faults once, which makes the page accessible |
 //! | synchronous | blocks until the handler makes the page accessible |
 //!
-//! Only present and swapped pages are armed: there is no marker for unpopulated memory.
+//! Only pages in memory or in swap are armed. Unpopulated memory cannot be armed, because there is no marker for this
+//! protection.
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
@@ -44,7 +45,7 @@ impl<M: Machine> AddressSpace<M> {
         let range = pages(core, address, length)?;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
-        // A range without any area is an error as well.
+        // If no area overlaps the range, this error is returned.
         let mut result = Err(WatchError::NotWatched);
         let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
@@ -149,14 +150,15 @@ impl<M: Machine> Core<M> {
         self.edit_armed(area, range, |bits| arming.disarm(bits), gather);
     }
 
-    /// Clears the idle bit in the entries of `area` whose pages were accessed since they were armed. A fork calls this,
-    /// because the copies of the entries do not inherit the accessed bit.
+    /// Clears the idle bit in the entries of `area` whose pages were accessed since they were armed. Fork calls this
+    /// before it copies the entries: a copy does not inherit the accessed bit that records the access.
     pub(crate) fn forget_past_idle(&self, area: &Area<M>, gather: &mut Gather<'_, M>) {
         self.edit_armed(area, area.range(), forget_past_idle, gather);
     }
 
-    /// Gives the pages of `range` the rights of `area`, which lost its registration by a fork or a move. The entries
-    /// have lost their uffd bits (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
+    /// Gives the entries of `range` the rights of `area`, which lost its registration by a fork or a move: they have
+    /// already lost their uffd bits, but an armed entry still has no rights (Linux 7.3 `mm/memory.c`,
+    /// `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
     pub(crate) fn open_copies(&self, area: &Area<M>, range: PageRange) {
         let access = access_bits(area.rights());
         let mut gather = self.gather();
@@ -166,7 +168,8 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Marks the pages of `range`, a part of `area`, as accessed by the kernel, if their accessed bits report accesses.
+    /// Records an access by the kernel to the pages of `range`, a part of `area`: disarms the pages that are armed by
+    /// their accessed bit.
     pub(crate) fn mark_accessed(&self, area: &Area<M>, range: PageRange) {
         let mut gather = self.gather();
         self.edit_armed(area, range, mark_accessed, &mut gather);
@@ -174,15 +177,15 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Returns whether the accessed bits of the area's entries report accesses.
+    /// Returns whether pages of the area are armed by clearing the accessed bit, which then records the next access.
     fn arms_by_accessed(&self, area: &Area<M>) -> bool {
         let watcher = area.backing().watcher();
         watcher.is_some_and(|watch| watch.counts_accesses())
             && self.memory.policy().track() == Track::DirtyBit
     }
 
-    /// Edits the present and the swapped pages of `range`, a part of `area`, as `rule` decides. First splits huge pages
-    /// that extend beyond the range.
+    /// Edits the entries of the pages of `range`, a part of `area`, that are in memory or in swap, as `rule` decides.
+    /// First splits huge pages that extend beyond the range.
     pub(crate) fn edit_armed(
         &self,
         area: &Area<M>,

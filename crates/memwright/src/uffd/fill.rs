@@ -17,9 +17,9 @@ use crate::vma::writable::{access_bits, upgrade, writable};
 use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills `page`, which must be unmapped and in a registered area, atomically for all threads. The area may be
-    /// registered with a userfaultfd other than the caller's: Linux does not check that either (`validate_dst_vma`). If
-    /// `protect` is set, the page is mapped write-protected.
+    /// Fills `page`, which must be in a registered area and not mapped. No thread can see a partly filled page. The
+    /// area may be registered with another userfaultfd than the caller's: Linux does not check this either
+    /// (`validate_dst_vma`). If `protect` is set, the page is mapped write-protected.
     ///
     /// # Errors
     /// See [`FillError`]. On error nothing has changed.
@@ -60,19 +60,21 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The marks of a marker that a new page replaces. A marker with other marks stays (Linux 7.2 `pte_is_uffd_marker`).
+/// The marks of a marker that a filled page may replace. A marker with any other mark stays (Linux 7.2
+/// `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
-/// A page to fill.
+/// The page to fill, and how.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault of a thread at the page, whether or not a thread has taken it.
+    /// The state of a fault at the page: the fill maps the page as this fault would. A thread need not have taken the
+    /// fault.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Checks that the area is memory, and that the page is not beyond the end of its object. Both checks apply to
-    /// private memory too (Linux 7.3 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
+    /// Returns an error if the area does not map memory, or if the page is beyond the end of its object. Both checks
+    /// also apply to private mappings (Linux 7.3 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
     fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
@@ -109,8 +111,8 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// Returns a cursor at the entry of the page, or an error if the entry is in use. A marker counts as empty if all
-    /// of its marks are in `gives_way`.
+    /// Returns a cursor at the entry of the page, or an error if the entry is not empty. A marker counts as empty if
+    /// all of its marks are in `gives_way`.
     pub(super) fn vacancy(&self, gives_way: Marks) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
         let start = self.fault.page;
@@ -125,7 +127,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Fills the entry unless it is in use.
+    /// Sets the entry of the page, or returns an error if the entry is not empty.
     fn enter(&self, entry: Entry) -> Result<(), FillError> {
         self.vacancy(PAGE_OVER)?.fill(entry)?;
         Ok(())
@@ -157,7 +159,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// Maps the shared zero frame. The area gets an anon_vma, so that a fork copies the entry.
+    /// Maps the shared zero page. The area gets an anon_vma: fork copies the entries of an area only if it has one.
     fn zero_page(&self) -> Result<(), FillError> {
         let state = Bits::ACCESSED | Bits::BORROWED;
         let bits = self.bits(state, false);
@@ -177,8 +179,8 @@ impl<M: Machine> Place<'_, M> {
         let memory = &*self.fault.core.memory;
         let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
-        // Allocate the page table first. If its allocation failed after the page was added to the object, a retry would
-        // fail because the page exists.
+        // Allocate the page table first. If this allocation failed after the page was added to the object, a retry
+        // would fail because the page exists.
         self.vacancy(PAGE_OVER)?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
@@ -204,7 +206,7 @@ impl<M: Machine> Place<'_, M> {
             return Ok(());
         }
         match self.show_found(object, true) {
-            // Another thread truncated the page after it was added. The fill still succeeded.
+            // Another thread truncated the page after it was added to the object. The fill itself has succeeded.
             Err(FillError::NotThere) => Ok(()),
             shown => shown,
         }
@@ -264,7 +266,7 @@ impl<M: Machine> Place<'_, M> {
 
     pub(super) fn poison(&self) -> Result<(), FillError> {
         if !self.fault.area.is_shared() {
-            // The area gets an anon_vma, so that a fork copies the marker.
+            // The area gets an anon_vma: fork copies the entries, and so the marker, only if there is one.
             self.fault.note_private();
         }
         self.vacancy(Marks::empty())?.mark(Marks::POISON)?;

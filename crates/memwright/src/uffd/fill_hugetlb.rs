@@ -18,7 +18,7 @@ use crate::uffd::fill::{PAGE_OVER, Place};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the huge page that begins at `page`, which must be unmapped. Calls `write` for each frame of the huge
+    /// Fills the huge page that begins at `page`, which must not be mapped. Calls `write` for each frame of the huge
     /// page, with the frame and its number, to write the contents.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Performs the fills for which the caller supplies no contents.
+    /// Fills the huge page as `fill` says. Only fills for which the caller supplies no contents are possible.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
@@ -109,7 +109,7 @@ impl<M: Machine> Place<'_, M> {
         match fill {
             Fill::Poison => self.poison(),
             Fill::Object => self.show_hugetlb(),
-            // hugetlb has no huge zero page.
+            // `UFFDIO_ZEROPAGE` is an error: there is no zero page for hugetlb.
             Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
         }
     }
@@ -119,8 +119,8 @@ impl<M: Machine> Place<'_, M> {
         view.ok_or(FillError::Invalid)
     }
 
-    /// Takes a huge page from the pool for the range to fill, which must be unmapped, and marks the page's index as
-    /// being filled. The contents are undefined. The frame carries one reference.
+    /// Allocates a huge page from the pool for the range to fill, which must not be mapped, and marks its index in the
+    /// file as being filled. The contents are undefined. The caller owns one reference to the frame.
     fn take_hugetlb(&self) -> Result<Frame, FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();
@@ -148,7 +148,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Restores the reservation of a huge page that was taken for this fill and has been freed.
+    /// Restores the reservation of the huge page that was allocated for this fill, after the page was freed.
     fn restore(&self) {
         let Ok(view) = self.view() else {
             return;
@@ -160,7 +160,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps a filled page. For shared memory the page is added to the file first.
+    /// Maps a filled huge page. For shared memory, first adds the page to the file.
     fn enter_hugetlb(&self, page: FrameRef<'_, M>) -> Result<(), FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();
@@ -179,7 +179,7 @@ impl<M: Machine> Place<'_, M> {
         state.put(index, page).map_err(|_| FillError::OutOfMemory)?;
         let mapped = self.map(shown, bits, true);
         if mapped.is_err() {
-            // No other thread can have used the page, because the file is locked.
+            // The page was not visible to other threads, because the file is still locked: remove it again.
             state.take_back(index);
         }
         mapped

@@ -48,12 +48,12 @@ pub struct Watched {
     pub watch: Watch,
     /// The range of the registered area.
     pub range: PageRange,
-    /// The size of the pages with which the handler must fill the area.
+    /// The size of the pages with which a handler must fill the area.
     pub unit: PageSize,
 }
 
-/// Returns the area at `page`. A private area gets an anon_vma, so that it is ready for its first private page (Linux
-/// 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
+/// Returns the area at `page`. Gives a private area an anon_vma, which it needs before its first private page is
+/// created (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
 fn ready_area<'a, M: Machine>(
     core: &'a Core<M>,
     areas: &'a Areas<M>,
@@ -99,7 +99,7 @@ fn pages<M: Machine>(
     Ok(range)
 }
 
-/// Returns whether the area maps memory rather than a file. Memory can be registered in every mode. Secret memory
+/// Returns whether the area maps memory rather than a file: only then can it be registered in every mode. Secret memory
 /// counts as a file (`memfd_secret`).
 fn is_memory<M: Machine>(area: &Area<M>) -> bool {
     let memory = area.object().is_none_or(|object| object.is_memory());

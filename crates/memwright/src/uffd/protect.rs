@@ -32,7 +32,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
-        // A range without any area is an error as well.
+        // If no area overlaps the range, this error is returned.
         let mut result = Err(WatchError::NotWatched);
         for area in areas.map.overlapping(range) {
             if !area.flags().contains(AreaFlags::UFFD_WP) {
@@ -69,14 +69,14 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), WatchError> {
         let flags = area.flags();
-        // A page of an object can be in memory without being mapped: its protection always needs a marker.
+        // A page of an object can be in memory without being mapped, so its protection always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_ASYNC)
             || area.object().is_some()
             || protects_unpopulated(area);
         let mut range = range;
         if unpopulated {
-            // Install the markers first: a page that a fault maps meanwhile inherits the protection. The second pass
-            // protects the pages that were mapped before.
+            // Install the markers first: a page that a fault maps afterwards inherits the protection of the marker. The
+            // second pass protects the pages that were mapped before.
             range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
             if range.is_empty() {
                 return Ok(());
@@ -101,8 +101,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Removes the protection of pinned pages. The owner of a pin can write to the page without the entry, so a pinned
-    /// page counts as written until it is unpinned (rule: exclusive-before-pin).
+    /// Removes the protection of pinned pages. The owner of a pin can write to the page without using the entry, so a
+    /// pinned page must count as written until it is unpinned (rule: exclusive-before-pin).
     #[cold]
     fn disarm_pinned(&self, range: PageRange, gather: &mut Gather<'_, M>) {
         let rule = |_, page: Present| {
@@ -130,8 +130,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Removes the markers of write protection in `range`. The caller unprotects the pages afterwards: until then, a
-    /// page that a fault maps inherits the protection from a marker.
+    /// Removes the write-protection markers in `range`. The caller unprotects the mapped pages afterwards, because a
+    /// page that a fault has mapped in place of a marker has inherited its protection.
     pub(super) fn unmark_protected(
         &self,
         range: PageRange,

@@ -48,8 +48,8 @@ impl<M: Machine> AddressSpace<M> {
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
-            // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise the new
-            // modes replace them.
+            // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise these
+            // modes replace the present ones.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
             more.then(|| (flags, Some(watch.clone())))
         });
@@ -67,7 +67,7 @@ fn check_area<M: Machine>(
     if !can_watch(area, modes, watch.asynchronous) || accesses && area.rights().is_none() {
         return Err(WatchError::Invalid);
     }
-    // Memory that can never be written cannot be filled either.
+    // Memory that can never become writable cannot be filled either.
     if !area.max_rights().contains(Rights::WRITE) {
         return Err(WatchError::NotWritable);
     }
@@ -80,8 +80,8 @@ fn check_area<M: Machine>(
     }
 }
 
-/// Returns whether a registration for faults of `modes` would drop a protecting mode from an area with these flags. The
-/// pages would keep a protection that no mode handles. The area must be unregistered first.
+/// Returns whether a registration for faults of `modes` would remove a protecting mode from an area with these flags.
+/// Its pages would stay protected, and no mode would handle their faults. The area must be unregistered first.
 fn drops_protection(flags: AreaFlags, modes: WatchModes) -> bool {
     let drops = |flag, mode| flags.contains(flag) && !modes.contains(mode);
     drops(AreaFlags::UFFD_WP, WatchModes::WRITE_PROTECT)

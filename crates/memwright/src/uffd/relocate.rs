@@ -22,14 +22,14 @@ pub struct Relocation {
     pub to: Page,
     /// The number of pages.
     pub pages: u64,
-    /// Whether missing source pages are skipped.
+    /// Whether a missing source page is skipped. If not, it is an error.
     pub holes: bool,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The source pages
-    /// become empty. Returns the number of pages that were moved or skipped, and the error that stopped the move, if
-    /// any.
+    /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The entries of the
+    /// source become empty. Returns the number of pages that were moved or skipped, and the error that stopped the
+    /// move, if any.
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();
@@ -134,14 +134,14 @@ impl<M: Machine> Core<M> {
         self.table
             .move_entries(moving, to, MoveRule::PLAIN, gather)?;
         if target.watches_accesses() {
-            // Linux arms the pages that it moves into such an area (Linux 7.3 `move_present_ptes`).
+            // Arm the moved pages, as Linux does in an area for read-write protection (Linux 7.3 `move_present_ptes`).
             let pages = PageRange::new(to, to.add(moving.len()));
             self.arm_part(target, pages, gather);
         }
         Ok(moving.len())
     }
 
-    /// Checks that no other entry maps the page and that it is not pinned. An entry of the shared zero page can always
+    /// Returns an error if another entry maps the page or if it is pinned. An entry of the shared zero page can always
     /// be moved.
     fn check_movable(&self, page: Present) -> Result<(), MoveError> {
         let borrowed = page.bits.contains(Bits::BORROWED);

@@ -39,8 +39,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Unregisters all memory from `watch`, whose descriptor is closed. Needs no free frame: only complete areas
-    /// change, so no area is split. If a marker extends beyond the registered memory and no frame is free to split it,
-    /// the marker remains. It has no effect until the memory is registered again.
+    /// change, so no area is split. A marker that extends beyond the registered memory stays if no frame is free to
+    /// split it. It has no effect until the memory is registered again.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.core;
         let mut areas = core.areas.write();
@@ -73,7 +73,7 @@ impl<M: Machine> Core<M> {
         let mut gather = self.gather();
         let mut result = Ok(());
         let mut points = PausePoints::every(AREAS);
-        // The markers of adjacent areas are removed together: two areas that a protection change has split can share a
+        // Remove the markers of adjacent areas together: two areas that a protection change has split can share a
         // marker.
         let mut run = PageRange::new(range.start, range.start);
         for area in protected() {

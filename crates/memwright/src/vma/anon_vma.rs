@@ -14,8 +14,8 @@ use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
 /// The number of an anon_vma: 0 before the first private page, else unique in the address space. The value also
-/// contains the distance by which `mremap` has moved the area since then. Areas, of files too, merge only if their
-/// distances are equal.
+/// contains the distance by which `mremap` has moved the area since then. Two areas, including areas of files, merge
+/// only if their distances are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnonVma(u64);
 
@@ -23,9 +23,9 @@ impl AnonVma {
     /// The value before the first private page is created.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The bit that is set if a fork created the area.
+    /// Set if fork created the area, so that an area without an anon_vma cannot share this one.
     const FORKED: u64 = 1;
-    /// The bits of the number, above [`FORKED`](Self::FORKED).
+    /// The bits that contain the number, above [`FORKED`](Self::FORKED).
     const NUMBER: u64 = (1 << 40) - 1;
     /// The distance is stored in the bits above the number, modulo this prime. Areas that were moved by different
     /// distances merge by mistake only if the distances differ by a multiple of the prime.
@@ -38,7 +38,7 @@ impl AnonVma {
         Self((number & Self::NUMBER) << 1)
     }
 
-    /// Returns a new anon_vma for an area of a forked child, whose counterpart in the parent has an anon_vma. `number`
+    /// Returns a new anon_vma for an area of a forked child, if the same area of the parent has an anon_vma. `number`
     /// must not be 0, and must be unique in the address space.
     pub(crate) fn forked(number: u64) -> Self {
         Self(Self::founded(number).0 | Self::FORKED)
@@ -54,12 +54,12 @@ impl AnonVma {
         self.at_distance(distance % most)
     }
 
-    /// Returns this anon_vma with the distance of `other`.
+    /// Returns this anon_vma with the `mremap` distance of `other`.
     pub(crate) fn moved_like(self, other: Self) -> Self {
         self.at_distance(other.distance())
     }
 
-    /// Returns the distance by which the area was moved since it got its anon_vma, modulo `DISTANCES`.
+    /// Returns the distance by which `mremap` has moved the area since it got its anon_vma, modulo `DISTANCES`.
     pub(crate) fn distance(self) -> u64 {
         self.0 >> Self::DISTANCE_SHIFT
     }
@@ -111,7 +111,7 @@ impl AnonVmaCell {
     pub(crate) fn found(&self, anon_vma: AnonVma) {
         let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
-        // If another CPU was faster, its value stays, and this CPU uses it too.
+        // If another CPU has set one first, its value stays, and this CPU uses that value too.
         let _ = self.0.compare_exchange(none, anon_vma.0, now, later);
         stat::line(Line::Space, &self.0);
     }
@@ -133,7 +133,7 @@ mod tests {
         let child = AnonVma::forked(6).moved_like(away);
         assert_eq!(child.distance(), away.distance());
         assert_eq!(child.moved(there, here), AnonVma::forked(6));
-        // A power of two is no multiple of the prime.
+        // This distance is no multiple of the prime, so the anon_vmas differ.
         assert_ne!(own.moved(Page::new(0), Page::new(1 << 28)), own);
     }
 

@@ -41,8 +41,8 @@ bitflags! {
         const GUARDED = 1 << 11;
         /// Reclaim is allowed to free the pages, written or not. Such an area is never locked (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 12;
-        /// The program can no longer unmap, move or resize the area, change its rights, or discard contents that it has
-        /// no right to write (`mseal`). Only `AddressSpace::reap` clears this flag.
+        /// The program can no longer unmap, move or resize the area or change its rights, nor discard contents that it
+        /// has no right to write (`mseal`). Only `AddressSpace::reap` clears this flag.
         const SEALED = 1 << 13;
         /// Only the program's own accesses reach the pages (`memfd_secret`): they are never populated or passed to
         /// get_user_pages, and stay locked.
@@ -60,7 +60,8 @@ bitflags! {
         const UFFD_WP = 1 << 19;
         /// A userfaultfd handles faults at unmapped pages that the object has (`UFFDIO_REGISTER_MODE_MINOR`).
         const UFFD_MINOR = 1 << 20;
-        /// Stores to write-protected pages do not block: they are only recorded (`UFFD_FEATURE_WP_ASYNC`).
+        /// Stores to write-protected pages do not wait for the handler: they are only recorded
+        /// (`UFFD_FEATURE_WP_ASYNC`).
         const UFFD_ASYNC = 1 << 21;
         /// With `UFFD_ASYNC`: the hardware dirty bit records the stores. Write-protecting a page clears the dirty bit
         /// and does not change whether the entry is writable.
@@ -99,7 +100,7 @@ impl AreaFlags {
         .union(Self::UFFD_BY_DIRTY)
         .union(Self::UFFD_RWP);
 
-    /// The flags for which a fault takes a slower path before it fills a page.
+    /// The flags of areas in which a fault takes a slower path before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
@@ -123,7 +124,7 @@ pub trait Backed: Clone {
     fn notifies_first_write(&self) -> bool;
 }
 
-/// A run of pages with one set of rights, one set of flags and one backing.
+/// A run of consecutive pages with the same rights, flags and backing.
 #[derive(Debug)]
 pub struct Area<B> {
     pub(crate) range: PageRange,
@@ -158,7 +159,7 @@ impl<B: Backed> Area<B> {
         self.range.len()
     }
 
-    /// Returns the accesses that a program is currently allowed to make.
+    /// Returns the accesses that the program is currently allowed to make.
     pub fn rights(&self) -> Rights {
         self.rights
     }
@@ -199,7 +200,7 @@ impl<B: Backed> Area<B> {
         self.flags.contains(AreaFlags::SHARED)
     }
 
-    /// Returns whether an anonymous page was ever created in this area, that is, whether the area has an anon_vma.
+    /// Returns whether the area has an anon_vma, that is, whether a private page was ever created in it.
     #[inline]
     pub fn has_faulted(&self) -> bool {
         self.anon_vma.get().exists()
@@ -209,8 +210,8 @@ impl<B: Backed> Area<B> {
         self.anon_vma.get()
     }
 
-    /// Returns whether `right`, which begins where `self` ends, may be merged with it (Linux 7.3 `mm/vma.c`,
-    /// `is_mergeable_vma` and its callers).
+    /// Returns whether the area `right`, which begins where `self` ends, may be merged with `self` (Linux 7.3
+    /// `mm/vma.c`, `is_mergeable_vma` and its callers).
     pub fn may_merge(&self, right: &Self) -> bool {
         self.rights == right.rights
             && self.is_kin(right)

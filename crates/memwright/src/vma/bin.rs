@@ -16,7 +16,7 @@ use crate::vma::area::Area;
 pub(crate) struct AreaBin<B> {
     near: [Option<Area<B>>; AreaBin::<()>::NEAR],
     far: Vec<Vec<Area<B>>>,
-    /// The chunk of `far` that is being filled.
+    /// The index of the chunk of `far` that is being filled.
     filling: usize,
     /// The number of areas for which `far` has reserved space.
     room: usize,

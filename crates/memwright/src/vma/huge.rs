@@ -41,9 +41,9 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// The flags of areas that have 4 KiB pages only: droppable memory. Memory registered with a userfaultfd may have huge
-/// pages. A fault there maps a 4 KiB page only if it reports a missing page to the userfaultfd, or if it finds a
-/// marker.
+/// The flags of areas that get 4 KiB pages only: those of droppable memory. Areas registered with a userfaultfd may
+/// have huge pages. A fault in such an area maps a 4 KiB page only if it reports a missing page to the userfaultfd, or
+/// if it finds a marker.
 pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
 #[cfg(test)]

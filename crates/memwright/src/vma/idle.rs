@@ -28,8 +28,8 @@ impl<B: Backed> Area<B> {
         self.flags.contains(AreaFlags::UFFD_RWP)
     }
 
-    /// Returns the bits of a new private page in a copy of the area. The page is a copy of a page with the bits `bits`.
-    /// If `watched`, the new page inherits the userfaultfd protection of the copied one.
+    /// Returns the bits of a private page that replaces, in a forked copy of the area, a page with the bits `bits`. If
+    /// `watched`, the new page inherits the userfaultfd protection of that page.
     pub(crate) fn copied_bits(&self, bits: Bits, watched: bool) -> Bits {
         if !watched {
             return self.entry_bits(NEW);
@@ -94,8 +94,8 @@ impl Arming {
         }
     }
 
-    /// Returns the edit for an entry with these bits whose accesses must fault from now on. If the accessed bit was to
-    /// record an access, the edit arms the entry without rights, or disarms it if the bit is set.
+    /// Returns the edit for an entry with these bits whose next access must fault. It changes only an entry that is
+    /// armed by its accessed bit: it arms the entry without rights, or disarms it if the page was already accessed.
     pub(crate) fn make_fault(self, bits: Bits) -> Edit {
         if !bits.contains(Bits::IDLE) {
             Edit::NONE
@@ -107,8 +107,8 @@ impl Arming {
     }
 }
 
-/// Returns the edit for an access by the kernel to a page with these bits. If the accessed bit was to record an access,
-/// the edit disarms the page. It does not set the accessed bit: only a CPU that uses the entry may do so.
+/// Returns the edit for an access by the kernel to a page with these bits. It disarms an entry that is armed by its
+/// accessed bit. It does not set the accessed bit: only a CPU that uses the entry may do so.
 pub(crate) fn mark_accessed(bits: Bits) -> Edit {
     Edit {
         set: Bits::empty(),
@@ -116,7 +116,7 @@ pub(crate) fn mark_accessed(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that disarms a page with these bits if the page was accessed since it was armed.
+/// Returns the edit that disarms an entry with these bits if the page was accessed since it was armed.
 pub(crate) fn forget_past_idle(bits: Bits) -> Edit {
     Edit {
         set: Bits::empty(),
@@ -124,8 +124,8 @@ pub(crate) fn forget_past_idle(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that sets the rights `access`, without write permission, in an entry that was disarmed. `bits` are
-/// the bits of the entry.
+/// Returns the edit that gives an entry with these bits the rights `access`, without write permission, if it has no
+/// rights.
 pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     if bits.intersects(Bits::READ | Bits::HINT) {
         Edit::NONE
@@ -137,8 +137,8 @@ pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     }
 }
 
-/// Returns `edit`, which sets the rights of an area, or no edit if an entry with these bits is armed by having no
-/// rights.
+/// Returns `edit`, which sets the rights of an area. If an entry with these bits is armed without rights, returns no
+/// edit instead.
 pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
     if bits.contains(Bits::UFFD_WP) {
         Edit::NONE
@@ -148,7 +148,8 @@ pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
 }
 
 /// Returns the edit with which reclaim ages a page with these bits, or `None` if the page was not used since it was
-/// last aged. Arming a page clears its accessed bit: the software accessed bit records the accesses before.
+/// last aged. Arming a page clears its accessed bit. The software accessed bit then records the accesses before the
+/// arming.
 #[inline]
 pub(crate) fn aging(bits: Bits) -> Option<Edit> {
     const TOLD: Bits = Bits::IDLE.union(Bits::FOLDED_ACCESSED);

@@ -22,8 +22,8 @@ pub(super) const CHUNK: usize = 32;
 struct Chunk<B> {
     /// Sorted, disjoint, not empty while the chunk is in the map; capacity [`CHUNK`].
     areas: Vec<Area<B>>,
-    /// An upper bound of the gaps below the areas, in pages. It is raised immediately, and lowered when a search finds
-    /// it too high.
+    /// An upper bound of the gaps below the areas, in pages. A larger gap raises it immediately. A search lowers it
+    /// when it finds the bound too high.
     room: u64,
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct AreaMap<B> {
     chunks: Vec<Chunk<B>>,
     /// The order of the chunks that are in the map.
     pub(super) order: Order,
-    /// The numbers of empty chunks with the capacity [`CHUNK`], kept for later changes.
+    /// The numbers of empty chunks that keep their memory, for [`CHUNK`] areas, for later changes.
     spare: Vec<ChunkId>,
     /// The numbers of chunks without memory.
     vacant: Vec<ChunkId>,
     /// The number of chunks that can be inserted without an allocation.
     reserved: usize,
-    /// The position at which [`locate`](AreaMap::locate) last found an area, or at which the last area was inserted. It
-    /// is a hint, which is checked before use.
+    /// The position of the area that [`locate`](AreaMap::locate) last found or that was inserted last. It is a hint,
+    /// which is checked before use.
     recent: Position,
     /// The result of the last search for a free range from the top.
     pub(super) full: Full,
@@ -115,7 +115,7 @@ impl<B: Backed> AreaMap<B> {
         counts
     }
 
-    /// Ensures that `more` insertions cannot fail. A split is one insertion.
+    /// Ensures that `more` insertions cannot fail. A split counts as one insertion.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
         // Each of a few insertions can split a different full chunk. A caller that reserves more insertions makes them
         // in ascending order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
@@ -132,7 +132,7 @@ impl<B: Backed> AreaMap<B> {
             let number = match self.vacant.pop() {
                 Some(number) => number,
                 None => {
-                    // Every chunk can become spare or vacant.
+                    // Reserve room for every chunk in the lists of spare and vacant chunks.
                     let all = self.chunks.len() + 1;
                     self.spare.try_make_room(all - self.spare.len())?;
                     self.vacant.try_make_room(all - self.vacant.len())?;
@@ -143,7 +143,7 @@ impl<B: Backed> AreaMap<B> {
             self.chunks[number as usize] = Chunk::of(areas);
             self.spare.try_push(number)?;
         }
-        // The first chunk needs no node.
+        // The first chunk needs no node of the tree.
         let is_first = self.count == 0 && chunks == 1;
         if !is_first {
             self.order.reserve(chunks, self.chunks.len())?;
@@ -257,8 +257,8 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Lowers the upper bound of the gaps of a chunk after a change shrank a gap from `before` pages to at most `after`
-    /// pages. If the bound can then be more than twice the largest gap, recomputes it from all gaps. Otherwise, a later
-    /// search might have to do so for many chunks.
+    /// pages. Recomputes the bound from all gaps if it could otherwise be more than twice the largest gap: a later
+    /// search might then have to recompute the bounds of many chunks.
     #[inline]
     fn note_smaller_gap(&mut self, chunk: ChunkId, before: u64, after: u64) {
         if before >= self.room(chunk) && after < before / 2 {
@@ -266,8 +266,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the area that contains `page`, and its position. Checks the last result first, because writers often
-    /// change the same area repeatedly.
+    /// Returns the area that contains `page`, and its position. Checks the area that was found last first, because
+    /// consecutive changes often concern the same area.
     #[inline(always)]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
         let Position { chunk, slot } = self.recent;
@@ -536,7 +536,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Updates the order of chunks after the area at `position` grew up to `end`.
+    /// Updates the tree of chunks after the area at `position` grew up to `end`.
     #[inline]
     fn note_end(&mut self, position: Position, end: Page) {
         if position.slot + 1 == self.areas(position.chunk).len() && self.order.height > 0 {
@@ -555,8 +555,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Merges the area at `position` with `next`, the one after it.
     fn absorb_next(&mut self, position: Position, next: Position) {
-        // `right` need not go into the bin: the merged area keeps a reference to the same backing, so dropping `right`
-        // runs no file system code.
+        // `right` can be dropped here, with locks held: the merged area keeps a reference to the same backing, so no
+        // file system code runs.
         let right = self.take(next);
         let area = self.get_mut(position);
         area.range.end = right.range.end;

@@ -10,10 +10,11 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::interval_tree::{IntervalKey, IntervalTree};
 
-/// The maximum number of overlapping entries that a new entry is compared with, so that it is not added a second time.
+/// The maximum number of overlapping entries that are compared with a new entry, which is not added if it equals one of
+/// them.
 const COMPARED: usize = 8;
 
-/// The length that the list may have regardless of the number of areas.
+/// The length up to which the list may grow regardless of the number of areas.
 const FEW: usize = 64;
 
 /// The number of a page minus its offset, modulo 2^64.
@@ -30,11 +31,12 @@ pub(crate) struct Move {
 
 /// The moves of an address space, by the offsets that were moved.
 ///
-/// An entry may be stale, because the areas for which it was added have been unmapped. A stale entry costs a useless
-/// check. Stale entries are removed when the list has become twice as long as the number of areas.
+/// An entry may be stale, because the areas for which it was added have been unmapped. A stale entry costs the reverse
+/// mapping a check without result. Stale entries are removed when the list has become twice as long as the number of
+/// areas.
 #[derive(Debug)]
 pub(crate) struct MovedAreas(
-    /// Empty, or one element. Most address spaces move nothing.
+    /// Empty, or one element: most address spaces move nothing.
     Vec<Moves>,
 );
 

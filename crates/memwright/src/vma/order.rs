@@ -39,7 +39,7 @@ struct Link {
 }
 
 impl Link {
-    /// The link of a chunk without neighbours.
+    /// The link of a chunk that is alone in the tree.
     const ALONE: Self = Self {
         parent: NONE,
         previous: NONE,
@@ -52,7 +52,7 @@ impl Link {
 struct Child {
     /// The number of the child: of a chunk in a node of level 1, else of a node of the next lower level.
     number: u32,
-    /// A page at or below all areas of the child, and above all areas of the child before it.
+    /// A page that is at or below all areas of the child, and above all areas of the preceding child.
     start: Page,
     /// An upper bound of the gaps below the areas of the child's chunks, in pages.
     room: u64,
@@ -82,7 +82,7 @@ impl Node {
     }
 }
 
-/// The tree.
+/// The B+ tree of chunks.
 #[derive(Debug)]
 pub(super) struct Order {
     /// The chunks by number. The links of chunks that are not in the tree are meaningless.
@@ -106,7 +106,7 @@ const fn option(number: u32) -> Option<u32> {
 }
 
 impl Order {
-    /// The order of no chunks.
+    /// The tree without chunks.
     pub(super) const EMPTY: Self = Self {
         links: Vec::new(),
         nodes: Vec::new(),
@@ -120,7 +120,7 @@ impl Order {
     /// Ensures that `chunks` insertions of chunks with numbers below `numbers` cannot fail.
     pub(super) fn reserve(&mut self, chunks: usize, numbers: usize) -> Result<(), OutOfMemory> {
         self.links.try_fill(numbers, Link::ALONE)?;
-        // Each of the first insertions can split all nodes from a chunk to the root, and needs a new root. Further
+        // Each of the first `SPARE` insertions can split all nodes from a chunk to the root, which adds a root. Further
         // insertions are in ascending order, and a node that was split has room for at least `CHILDREN / 2` children.
         let apart = chunks.min(SPARE) * self.height as usize + 1;
         let nodes = apart + 2 * chunks / CHILDREN;
@@ -128,7 +128,7 @@ impl Order {
             let mut children = Vec::new();
             children.try_make_room(CHILDREN)?;
             let (parent, number) = (NONE, self.nodes.len());
-            // Every node can become spare.
+            // Reserve room for every node in the list of spare nodes.
             self.spare.try_make_room(number + 1 - self.spare.len())?;
             self.nodes.try_push(Node { parent, children })?;
             self.spare.try_push(number as u32)?;
@@ -376,7 +376,7 @@ impl Order {
         }
     }
 
-    /// Removes roots with a single child.
+    /// Removes roots that have a single child, which becomes the root.
     fn lower_root(&mut self) {
         while self.height > 0 {
             let [child] = &self.nodes[self.root as usize].children[..] else {
@@ -413,7 +413,7 @@ impl Order {
         Some(next.number)
     }
 
-    /// Makes a node that was removed from the tree a spare one.
+    /// Adds a node that was removed from the tree to the spare nodes.
     #[expect(clippy::disallowed_methods, reason = "every node has room there")]
     fn retire(&mut self, node: u32) {
         self.nodes[node as usize].children.clear();
@@ -500,7 +500,7 @@ impl Order {
                         found = one;
                     }
                     None => {
-                        // The bound of `found` was too high: correct it, and continue from there.
+                        // The bound of `found` was too high: correct it, and continue the search from `found`.
                         let (parent, room) = (inner.parent, inner.room());
                         self.set_room(found, parent, room);
                         (child, node, level) = (found, parent, below);
@@ -549,7 +549,8 @@ mod tests {
             assert_eq!((&forward, &backward), (&numbers, &numbers));
             let after = self.plain.partition_point(|(_, start, _)| *start <= page);
             let found = self.order.find(Page::new(page));
-            // After a chunk was removed, `find` may return the chunk after it for a page below that chunk.
+            // After a chunk was removed, the next chunk can have taken over its address range. `find` then returns the
+            // next chunk for a page in that range.
             let place = self.plain.iter().position(|(number, ..)| *number == found);
             let place = place.unwrap();
             assert!(place == after || place + 1 == after, "{page}");

@@ -23,13 +23,13 @@ impl<B: Backed> Area<B> {
     }
 }
 
-/// The result of the last search downwards: addresses that have no gap of a given size, so that the next search need
-/// not examine them.
+/// The result of the last search downwards: a range of addresses without a gap of some size. The next search need not
+/// examine this range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full {
     /// The end of the bounds of the search.
     end: Page,
-    /// No gap between `from` and `end` has this number of pages.
+    /// No gap between `from` and `end` has this number of pages or more.
     pages: u64,
     from: Page,
 }
@@ -42,7 +42,7 @@ impl Full {
         from: Page::new(0),
     };
 
-    /// Records that there is a gap of `pages` below the area that starts at `above`.
+    /// Records that there is now a gap of `pages` pages below the area that starts at `above`.
     #[inline]
     pub(super) fn note_gap(&mut self, pages: u64, above: Page) {
         if pages >= self.pages {
@@ -73,7 +73,7 @@ impl<B: Backed> AreaMap<B> {
     /// the rest of the search (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
     pub(crate) fn highest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
         let mut ceiling = self.full.start(pages, bounds.end);
-        // The area above the gap.
+        // The area above the gap that is examined.
         let mut above = self.at_or_after(ceiling);
         let mut guarded = false;
         loop {
@@ -93,7 +93,8 @@ impl<B: Backed> AreaMap<B> {
                 if let Some(start) = fits(ceiling) {
                     let (end, from) = (bounds.end, area.map(|area| area.range.start));
                     let from = from.unwrap_or(end).min(end);
-                    // Guard pages limited this search, and would limit the next one too.
+                    // If guard pages limited this search, record no result: the next search must find the same guard
+                    // pages, because they limit it too.
                     self.full = if guarded {
                         Full::UNKNOWN
                     } else {

@@ -275,7 +275,7 @@ fn many_areas_behave_as_a_plain_vector_of_pages() {
     let mut pages: Vec<Option<char>> = std::vec![None; PAGES as usize];
     let mut most = 0;
     for step in 0..40_000 {
-        // In some steps areas become large, so that whole chunks are removed and later added again.
+        // In some steps areas are large, so that they replace whole chunks, which are later added again.
         let longest = if step % 8000 < 6000 { 3 } else { 200 };
         let start = numbers.below(PAGES);
         let end = (start + 1 + numbers.below(longest)).min(PAGES);

@@ -14,7 +14,7 @@ use crate::types::policy::WriteUpgrade;
 use crate::types::rights::Rights;
 use crate::vma::area::{Area, Backed};
 
-/// The bits of a new anonymous page that is mapped for a store.
+/// The bits of a new anonymous page that is mapped because of a store.
 pub(crate) const NEW: Bits = Bits::ACCESSED
     .union(Bits::DIRTY)
     .union(Bits::SOFT_DIRTY)
@@ -29,7 +29,7 @@ pub struct View {
     pub shared: bool,
     /// Whether the object must be notified of the first store to a clean page.
     pub notify: bool,
-    /// Whether stores are tracked through soft-dirty bits, and not through the hardware's dirty bit.
+    /// Whether soft-dirty bits record stores, and not the dirty bit of the hardware.
     pub soft_dirty: bool,
 }
 
@@ -171,8 +171,8 @@ fn shared(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// Applies the rule and `policy`, which can withhold write permission from private pages. Used by changes after which a
-/// write fault can still grant the permission.
+/// Applies the rule and then `policy`, which can withhold write permission from private pages. Used by changes that
+/// need not grant the permission, because a write fault can still do so.
 ///
 /// A write fault calls [`writable`] itself, since it must grant the permission.
 #[inline]

@@ -28,8 +28,8 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Returns the edit that clears the dirty bit in these bits of a private page, and sets the software bits of all its
-/// readers in its place. The caller then clears the software bit of the reader for which it acts.
+/// Returns the edit that clears the dirty bit in these bits of a private page, and instead sets the software bit of
+/// each of its readers. The caller then clears the software bit of the reader for which it acts.
 pub(crate) fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
@@ -111,7 +111,8 @@ mod tests {
                 let armed = (bits - edit.clear) | edit.set;
                 assert!(!written(armed), "{bits:?}");
                 assert!(written(armed - wp - watched));
-                // A page whose stores fault can have been dirty before it was protected.
+                // A page whose stores fault can have been dirty before it was protected, so its dirty bit proves no
+                // store.
                 assert_eq!(written(armed | dirty), by_dirty);
                 assert_eq!(armed.contains(write), bits.contains(write) && by_dirty);
                 assert!(!armed.contains(wp | watched));

@@ -1,4 +1,4 @@
-//! Tests of madvise: which kinds of advice act at once, which are only recorded, and which return an error.
+//! Tests of madvise: which kinds of advice act at once, which have no effect, and which return an error.
 
 use memwright::{Advice, AdviseError, Advised, AreaFlags, FaultError, FaultKind, Row};
 
@@ -27,7 +27,7 @@ fn contents_that_are_not_needed_go_at_once() {
         (process.load(0), process.load(1), process.load(2)),
         (1, 0, 0)
     );
-    // The range extends beyond the last area. The call handles the mapped pages first, and then reports the hole.
+    // The range extends beyond the last area. The call advises the mapped pages first, and then reports the hole.
     assert_eq!(
         advise(&process, 3, 4, Advice::DontNeed),
         Err(AdviseError::Hole(page(4)))
@@ -67,7 +67,7 @@ fn memory_that_may_go_goes_when_it_is_paged_out() {
     assert_eq!((process.load(0), process.load(4)), (0, 1));
     let refused = Err(AdviseError::NotApplicable(page(0)));
     assert_eq!(advise(&process, 0, 1, Advice::KeepOnFork), refused);
-    // Locking droppable memory has no effect and reports no error.
+    // `mlock` of droppable memory has no effect and reports no error.
     process.space.lock(page(0), 2 * PAGE, false).unwrap();
     let flags = process.space.find(page(0), |area| area.flags()).unwrap();
     assert!(!flags.contains(AreaFlags::LOCKED));
@@ -283,7 +283,7 @@ fn guards_over_much_memory_cost_next_to_nothing() {
             .fault(page(pages / 2), memwright::Access::READ),
         Err(FaultError::Guard)
     );
-    // Unmapping a part splits a marker of 1 GiB.
+    // Unmapping a part of a guard marker for 1 GiB splits the marker.
     process.unmap(pages / 2 + 1, 77);
     assert_eq!(
         process

@@ -36,7 +36,7 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     let elided = [Row::FlushElidedGrew, Row::FlushElidedNotAccessed];
     assert_eq!(rows(&account, &elided), [1, 0]);
 
-    // The second CPU may still have the old rights cached: that causes one spurious fault, and no signal.
+    // The second CPU may still have the old rights cached. A store then takes one spurious fault, and no signal.
     let on_second = world.machine.run_on(SECOND);
     let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
     if let Some(fault) = fault {
@@ -56,8 +56,9 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
 
 #[test]
 fn each_policy_interrupts_as_often_as_it_says() {
-    // The columns are the numbers of flushes sent to the other CPU by four calls: mprotect(R) and mprotect(RW) of four
-    // pages that it has accessed, and the same two calls again, before it accesses the pages again.
+    // Columns: the policy, and the number of flushes that each of four calls sends to the other CPU. The calls are
+    // mprotect(R) and mprotect(RW) of four pages that the other CPU has accessed, and the same two calls again before
+    // it accesses the pages again.
     let rows_wanted = [
         ("immediate", [4, 4, 4, 4]),
         ("gather", [1, 1, 1, 1]),
@@ -112,7 +113,7 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     process.map_object(4, 16, RW, &object, true);
     process.load(4);
     process.run();
-    // Fault-around maps sixteen pages around the accessed one.
+    // Fault-around maps the sixteen pages around the one that was accessed.
     assert_eq!(process.resident(), 16);
     let account = world.counted(|| process.protect(5, 15, R));
     assert_eq!(
@@ -121,7 +122,7 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     );
 }
 
-/// Makes the second CPU stop using the page table of `process`, by loading another page table.
+/// Makes the second CPU stop using the page table of `process`: it loads another page table.
 fn leave(world: &World, process: &crate::world::Process<'_>) {
     let _on_second = world.machine.run_on(SECOND);
     let idle = world.process();

@@ -1,4 +1,4 @@
-//! Tests that make every allocation fail once: the operation returns an error, leaks nothing, and leaves no partial
+//! Tests that make each allocation fail once: the operation must return an error, leak nothing, and leave no partial
 //! change.
 
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,11 @@ use memwright_table::handle::fail_heap_after;
 
 use crate::world::{Machine, PAGE, R, RW, World, page};
 
-/// Heap failures are injected for the whole program, so only one test runs at a time.
+/// Held during each test: heap failures are injected for the whole program, so only one test may run at a time.
 static HEAP: Mutex<()> = Mutex::new(());
 
-/// Changes protection and properties of the memory, and merges pages. Calls `step` after each operation.
+/// Changes protection and properties of the memory, and merges pages. Calls `step` after each operation, with whether
+/// it succeeded.
 fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     step(space.protect(page(10), 20 * PAGE, R).is_ok());
     step(space.protect(page(5), 500 * PAGE, RW).is_ok());
@@ -41,7 +42,7 @@ fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bo
     step(space.advise(page(2000), 4 * PAGE, Advice::Remove).is_ok());
 }
 
-/// Moves memory to a free range and to a fixed address. Calls `step` after each operation.
+/// Moves memory to a free range and to a fixed address. Calls `step` after each operation, with whether it succeeded.
 fn relocate(space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     let remap = RemapRequest {
         old: page(100),
@@ -62,8 +63,8 @@ fn relocate(space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     step(space.remap(fixed).is_ok());
 }
 
-/// Runs a script that covers every operation. Each step may run out of memory; a failed step is skipped. Returns the
-/// number of failed steps.
+/// Runs a script that covers every operation. Any step may run out of memory: the script then continues with the next
+/// step. Returns the number of failed steps.
 fn script(world: &World) -> usize {
     let mut failed = 0;
     let mut step = |done: bool| failed += usize::from(!done);
@@ -110,7 +111,7 @@ fn script(world: &World) -> usize {
     step(space.unmap(page(1), PAGE).is_ok());
     step(space.unmap(page(2100), 300 * PAGE).is_ok());
     assert_eq!(space.audit(), Ok(()));
-    // Now that memory is available again, every step that failed can succeed.
+    // Memory is available again: every operation must succeed.
     world.frames.fail_after(None);
     fail_heap_after(None);
     space.map(&anonymous(0, 600)).unwrap();
@@ -137,8 +138,8 @@ fn every_frame_may_be_missing() {
         world.frames.fail_after(Some(failing));
         noticed += usize::from(script(&world) > 0);
     }
-    // A few failed allocations make no step fail: those of pages around a fault, and those of lists that are built
-    // again later.
+    // A few failed allocations make no step fail: those of pages around a fault, which are optional, and those of lists
+    // that are built again later.
     assert!(
         noticed as u64 > allocations * 8 / 10,
         "{noticed} of {allocations}"

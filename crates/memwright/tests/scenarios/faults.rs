@@ -1,4 +1,4 @@
-//! Tests of every kind of fault.
+//! Tests that each kind of fault is resolved or refused as expected.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Rights, Row};
 
@@ -79,7 +79,7 @@ fn a_stale_translation_is_dropped_and_the_access_retried() {
     let mut process = world.process();
     process.map(0, 1, RW);
     process.store(0, 1).unwrap();
-    // The entry permits the store, so only a stale translation can have caused the fault.
+    // The entry already permits the store. Only a stale translation can have caused the fault, which is spurious.
     let access = memwright::Access::WRITE;
     assert_eq!(
         process.space.fault(page(0), access),
@@ -115,7 +115,7 @@ fn a_stack_stops_short_of_what_lies_below() {
     process.map(300, 10, RW);
     assert_eq!(process.store(310 + 255, 1), Err(FaultError::StackLimit));
     assert_eq!(process.store(310 + 256, 1), Ok(vec![FaultKind::DemandZero]));
-    // An area below the stack that has no rights serves as the guard gap.
+    // An area without rights below the stack replaces the guard gap: the stack may grow closer to it.
     process.protect(300, 10, NONE);
     assert_eq!(process.store(310 + 200, 1), Ok(vec![FaultKind::DemandZero]));
 }

@@ -1,4 +1,5 @@
-//! Tests of folios of several pages: first access, conflicting pages, and how folios are split.
+//! Tests of folios of several pages: their allocation at the first access, which pages prevent them, and how they are
+//! split.
 
 use memwright::{
     Advice, FaultKind, HugeMode, HugeRefusal, Row, SharedSizeMode, SizeMode, SizeSettings,
@@ -7,7 +8,7 @@ use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, PageSize};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The order of a folio of 64 KiB, and its number of pages.
 const ORDER: u8 = 4;
@@ -82,13 +83,15 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     }
     let mut process = world.process();
     process.map(FIRST + 1, 30, RW);
-    // The area begins inside the aligned block of 64 KiB, and inside its first block of 16 KiB.
+    // The area begins inside the aligned block of 64 KiB, and inside the first 16 KiB of that block. Only smaller
+    // folios fit, and at the start of the area only a single page.
     assert_eq!(process.store(FIRST + 9, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 15), 3);
     assert_eq!(process.store(FIRST + 5, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 2, 1).unwrap(), SINGLE_FAULT);
-    // A present page prevents a folio around it, even if it is the zero page. So does the end of the area.
+    // A page that is mapped already, even the zero page, prevents a folio that would contain it. So does the end of the
+    // area.
     assert_eq!(process.load(FIRST + 18), 0);
     assert_eq!(process.store(FIRST + 16, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 20, 1).unwrap(), FOLIO_FAULT);
@@ -140,10 +143,10 @@ fn only_who_may_gets_them() {
     process.space.refuse_huge(HugeRefusal::Everywhere);
     assert_eq!(process.store(at(5), 1).unwrap(), SINGLE_FAULT);
     process.space.refuse_huge(HugeRefusal::Nothing);
-    // A load maps the zero page, and only for the page that faulted.
+    // A load maps the zero page, only for the page that was loaded.
     assert_eq!(process.load_with(at(6)).unwrap().1, [FaultKind::ZeroPage]);
     assert!(!is_filled(&process, at(6) + 1));
-    // Shared memory has a separate setting.
+    // Shared memory follows its own setting for this size.
     set(SizeMode::Never);
     world
         .memory
@@ -157,7 +160,8 @@ fn only_who_may_gets_them() {
 fn without_a_block_a_smaller_one_serves_and_the_account_says_so() {
     let world = world();
     sizes(&world).set_mode(2, SizeMode::Always);
-    // Allocates all frames. Then frees all except the first four of each 16, or all except one of each four.
+    // Allocates all frames. Then frees those that `keeps` rejects: all except the first four of each 16, or all except
+    // one of each four.
     let take = |keeps: fn(u32) -> bool| {
         let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
         while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
@@ -232,7 +236,7 @@ fn a_family_shares_the_pages_one_by_one() {
     let mut child = parent.fork();
     assert_eq!(order(&child, FIRST + 5), ORDER);
     assert_eq!(child.store(FIRST + 5, 2).unwrap(), [FaultKind::Copy]);
-    // The parent still maps all pages of the folio.
+    // The parent still maps the complete folio. The child maps a copy of one page.
     assert_eq!(
         (order(&parent, FIRST + 5), order(&child, FIRST + 5)),
         (ORDER, 0)
@@ -241,7 +245,7 @@ fn a_family_shares_the_pages_one_by_one() {
     drop(child);
     parent.protect(FIRST, FOLIO, R);
     parent.protect(FIRST, FOLIO, RW);
-    // If only one process maps pages again, they are exclusive to it and writable.
+    // The child has exited: the pages are exclusive to the parent again, and writable without a fault.
     assert_eq!(parent.store(FIRST + 6, 3).unwrap(), []);
     assert_eq!(order(&parent, FIRST), ORDER);
     parent.check();

@@ -1,10 +1,11 @@
-//! Tests of forks: a store by the parent is not visible to the child, and the reverse.
+//! Tests of forks: after a fork, stores by the parent are not visible to the child, and stores by the child are not
+//! visible to the parent.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Row};
 
 use crate::world::{Process, R, RW, World, page, rows};
 
-/// A step between a fork and the end of a scenario. The scenario runs the steps in every order.
+/// A step between a fork and the end of a scenario. The scenario is run with every order of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     ParentProtects,
@@ -140,8 +141,8 @@ fn private_pages_of_a_file_are_copied_with_the_fork_and_the_rest_is_found_again(
     assert_eq!(byte, [9]);
 }
 
-/// After a refused store to a private file mapping, fork copies the entries of the mapped pages, and the child faults
-/// on none of them.
+/// A refused store to a private file mapping gives the area an anon_vma. A fork then copies the entries of the mapped
+/// pages, so that the child need not fault on them.
 #[test]
 fn a_refused_write_of_a_file_makes_a_fork_copy_what_is_mapped() {
     let world = World::new();

@@ -10,7 +10,7 @@ use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, Page, PageSize, Pr
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -55,7 +55,7 @@ fn a_huge_page_counts_once_it_is_mapped() {
             counts.refused.load(Ordering::Relaxed),
             u64::from(frames == 0)
         );
-        // A huge page that replaces the huge zero page counts as well.
+        // A huge page that replaces the huge zero page is counted too.
         world.frames.fail_after(None);
         let mut process = mapped(&world, 1);
         process.load(FIRST);
@@ -93,7 +93,7 @@ fn the_first_store_maps_two_mebibytes() {
     );
     assert_eq!(process.resident(), HUGE);
     assert_eq!(size(&process, FIRST + 200), PageSize::Size2M);
-    // Where the area does not cover an aligned range of 2 MiB, small pages are mapped.
+    // No aligned range of 2 MiB is completely in the area here: small pages are mapped.
     assert_eq!(process.store(0, 7), Ok(vec![FaultKind::DemandZero]));
     let above = FIRST + 2 * HUGE;
     assert_eq!(process.store(above, 7), Ok(vec![FaultKind::DemandZero]));
@@ -259,7 +259,7 @@ fn parent_and_child_share_a_huge_page_until_one_writes() {
         [1, 1]
     );
     assert_eq!(rows(&account, &SPLITS), [0, 0, 0, 0, 1, 0]);
-    // The child has exited: the complete huge page is exclusive to the parent again.
+    // The child has exited: the huge page is exclusive to the parent again.
     let written = parent.store(FIRST, 6);
     assert_eq!(written, Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(parent.store(FIRST + 511, 6), Ok(vec![]));
@@ -363,7 +363,7 @@ fn a_program_collapses_what_it_has() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.resident(), 2 * HUGE);
     process.check();
-    // A split after the collapse uses the deposited table.
+    // After a collapse, a split needs no new page table: it uses the deposited one.
     process.protect(FIRST + 7, 1, R);
     assert_eq!(process.load(FIRST + 7), 7);
 }

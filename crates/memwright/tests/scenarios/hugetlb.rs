@@ -1,4 +1,4 @@
-//! Tests of hugetlb pages: reservations, faults, copy-on-write and forks, and that no operation splits a page.
+//! Tests of hugetlb pages: reservations, faults, copy-on-write and forks, and that no operation splits a huge page.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use memwright_table::{Bits, FrameKind, PageSize, PoolCounts, Present};
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -106,7 +106,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     let pooled = Pooled::new(4);
     let mut process = pooled.private(3);
     assert_eq!(pooled.counts(), [4, 4, 3]);
-    // The pool cannot reserve two pages for a second file.
+    // Too few pages of the pool are unreserved: a second file cannot reserve two.
     let file = pooled.file(2);
     let memory = pooled.world.memory.clone();
     assert!(PrivateHuge::new(memory, file.clone(), 0..2).is_err());
@@ -119,7 +119,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     assert_eq!(account.count(Row::FramesZeroed), HUGE);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     assert_eq!(present(&process, at(1) + 5).size, PageSize::Size2M);
-    // A hugetlb page does not count as resident memory.
+    // A hugetlb page is not counted as resident memory, but in `hugetlb`.
     assert_eq!(
         (process.resident(), process.space.totals().hugetlb),
         (0, HUGE)
@@ -138,7 +138,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     let mut process = pooled.private(2);
     process.store(at(0), 1).unwrap();
     frames.resize_pool(0);
-    // Pages in use or reserved stay in the pool as surplus pages.
+    // Pages that are in use or reserved stay in the pool. They become surplus pages.
     let pool = pooled.pool();
     assert_eq!((pool.total, pool.free, pool.surplus), (2, 1, 2));
     frames.resize_pool(1);
@@ -151,7 +151,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     assert_eq!((pool.total, pool.reserved, pool.surplus), (3, 3, 2));
     drop(process);
     assert_eq!(pooled.counts(), [1, 1, 0]);
-    // The requested pool size is larger than the memory of the machine.
+    // The requested size is larger than the memory of the machine: the pool grows as far as possible.
     frames.resize_pool(1000);
     let pool = pooled.pool();
     assert!(pool.total > 1 && pool.total < 1000 && pool.surplus == 0);
@@ -207,7 +207,7 @@ fn shared_pages_are_the_files() {
     assert_eq!(one.load(at(1) + 1), 6);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     drop((one, two, child));
-    // The reservation belongs to the file.
+    // The reservation belongs to the file, so it remains after the mappings are gone.
     assert_eq!(pooled.counts(), [4, 3, 2]);
     file.punch(HUGE_BYTES, 3 * HUGE_BYTES);
     assert_eq!((pooled.counts(), file.resident()), ([4, 4, 2], 0));
@@ -229,7 +229,7 @@ fn private_mappings_of_a_file_copy_its_pages() {
     assert_eq!((shared.load(at(0)), private.load(at(0))), (1, 2));
     assert_eq!(private.store(at(1), 3), Ok(vec![FaultKind::Hugetlb]));
     assert_eq!(file.resident(), 1);
-    // Truncating the file removes the copies too, and an access beyond the end is a bus error.
+    // Truncating the file removes the private copies too. An access beyond the end is a bus error.
     file.set_size(0);
     assert_eq!(private.load_with(at(0)), Err(FaultError::BeyondObject));
     assert_eq!(shared.load_with(at(0)), Err(FaultError::BeyondObject));
@@ -251,9 +251,9 @@ fn protection_goes_there_and_back_without_a_fault() {
     process.protect(at(1), HUGE, NONE);
     assert_eq!(process.load_with(at(1)), Err(FaultError::Denied));
     process.protect(at(1), HUGE, RW);
-    // hugetlb areas never merge.
+    // Adjacent hugetlb areas never merge.
     assert_eq!(process.areas(), "512rw 512rw");
-    // After the child has exited, the page becomes writable again at once.
+    // After the child has exited, restoring the rights makes the page writable without a fault.
     let mut child = process.fork();
     assert_eq!(child.load(at(0)), 1);
     process.protect(at(0), HUGE, R);
@@ -292,7 +292,7 @@ fn no_page_is_cut() {
         space.advise(inside, PAGE, Advice::DontDump),
         Err(AdviseError::Misaligned)
     );
-    // An incomplete huge page at the end is not discarded.
+    // A huge page that is only partly in the range is not discarded.
     space
         .advise(page(at(0)), HUGE_BYTES - PAGE, Advice::DontNeed)
         .unwrap();
@@ -356,7 +356,7 @@ fn a_mapping_moves_with_its_promise() {
     ] {
         assert_eq!(process.space.remap(request), Err(error));
     }
-    // A 4 KiB page was mapped in the target range before, so the range has a lowest-level page table.
+    // The target range has a lowest-level page table, because a 4 KiB page was mapped there before.
     process.map(at(8) + 3, 2, RW);
     process.store(at(8) + 3, 9).unwrap();
     process.unmap(at(8) + 3, 1);

@@ -1,4 +1,4 @@
-//! Tests of mapping: placement, limits, commit accounting, and errors.
+//! Tests of mmap: placement, limits, commit accounting, and errors.
 
 use memwright::{AreaFlags, Limit, MapError, MapRequest, Placement, Row, UnmapError};
 use memwright_table::VirtAddr;

@@ -76,7 +76,8 @@ fn what_cannot_be_locked() {
     assert_eq!(process.space.lock(page(0), PAGE, false), over);
     let all = process.space.lock_all(true, LockFuture::No, false);
     assert_eq!(all.map(drop), over);
-    // The limit is checked before the range. A length that rounds up to 0 is an empty range.
+    // `lock` reports the limit before it checks the range. For `unlock`, a length that rounds up to 0 is an empty
+    // range.
     assert_eq!(process.space.lock(page(0), u64::MAX, false), over);
     assert_eq!(process.space.unlock(page(0), u64::MAX), Ok(()));
     let beyond = 0_u64.wrapping_sub(PAGE);
@@ -207,11 +208,11 @@ fn a_sealed_area_stays() {
     };
     assert_eq!(moved(2, None), Err(RemapError::Sealed(sealed)));
     assert_eq!(moved(0, Some(2)), Err(RemapError::Sealed(sealed)));
-    // The pages below the sealed area have changed, as on Linux.
+    // mprotect has changed the pages below the sealed area, as on Linux.
     let protected = space.protect(page(0), 6 * PAGE, R);
     assert_eq!(protected, Err(ProtectError::Sealed(sealed)));
     assert_eq!(process.areas(), "2r 2rw 2rw");
-    // The sealed area is writable, so its contents may be discarded.
+    // The sealed area is writable, so discarding its contents is allowed.
     assert_eq!(
         space.advise(sealed, PAGE, Advice::DontNeed),
         Ok(Advised::Done)

@@ -1,5 +1,5 @@
-//! Tests of KSM: which pages with equal contents share a frame, how many faults a store to them takes, and which pages
-//! are never merged.
+//! Tests of KSM: which pages with equal contents are merged into one frame, which are never merged, and how many faults
+//! a store to them takes.
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ fn advise(process: &Process<'_>, first: u64, pages: u64, advice: Advice) {
     process.check();
 }
 
-/// Scans all memory until every unchanged page is merged.
+/// Scans all memory until every page whose contents stay the same is merged.
 fn scan(world: &World) {
     for _ in 0..3 {
         while !world.memory.merge_pages(5) {}
@@ -78,7 +78,8 @@ fn the_last_that_shows_a_merged_frame_copies_it_too() {
     let mut process = filled(&world, 2, 7);
     scan(&world);
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
-    // A single entry still maps the KSM frame. KSM can still find the frame by its contents.
+    // The KSM frame, which a single entry still maps, can still be found by its contents, so it is not exclusive: a
+    // store copies it.
     assert_eq!(process.store(1, 2), Ok(vec![COPY]));
     assert_eq!(counts(&world).shared, 0);
     assert_eq!(world.memory.merging().shed(&world.memory), 1);
@@ -94,7 +95,7 @@ fn rights_that_come_back_do_not_let_a_merged_page_be_written() {
     assert!(!shown(&process, 0).bits.contains(Bits::WRITE));
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
     assert_eq!(process.load(1), 7);
-    // Pages without any access right are merged as well.
+    // KSM also merges pages of areas without any rights.
     process.protect(0, 3, R);
     process.protect(0, 3, NONE);
     advise(&process, 0, 3, Advice::Unmergeable);
@@ -190,7 +191,7 @@ fn pages_full_of_zeroes_show_the_zero_frame_if_they_may() {
     process.check();
     assert_eq!(process.space.merged_pages().zero, 0);
     assert_eq!((process.resident(), process.load(3)), (4, 0));
-    // The zero page does not count as a merged page (`cow_ksm`).
+    // A store to the zero page does not count as unmerging a page (`cow_ksm`).
     let unmerged = [Row::UnmergesWritten, Row::UnmergesAsked];
     assert_eq!(rows(&world.account(), &unmerged), [0, 0]);
 }
@@ -203,7 +204,7 @@ fn pinned_and_lent_pages_are_not_merged() {
     let lent = process.space.lend(page(1)).unwrap().into_raw();
     scan(&world);
     assert_eq!(process.space.merged_pages().merged, 2);
-    // A write by a device is visible at once.
+    // The pinned page was not merged, so the program sees a write by the device.
     world.frames.write(pinned, 0, &[9]);
     assert_eq!((process.load(0), process.load(2)), (9, 7));
     world.frames.unpin(pinned);
@@ -297,7 +298,7 @@ fn a_huge_page_is_split_for_a_page_that_is_merged() {
     let world = World::with_frames(4096);
     world.memory.policy().set("thp", "always").unwrap();
     let mut process = world.process();
-    // The area is aligned to 2 MiB, so one fault populates it with a huge page.
+    // The area contains an aligned range of 2 MiB, so one fault populates that range with a huge page.
     let first = 512 * 2 + 4;
     process.map(first, 512, RW);
     process.store(first + 2, 7).unwrap();

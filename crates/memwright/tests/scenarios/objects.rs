@@ -21,10 +21,10 @@ fn a_read_of_a_file_maps_what_is_cached_around_it() {
     let account = world.counted(|| {
         assert_eq!(process.load_with(4 + 20), Ok((5, vec![FaultKind::File])));
     });
-    // Fault-around maps an aligned window of 16 pages.
+    // Fault-around maps an aligned window of 16 pages: 15 besides the one that was accessed.
     assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 15]);
     assert_eq!(process.resident(), 16);
-    // Fault-around maps only pages that the object has in memory: it has 40.
+    // The object has 40 pages in memory. Fault-around maps only pages of the window that are in memory.
     let account = world.counted(|| {
         process.load(4 + 39);
     });
@@ -67,7 +67,7 @@ fn a_private_store_copies_and_the_file_keeps_its_own() {
     let mut bytes = [0; 2];
     object.read_at(PAGE - 1, &mut bytes).unwrap();
     assert_eq!(bytes, [7, 7]);
-    // The copies are exclusive to the process, so a store after a protection change and its reversal does not fault.
+    // The copies are exclusive to the process, so they become writable again with the rights, without a fault.
     process.protect(0, 2, R);
     process.protect(0, 2, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]));
@@ -190,8 +190,8 @@ pub struct Notified {
     heard: AtomicU64,
     written_back: AtomicU64,
     busy: AtomicU64,
-    /// The number of first stores whose notification makes the mappings stale. This simulates writeback of the page
-    /// before the store is granted.
+    /// How many of the next first stores are overtaken: their notification makes the mappings stale, as if the page
+    /// were written back before the store is granted.
     overtaken: AtomicU64,
 }
 
@@ -297,8 +297,8 @@ fn an_object_hears_of_each_first_store_and_of_no_other() {
     assert_eq!(process.store(1, 2), Ok(vec![FaultKind::File]));
     assert_eq!(object.heard(), 2);
 
-    // After a protection change and its reversal, a first store must still notify the object, and a second one must
-    // not.
+    // After the rights were removed and restored, the first store to a clean page must notify the object, and a second
+    // store must not.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]), "dirty: it has heard");
@@ -423,7 +423,7 @@ fn sparse_pages_behave_as_a_map() {
         number = number
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        // A small set of indices, which differ at every level of the tree.
+        // Indices from a small set. They differ at every level of the tree.
         let index = ((number >> 33) % 12) << ((number >> 40) % 6 * 9);
         match (number >> 60) % 4 {
             0 | 1 if pages.get(index).is_none() => {

@@ -1,5 +1,5 @@
-//! Tests of state that one part of the memory manager must keep for another: pins, copies in swap, locks, userfaultfd
-//! contexts, and one dirty bit with several readers.
+//! Tests of state that one part of the memory manager must keep for another part: pins, copies in swap, locks,
+//! userfaultfd contexts, and one dirty bit with several readers.
 
 use std::sync::Arc;
 

@@ -82,7 +82,7 @@ fn what_is_given_up_may_be_several_areas_and_holes() {
     process.map(5, 2, RW);
     assert_eq!(process.space.remap(request(0, 7, 1)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw");
-    // A range of several areas can shrink in place. If it moves, the new length must not extend beyond the first area.
+    // A range of several areas can shrink in place. If it moves, its new length must be within the first area.
     process.map(1, 3, R);
     assert_eq!(process.space.remap(request(0, 4, 3)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw 2r");
@@ -110,7 +110,7 @@ fn growing_in_place_needs_room() {
         process.space.remap(request(0, 6, 7)),
         Err(RemapError::NoRoom)
     );
-    // The area continues after the range, so the range cannot grow.
+    // The area continues beyond the old range, so the range cannot grow in place.
     assert_eq!(
         process.space.remap(request(0, 2, 3)),
         Err(RemapError::NoRoom)
@@ -150,7 +150,7 @@ fn a_part_moves_and_leaves_a_hole() {
     assert_eq!(process.areas(), "1rw . 1rw . 2rw");
     assert_eq!((process.load(10), process.load(11)), (2, 3));
     assert_eq!((process.load(0), process.load(3)), (1, 4));
-    // Moved back, the pages have the offset that matches their address, so all areas merge into one as before.
+    // After the move back, the offsets of the pages match their addresses again, so all areas merge into one.
     assert_eq!(process.space.remap(to(10, 2, 1)), Ok(page(1)));
     assert_eq!(process.areas(), "4rw");
 }
@@ -184,7 +184,8 @@ fn several_areas_move_together_with_the_holes_between_them() {
         process.space.remap(crossing).map(index),
         Err(RemapError::NoArea(page(22)))
     );
-    // A move in place without a change of length does nothing, whatever the range contains.
+    // A move of a range to itself without a change of length does nothing, even if the range has several areas and
+    // holes.
     assert_eq!(process.space.remap(moving(20, 6, 6)), Ok(page(20)));
     assert_eq!(process.areas(), "2rw 1r 1rw . 1rw");
 }
@@ -289,7 +290,7 @@ fn limits_apply_to_what_grows() {
     );
 }
 
-/// Pages that were not populated when the range was locked are not populated by a move.
+/// `mremap` populates only the part by which locked memory grows, not the missing pages of the old range.
 #[test]
 fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     let world = World::new();
@@ -346,7 +347,7 @@ fn areas_that_a_fork_made_take_no_new_neighbour_in() {
         process.map(2, 2, RW);
         assert_eq!(process.areas(), areas);
     }
-    // In a child, not even the parts of one area merge: the fork has attached a different anon_vma to each part.
+    // In the child, the two parts of one area do not merge: the fork has given each part an anon_vma of its own.
     parent.space.protect(page(0), PAGE, R).unwrap();
     let second = parent.fork();
     for process in [&parent, &second] {
@@ -367,7 +368,8 @@ fn areas_that_were_touched_apart_stay_apart() {
     process.store(1, 1).unwrap();
     process.space.unlock(page(0), PAGE).unwrap();
     assert_eq!(process.areas(), "1rw 1rw");
-    // Areas that differ only in their rights merge when the rights become equal.
+    // Areas that differed only in their rights when they were first stored to share an anon_vma. They merge when their
+    // rights become equal.
     process.map(4, 2, RW);
     process.space.protect(page(4), PAGE, R).unwrap();
     process.store(5, 1).unwrap();
@@ -420,16 +422,16 @@ fn of_several_areas_none_is_watched() {
     let watch = watch.unwrap();
     let modes = WatchModes::WRITE_PROTECT;
     let refused = |index| Err(RemapError::NoArea(page(index)));
-    // The first area has a userfaultfd: nothing moves.
+    // The first area of the range is registered with a userfaultfd: nothing moves.
     process.space.watch(page(0), PAGE, &watch, modes).unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(0));
     assert_eq!(process.areas(), "1rw 1rw 2r 2rw");
     process.space.forget_watch(&watch);
-    // A later area has a userfaultfd: the areas before it have moved.
+    // A later area is registered with a userfaultfd: the areas before it have moved.
     process.space.watch(page(5), PAGE, &watch, modes).unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(5));
     assert_eq!(process.areas(), "1rw . 2rw 2r 1rw");
     assert_eq!((process.load(20), process.load(5)), (1, 6));
-    // The area with the userfaultfd can move if it is the only area in the range.
+    // The registered area can move if it is the only area in the range.
     assert_eq!(process.space.remap(to(5, 1, 30)), Ok(page(30)));
 }

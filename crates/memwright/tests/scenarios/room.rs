@@ -1,5 +1,5 @@
-//! Tests of objects that share a size limit, like the files of a mounted tmpfs: the maximum number of their pages, the
-//! folios that they get, and the operations that uncharge pages.
+//! Tests of objects that share a size limit, like the files of a mounted tmpfs: how many pages they can have, which
+//! folios they get, and which operations give pages back to the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use memwright_table::{FOLIO_ORDER, Frame, FrameKind, PageSize};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -83,12 +83,12 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     one.allocate(0, 2 * PAGE).unwrap();
     assert_eq!(two.put(&world.memory, 5, frame(&world)), Ok(Put::Stored));
     assert_eq!((room.used(), pages(&one), pages(&two)), (5, 2, 3));
-    // A private copy belongs to the process and is not charged against the limit.
+    // A private copy belongs to the process and does not count towards the limit.
     let mut private = world.process();
     private.map_object(FIRST, 8, RW, &one, false);
     assert_eq!(private.store(FIRST, 9), Ok(vec![FaultKind::Copy]));
     assert_eq!(room.used(), 5);
-    // This access allocates the last page of the limit. Any access that needs another page fails.
+    // This access allocates the last page that the limit allows. After it, any access that needs another page fails.
     assert_eq!(first.load_with(FIRST + 7), Ok((0, vec![FILE])));
     assert_eq!(room.used(), 6);
     assert_eq!(first.store(FIRST + 6, 1), Err(FaultError::BeyondObject));
@@ -100,7 +100,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     let refused = two.put(&world.memory, 7, frame);
     assert_eq!(refused, Err(ObjectError::NoRoom));
     drop(world.frames.adopt(frame));
-    // Present pages can be written, and a write ends where the limit is reached.
+    // A write to present pages succeeds. The write ends at the first page that the limit does not allow.
     assert_eq!(
         two.write_at(PAGE, &[3; 2 * PAGE as usize]),
         Ok(PAGE as usize)
@@ -134,7 +134,8 @@ fn what_goes_gives_its_room_back() {
         .advise(page(FIRST + 2), 4 * PAGE, Advice::Remove);
     advised.unwrap();
     assert_eq!(room.used(), 12);
-    // Discarding pages of a mapping leaves them in the object. A failed call frees the pages that it has allocated.
+    // `MADV_DONTNEED` unmaps the pages and leaves them in the object. A call of `allocate` that fails frees only the
+    // pages that it has allocated beyond the size of the file.
     let advised = process
         .space
         .advise(page(FIRST), 16 * PAGE, Advice::DontNeed);
@@ -176,7 +177,7 @@ fn a_page_in_swap_keeps_its_room() {
     page_out(&process, FIRST, 8);
     assert_eq!((object.resident(), object.pages_in_swap()), (0, 8));
     assert_eq!(room.used(), 8);
-    // Swap-in charges nothing, although the limit is reached. Swap-out uncharges nothing.
+    // Swap-in and swap-out do not change the number of pages that count towards the limit, even if it is reached.
     assert_eq!(process.load(FIRST + 3), 3);
     assert_eq!(room.used(), 8);
     page_out(&process, FIRST + 3, 1);
@@ -238,9 +239,9 @@ fn pages_come_together_as_the_room_says() {
     const SMALL: Option<PageSize> = Some(PageSize::Size4K);
     #[rustfmt::skip]
     let table = [
-        // The columns are the mode for every size, the mode of the mount, and the result without and with advice. A
-        // result is the page size with which 2 MiB are mapped, and the order of the folio in the rest, of which the
-        // object has 256 pages.
+        // Columns: the mode for every size, the mode of the mount, and the results without and with `MADV_HUGEPAGE`.
+        // Each result is the page size with which the first 2 MiB are mapped, and the order of the folio in the last
+        // 256 pages of the object.
         (Never, Always,     [(WHOLE, 8), (WHOLE, 8)]),
         (Never, WithinSize, [(WHOLE, 8), (WHOLE, 8)]),
         (Never, Advised,    [(SMALL, 0), (WHOLE, 8)]),
@@ -282,7 +283,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(process.store(FIRST + HUGE, 2), Ok(vec![FaultKind::Huge]));
     assert_eq!(room.used(), 2 * HUGE);
-    // The pages of the second huge page that are beyond the new end are freed.
+    // Truncation frees the pages of the second huge page that are beyond the new end.
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
     assert_eq!(process.load(FIRST + HUGE), 2);
@@ -290,7 +291,8 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
         process.store(FIRST + HUGE + 40, 1),
         Err(FaultError::BeyondObject)
     );
-    // The complete second huge page is freed. A store then allocates folios that end at the end of the file or before.
+    // The complete second huge page is freed. In the range that the file gets again, stores allocate folios that end at
+    // or before its end.
     object.set_size(HUGE * PAGE).unwrap();
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!(room.used(), HUGE);
@@ -299,7 +301,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST + HUGE + 33, 3), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + HUGE + 32), 3);
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
-    // The part by which the file grows again is zero. A huge page may be allocated in a range without a present page.
+    // The new part of a file that grows is zero. A huge page may be allocated only where the file has no page yet.
     object.set_size(3 * HUGE * PAGE).unwrap();
     let mut other = showing(&world, &object);
     assert_eq!(other.load(FIRST + HUGE + 40), 0);
@@ -327,7 +329,8 @@ fn no_folio_is_larger_than_the_room_that_is_left() {
     };
     assert_eq!(object.collapse(0, limits), Err(CollapseError::NotEligible));
     assert_eq!((room.used(), pages(&object)), (40, 40));
-    // A collapse charges the missing pages, and truncation uncharges the rest.
+    // With a higher limit the collapse succeeds, and the missing pages count towards the limit. Freeing a page lowers
+    // the count again.
     room.set_most(Some(HUGE + 8));
     assert_eq!(object.collapse(0, limits), Ok(()));
     assert_eq!((room.used(), pages(&object)), (HUGE + 8, HUGE + 8));
@@ -354,7 +357,8 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         }
         asked
     };
-    // The write allocates folios beyond the end of the file, up to the end of the write. 8 KiB become two single pages.
+    // A folio may extend beyond the present end of the file, up to the end of the write. 8 KiB are written to two
+    // single pages, because there is no folio of two pages.
     assert_eq!(write(&in_room, 0, 4 + HUGE), [512, 4]);
     assert_eq!(write(&in_room, 2 * HUGE - 6, 6 + 8), [1, 1, 4, 8]);
     assert_eq!(
@@ -370,7 +374,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         (room.used(), pages(&in_room)),
         (pages_written, pages_written)
     );
-    // Present pages are not replaced, and no folio is allocated for pages that are written only in part.
+    // `prepare_write` does not replace present pages, and allocates no folio if the write covers only a part of a page.
     assert_eq!(in_room.prepare_write(0, HUGE * PAGE), PAGE);
     assert_eq!(
         in_room.prepare_write(4 * HUGE * PAGE, 4 * HUGE * PAGE + 100),
@@ -384,7 +388,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
     });
     assert_eq!(rows(&account, &[Row::FramesZeroed]), [HUGE + 4]);
     assert_eq!((given(&world, FOLIO_ORDER), given(&world, 2)), (2, 3));
-    // A file without a mount follows the mode for every size.
+    // A file that is on no mount follows the mode for every size.
     let file = Shmem::new(world.memory.clone(), 0, ObjectIdentity::default());
     let file = Arc::new(file.unwrap().with_huge_pages(SharedSetting::File));
     assert_eq!(write(&file, 0, HUGE).len(), 1, "once is enough");
@@ -394,11 +398,11 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
     world.memory.huge().set_shared_mode(SharedMode::Always);
     assert_eq!(write(&file, HUGE, HUGE), [HUGE]);
     assert_eq!((given(&world, FOLIO_ORDER), pages(&file)), (3, 2 * HUGE));
-    // A system call accesses no area, so no advice applies.
+    // A system call writes without an area, so the mode `Advised` never applies to it.
     let room = self::room(&world, None, SharedMode::Advised);
     let advised = object(&world, &room, 0);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), u64::MAX);
-    // A changed mode also applies to existing objects.
+    // A new mode of the mount also applies to existing objects.
     room.set_huge(world.memory.huge(), SharedMode::Always);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), HUGE * PAGE);
     assert_eq!((room.used(), pages(&advised)), (HUGE, HUGE));

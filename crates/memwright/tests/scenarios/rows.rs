@@ -1,4 +1,4 @@
-//! Tests of each row of the account against numbers known in advance, in tiny scenarios.
+//! Tests that compare each row of the account with numbers known in advance, in tiny scenarios.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use memwright_table::{Bits, CpuId, Page, PageRange};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
-/// The counts that a scenario has added to the account, and the expected counts of some rows.
+/// What a scenario has added to the account, and the expected counts of some rows.
 type Checked = (Account, Vec<(Row, u64)>);
 type Scenario = fn() -> Checked;
 
@@ -53,7 +53,7 @@ fn first_touch() -> Checked {
         (Row::FramesCopied, 0),
         (Row::EntriesMoved, 1),
         (Row::EntriesFilled, 4),
-        // Counted when the process exited.
+        // The exit of the process frees the four entries.
         (Row::EntriesFreed, 4),
         (Row::EntriesChanged, 9),
     ];
@@ -64,7 +64,7 @@ fn frames_in_use() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 4);
     process.unmap(1, 3);
-    // The zero frame, a page, and a page table of each of four levels.
+    // The expected frames are the zero frame, one page, and one page table of each of the four levels.
     let expected = vec![
         (Row::FramesInUse, 6),
         (Row::FramesPeak, 9),
@@ -78,7 +78,7 @@ fn frames_in_use() -> Checked {
 fn page_tables_that_went() -> Checked {
     let world = World::new();
     drop(stored(&world, 4));
-    // The CPU had loaded another root before these page tables were freed.
+    // The peak is five: the CPU loaded the root of another address space before the four page tables were freed.
     let expected = vec![(Row::TableFrames, 0), (Row::TableFramesPeak, 5)];
     (world.account(), expected)
 }
@@ -125,7 +125,8 @@ fn few_pages_protected() -> Checked {
     (account, expected)
 }
 
-/// A full local flush can drop the translations of the pages that the operation unmaps, and those of the zero pages.
+/// A full local flush also drops translations that the operation did not change: here those of ten pages that map the
+/// zero page.
 fn many_pages_unmapped() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 40);
@@ -175,7 +176,7 @@ fn two_cpus() -> Checked {
     world.machine.on(second).write(page(0), &[2]).unwrap();
     drop(on_second);
     let account = world.counted(|| {
-        // A shootdown, then an elided one, then another one for the write fault.
+        // Protecting sends a shootdown, and restoring the rights elides one. The write fault sends another.
         process.protect(0, 1, R);
         process.load(0);
         process.protect(0, 1, RW);
@@ -210,7 +211,7 @@ fn refused_and_failed() -> Checked {
         assert_eq!(process.load_with(50), Err(FaultError::NoArea));
         assert_eq!(process.store(0, 1), Err(FaultError::Denied));
         process.load(0);
-        // The page that fails is faulted on twice, unless it is the first page of the call.
+        // `populate` faults twice on the page that fails, unless it is the first page of the call.
         assert!(process.space.populate(page(0), 2 * PAGE, false).is_err());
         assert!(process.space.populate(page(1), PAGE, false).is_err());
     });
@@ -241,7 +242,8 @@ fn without_a_trap() -> Checked {
     (account, expected)
 }
 
-/// Entries normally get the rights of their area at once, so the scenario changes one entry to have fewer.
+/// An execute fault is rare, because entries get all rights of their area at once. The scenario therefore removes the
+/// right from one entry.
 fn execute_permission() -> Checked {
     let world = World::new();
     let mut process = world.process();
@@ -356,11 +358,11 @@ fn swap_slots() -> Checked {
     advise(&process, 0, 8, Advice::PageOut);
     let account = world.counted(|| {
         process.load(0);
-        // The first store to a page that a load swapped in does not fault.
+        // A load has swapped in the page, and has mapped it writable: the first store does not fault.
         assert_eq!(process.store(0, 1), Ok(vec![]));
         process.unmap(1, 3);
     });
-    // The written page no longer equals the contents of its slot.
+    // The store made the copy in the slot of page 0 out of date. The slot may or may not have been freed already.
     let slots = world.memory.swap().totals().1;
     assert!(slots == 4 || slots == 5, "{slots}");
     (account, vec![(Row::SwapSlots, slots), (Row::SwapReused, 1)])
@@ -539,7 +541,7 @@ fn rows_count_what_they_say() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every row that is counted must be checked here or appear in a test of another file.
+    // Every counted row must be checked here or be named in a test of another file.
     let elsewhere = concat!(
         include_str!("faults.rs"),
         include_str!("folios.rs"),
@@ -584,7 +586,7 @@ fn flushes_under(policy: &str) -> (u64, u64) {
         for pages in [2, 40] {
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
-            // No CPU has accessed the pages since.
+            // No CPU has accessed the pages since these two changes.
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
         }
@@ -610,15 +612,15 @@ fn flushes_under(policy: &str) -> (u64, u64) {
 fn an_elided_flush_is_one_that_a_kernel_without_elision_makes() {
     // Eight changes, each with a local flush and a shootdown.
     assert_eq!(flushes_under("gather"), (16, 0));
-    // Each entry that changes is flushed by itself.
+    // Each changed entry is flushed separately, locally and by a shootdown.
     assert_eq!(flushes_under("immediate"), (2 * 4 * (2 + 40), 0));
-    // Every entry keeps its accessed bit, so its translation could be in a TLB.
+    // The entries keep their accessed bits, so their translations could be in a TLB: no flush is elided.
     assert_eq!(flushes_under("elide"), (16, 0));
-    // The first change of each range clears the accessed bits: the three that follow need no flush.
+    // The first change of each range clears the accessed bits, so the flushes of the other three are elided.
     assert_eq!(flushes_under("elide+grow"), (4, 12));
 }
 
-/// Returns whether the source text names the row, and not only a longer one with this prefix.
+/// Returns whether the source text has the name of the row, and not only a longer name that begins with it.
 fn is_named(text: &str, row: Row) -> bool {
     let name = format!("Row::{row:?}");
     text.match_indices(&name).any(|(at, _)| {

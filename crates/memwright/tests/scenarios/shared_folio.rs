@@ -15,7 +15,7 @@ use memwright_table::{Bits, FOLIO_ORDER};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 
 const FOLIO: FaultKind = FaultKind::Folio;
@@ -59,8 +59,8 @@ fn order(process: &Process<'_>, index: u64) -> u8 {
     process.world.frames.folio_order(present.frame)
 }
 
-/// Returns the number of folios of this order that were allocated for shared memory, and the number of failed
-/// allocations.
+/// Returns the number of folios of this order that were allocated for shared memory, and the number of allocations that
+/// failed.
 fn counts(world: &World, order: u8) -> (u64, u64) {
     let counts = world.memory.huge().sizes.counts(order);
     let filled = counts.shared_filled.load(Ordering::Relaxed);
@@ -85,8 +85,8 @@ fn the_first_store_fills_a_folio_and_maps_all_of_it() {
         assert_eq!((one.resident(), object.resident()), (pages, pages));
         assert_eq!(order(&one, FIRST + pages), allowed);
         assert_eq!(counts(&world, allowed), (1, 0));
-        // If a second process stores to the folio, its fault maps the complete folio too. If a process loads from it,
-        // its fault maps the pages around the fault.
+        // A store by a second process to the folio maps the complete folio too. A load by a third process maps only the
+        // pages around the fault.
         assert_eq!(two.store(FIRST + pages, 9), Ok(vec![FILE]));
         assert_eq!(two.resident(), pages);
         assert_eq!(one.load_with(FIRST + pages), Ok((9, vec![])));
@@ -115,7 +115,7 @@ fn a_load_fills_a_folio_that_stores_then_find() {
     for index in 32..64 {
         assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
     }
-    // After a store all pages of the folio are dirty, as on Linux.
+    // A store that allocates a folio makes all entries of the folio dirty, as on Linux.
     assert_eq!(process.store(FIRST, 1), Ok(vec![FOLIO]));
     let bits = |index| process.space.entry(page(index)).present().unwrap().bits;
     assert!(bits(FIRST + 31).contains(Bits::DIRTY | Bits::SOFT_DIRTY));
@@ -127,7 +127,8 @@ fn a_folio_fills_the_largest_hole_and_nothing_that_is_there() {
     let object = anonymous(&world, 64);
     object.write_at(5 * PAGE, &[55]).unwrap();
     let mut process = showing(&world, &object);
-    // The present page of the object prevents a folio of either order, and later one of the larger order.
+    // Page 5, which the object already has, prevents folios of both orders around page 6, and the larger one around
+    // page 9.
     assert_eq!(process.store(FIRST + 6, 1), Ok(vec![FILE]));
     assert_eq!(process.store(FIRST + 9, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), order(&process, FIRST + 11)), (6, 2));
@@ -154,7 +155,7 @@ fn a_folio_leaves_what_is_in_swap_alone() {
         process.load_with(FIRST + 5),
         Ok((55, vec![FaultKind::SwapIn]))
     );
-    // Each page of a folio is swapped out and in by itself.
+    // The pages of a folio are swapped out and in separately.
     for index in 16..32 {
         process.store(FIRST + index, index as u8).unwrap();
     }
@@ -174,13 +175,13 @@ fn a_folio_ends_with_its_object_and_its_area() {
     let object = anonymous(&world, 10);
     let mut process = world.process();
     process.map_object(FIRST, 32, RW, &object, true);
-    // A part of a page counts as a page.
+    // The last page of the object is a partial one, which counts as a page.
     object.set_size(10 * PAGE - 1).unwrap();
     assert_eq!(process.store(FIRST + 9, 1), Ok(vec![FILE]));
     assert_eq!(process.store(FIRST + 5, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), process.resident()), (5, 5));
     drop(process);
-    // No folio fits at the end of the area. At lower addresses a folio of 16 KiB fits, and then one of 64 KiB.
+    // No folio fits at the end of the area. Below it a folio of 16 KiB fits, and then one of 64 KiB.
     let object = anonymous(&world, 64);
     let mut process = world.process();
     process.map_object(FIRST, 22, RW, &object, true);
@@ -188,20 +189,20 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(process.store(FIRST + 17, 1), Ok(vec![FOLIO]));
     assert_eq!(process.store(FIRST + 1, 1), Ok(vec![FOLIO]));
     assert_eq!(object.resident(), 1 + 4 + 16);
-    // An area that covers only a part of a present folio maps single pages of it.
+    // If an area contains only a part of a present folio, a fault maps single pages of it.
     let mut part = world.process();
     part.map_object(FIRST, 9, RW, &object, true);
     assert_eq!(part.store(FIRST + 1, 2), Ok(vec![FILE]));
     assert_eq!(part.resident(), 1);
     part.check();
-    // Where area and object are aligned differently, no folio fits.
+    // If area and object are aligned differently, no folio is allocated.
     let object = anonymous(&world, 64);
     let mut apart = world.process();
     apart.map_object(FIRST + 2, 64, RW, &object, true);
     assert_eq!(apart.store(FIRST + 20, 1), Ok(vec![FILE]));
     let mut whole = showing(&world, &object);
     assert_eq!(whole.store(FIRST + 40, 1), Ok(vec![FOLIO]));
-    // A present folio is mapped completely, whatever its alignment in the area.
+    // A folio that is present already is mapped completely, whatever its alignment in the area.
     assert_eq!(apart.store(FIRST + 2 + 40, 2), Ok(vec![FILE]));
     assert_eq!((apart.resident(), object.resident()), (17, 17));
     apart.check();
@@ -227,7 +228,7 @@ fn where_somebody_watches_pages_are_mapped_one_by_one() {
     assert_eq!((process.resident(), object.resident()), (1, 16));
     assert_eq!(process.store(FIRST + 4, 1), Ok(vec![FILE]));
     assert_eq!(process.resident(), 2);
-    // Outside the registered range, the pages of a folio are mapped together.
+    // Outside the registered range, a fault maps all pages of the folio.
     assert_eq!(process.store(FIRST + 20, 1), Ok(vec![FOLIO]));
     assert_eq!((process.resident(), object.resident()), (18, 32));
     process.check();
@@ -265,7 +266,7 @@ fn where_no_block_is_free_a_smaller_one_or_a_page_is_taken() {
     assert_eq!(refuse(20), [1]);
     assert_eq!((counts(&world, 4), counts(&world, 2)), ((1, 1), (1, 0)));
     assert_eq!(object.resident(), 16 + 4);
-    // Every second frame is allocated: only single frames are free.
+    // Every second frame stays allocated, so only single frames are free.
     let mut taken = Vec::new();
     while let Ok(frame) = world
         .frames
@@ -303,12 +304,12 @@ fn a_hole_or_an_end_within_a_folio_takes_its_pages_and_no_others() {
         }
         process.check();
     }
-    // The hole is filled again by a folio that fits.
+    // A store fills the hole again with the largest folio that fits.
     assert_eq!(one.store(FIRST + 7, 77), Ok(vec![FOLIO]));
     assert_eq!(two.load(FIRST + 7), 77);
     assert_eq!(one.load_with(FIRST + 8), Ok((0, vec![FILE])));
     assert_eq!(object.resident(), 32);
-    // The new end splits the second folio.
+    // The new end of the object splits the second folio.
     object.set_size(20 * PAGE + 1).unwrap();
     assert_eq!(object.resident(), 21);
     assert_eq!((one.load(FIRST + 19), one.load(FIRST + 20)), (20, 21));
@@ -360,7 +361,8 @@ fn a_file_asks_the_setting_of_every_size_and_2_mib_come_first() {
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 1024, 1), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + 1024), 8);
-    // A process that disables huge pages gets no folios either. Nor does any process while the mode forces 2 MiB pages.
+    // A process that disables huge pages gets no folios either, and no process gets any while the mode forces huge
+    // pages of 2 MiB.
     process.space.refuse_huge(HugeRefusal::Everywhere);
     assert_eq!(process.store(FIRST + 128, 1), Ok(vec![FILE]));
     process.space.refuse_huge(HugeRefusal::Nothing);
@@ -390,7 +392,8 @@ fn shared_memory_goes_where_its_largest_folios_fit() {
             "{pages} from {offset}"
         );
     }
-    // Smaller mappings are placed at the highest free address, and so are mappings of objects without such a setting.
+    // Mappings that are smaller than the largest folio are placed at the highest free address. So are mappings of
+    // objects that no huge-page setting controls.
     let last = map(0, 31);
     assert_eq!(map(0, 31), last - 31);
     let plain = world.shmem(64);

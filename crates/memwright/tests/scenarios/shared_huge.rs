@@ -11,7 +11,7 @@ use memwright_table::{Page, PageSize};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -84,7 +84,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     let object = shared(&world, HUGE);
     let (mut whole, mut part) = (world.process(), world.process());
     whole.map_object(FIRST, HUGE, RW, &object, true);
-    // This mapping is not aligned to 2 MiB.
+    // The second mapping is not aligned to 2 MiB, so it maps the huge page by small entries.
     part.map_object(FIRST + 1, HUGE, RW, &object, true);
     assert_eq!(whole.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(part.store(FIRST + 1 + 30, 2), Ok(vec![FaultKind::File]));
@@ -93,7 +93,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     assert_eq!(whole.load_with(FIRST + 30), Ok((2, vec![])));
     whole.check();
     part.check();
-    // The huge mapping is removed first, then the object, then the partial mappings.
+    // The mappings and the object are dropped in this order: the huge mapping, then the small ones, then the object.
     drop(whole);
     assert_eq!(part.load(FIRST + 31), 2);
     part.unmap(FIRST + 1, HUGE);
@@ -114,7 +114,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     two.load(FIRST);
     let used = world.frames.used();
     object.punch(100 * PAGE, 150 * PAGE).unwrap();
-    // Neither process allocated a page table for the split: each used its deposited one.
+    // The split has freed 50 frames and allocated none: each process used its deposited page table.
     assert_eq!(used - world.frames.used(), 50);
     assert_eq!(object.resident(), HUGE - 50);
     for process in [&mut one, &mut two] {
@@ -126,7 +126,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     assert_eq!(one.load(FIRST + 120), 0);
     one.store(FIRST + 120, 5).unwrap();
     assert_eq!(two.load(FIRST + 120), 5);
-    // The pages beyond the new end are removed together.
+    // Truncation removes all pages beyond the new end.
     object.set_size(PAGE).unwrap();
     assert_eq!(object.resident(), 1);
     assert_eq!(one.load(FIRST), 0);
@@ -146,7 +146,7 @@ fn a_part_that_changes_splits_the_entry_and_not_the_object() {
     process.protect(FIRST + 4, 2, RW);
     assert_eq!(process.store(FIRST + 5, 6), Ok(vec![]));
     process.check();
-    // A process that maps the object later maps it as a huge page.
+    // A process that maps the object only now maps the huge page by one entry.
     let mut later = world.process();
     later.map_object(FIRST, HUGE, RW, &object, true);
     assert_eq!(later.load_with(FIRST + 5), Ok((6, vec![FaultKind::Huge])));
@@ -206,7 +206,7 @@ fn the_setting_decides_and_so_does_the_area() {
         process.store(FIRST + 3 * HUGE, 1),
         Ok(vec![FaultKind::File])
     );
-    // Shared anonymous memory uses the setting for the folio size.
+    // Shared anonymous memory follows the setting of the folio size, not the mode for all sizes.
     settings.set_shared_mode(SharedMode::Never);
     settings.set_shared_size(memwright_table::FOLIO_ORDER, SharedSizeMode::Always);
     let identity = ObjectIdentity::default();
@@ -245,7 +245,7 @@ fn a_collapse_keeps_contents_and_those_who_show_them() {
     one.check();
     two.check();
     assert_eq!((one.resident(), world.frames.object_folios().0), (HUGE, 1));
-    // A second collapse copies nothing, and the huge page stays.
+    // A second collapse of the range copies nothing and leaves the huge page as it is.
     let account = world.counted(|| {
         two.space
             .advise(page(FIRST), BYTES, Advice::Collapse)
@@ -299,7 +299,7 @@ fn shared_memory_goes_where_its_pages_can_be_huge() {
     ] {
         assert_eq!(map(offset, pages) % HUGE, offset % HUGE);
     }
-    // Anonymous memory is aligned too, if its size is a multiple of a huge page.
+    // Anonymous memory is aligned as well, if its length is a multiple of the huge page size.
     let anonymous = |pages: u64| {
         let request = MapRequest::anonymous(pages * PAGE, RW);
         process.space.map(&request).unwrap().page().number()
@@ -332,7 +332,8 @@ fn a_scan_collapses_what_is_mapped_in_small_pages() {
     assert_eq!(size(&process, FIRST), SMALL);
     world.memory.huge().set_shared_mode(SharedMode::Always);
     scan();
-    // The next fault maps the huge page. The second 2 MiB, which the process has never accessed, are not collapsed.
+    // After the collapse, the next fault maps the huge page. The second 2 MiB are not collapsed, because the process
+    // has never accessed them.
     assert_eq!(size(&process, FIRST), None);
     assert_eq!(object.resident(), HUGE);
     let mut other = process.fork();

@@ -1,5 +1,5 @@
-//! Tests of folios that are split on request: by address, by object, or all folios. Also tests of the zero-filled pages
-//! that a split frees.
+//! Tests of splitting folios on request: at an address, of an object, or all of them. Also tests of the zero-filled
+//! pages that a split frees.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use memwright_table::{Bits, FrameRef, Page, PageRange, PageSize, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -28,7 +28,7 @@ fn world() -> World {
     world
 }
 
-/// Creates a process with a huge page. Each page of it contains its number, except that pages whose number is a
+/// Creates a process with a huge page. Each small page of it contains its number, except that pages whose number is a
 /// multiple of `zeroes` are zero.
 fn filled(world: &World, zeroes: u64) -> Process<'_> {
     let mut process = world.process();
@@ -107,11 +107,11 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
             assert_eq!(after.frame.number(), before.frame.number() + index as u32);
             assert_eq!(after.bits, before.bits);
             assert_eq!(process.load(FIRST + index), value(index, HUGE * 2));
-            // The page is still exclusive to its owner.
+            // The small page is exclusive like the huge page before: a store does not fault.
             assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
         }
         assert_eq!(process.resident(), HUGE);
-        // Folios that already have this order do not count as found.
+        // A second split to the same order finds no folio to split.
         assert_eq!(
             process.space.split_folios(range(0, HUGE), to(order)),
             NOTHING
@@ -130,7 +130,7 @@ fn one_page_of_the_range_is_enough_and_a_hole_ends_it() {
     assert_eq!(orders(&process), [9; HUGE as usize]);
     assert_eq!(process.space.split_folios(range(300, 1), to(3)), ONE);
     assert_eq!(orders(&process), [3; HUGE as usize]);
-    // Folios that are mapped by small entries are found separately.
+    // The folios into which a huge page was split are found one by one.
     let some = FolioSplits { found: 3, split: 3 };
     assert_eq!(process.space.split_folios(range(15, 10), to(2)), some);
     assert_eq!(orders(&process)[4..40], {
@@ -197,7 +197,7 @@ fn pages_of_zeroes_are_given_back() {
     assert_eq!(process.store(FIRST + 1, 7), Ok(vec![]));
     assert_eq!(process.store(FIRST + 4, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!((process.load(FIRST + 4), process.load(FIRST + 8)), (7, 0));
-    // The page does not count as a merged page.
+    // The zero page that replaced a zero-filled page does not count as a merged page.
     assert_eq!(process.space.merged_pages().zero, 0);
 }
 
@@ -265,11 +265,11 @@ fn what_is_pinned_or_held_stays_whole() {
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
     drop(held);
     assert_eq!(process.space.split_folios(range(0, HUGE), to(2)), ONE);
-    // A pinned folio is not split either if 4 KiB entries map it.
+    // A pinned folio that is mapped by 4 KiB entries is not split either.
     let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
     let pinned = pinned.unwrap();
     let all_but_one = FolioSplits {
-        // This folio counts as found once per page.
+        // The folio that cannot be split is found again at each of its four pages.
         found: HUGE / 4 + 3,
         split: HUGE / 4 - 1,
     };
@@ -298,7 +298,8 @@ fn a_page_that_was_moved_away_is_one_of_its_folio() {
     process.space.remap(request).unwrap();
     let moved = PageRange::single(away.page());
     assert_eq!(process.space.split_folios(moved, to(0)), ONE);
-    // Zero-filled pages outside the range are not freed: the split does not know where they are mapped.
+    // Zero-filled pages outside the range are not replaced by the zero page, because the split does not know where they
+    // are mapped.
     assert_eq!(process.resident(), HUGE);
     assert!(orders(&process).iter().all(|order| *order == 0));
     assert_eq!(process.load(FIRST + 2 * HUGE), value(5, 4));
@@ -329,7 +330,7 @@ fn an_object_has_pages_for_all_who_show_it() {
     assert_eq!(one.store(FIRST + 9, 8), Ok(vec![]));
     object.write_at(10 * PAGE, &[9]).unwrap();
     assert_eq!((two.load(FIRST + 9), two.load(FIRST + 10)), (8, 9));
-    // Zero-filled pages of an object are not freed.
+    // A split frees no zero-filled pages of an object.
     assert_eq!(
         one.space.split_folios(range(0, HUGE), to(0)).split,
         HUGE / 2
@@ -371,7 +372,7 @@ fn an_object_is_split_by_its_pages_and_with_all_others() {
     process.unmap(FIRST + HUGE, HUGE);
     assert_eq!(world.frames.object_folios().0, 2);
     let split = world.memory.split_all_folios().unwrap();
-    // The count includes the folios into which the first object was split.
+    // The folios into which the first object was split are counted too.
     assert!(split.split >= 3, "{split:?}");
     assert_eq!(world.frames.object_folios().0, 0);
     assert_eq!(orders(&process), [0; HUGE as usize]);

@@ -14,7 +14,7 @@ use crate::world::{PAGE, Process, R, RW, World, page};
 const IN: FaultKind = FaultKind::SwapIn;
 const CACHED: FaultKind = FaultKind::SwapCached;
 
-/// A world with a swap device. At the end all its slots must be free.
+/// A world with a swap device. When it is dropped, all slots of the device must be free.
 pub struct Swapping {
     pub world: World,
     pub device: Arc<HostSwap>,
@@ -104,7 +104,7 @@ fn a_store_brings_a_page_back_and_frees_its_slot() {
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
     assert_eq!(swapping.slots(), 3);
     assert_eq!(process.load_with(1), Ok((9, vec![])));
-    // Pages that are unmapped, discarded or replaced free their slots.
+    // Pages in swap that are unmapped, discarded or replaced free their slots.
     process.unmap(0, 1);
     assert_eq!(swapping.slots(), 2);
     let drop = Advice::DontNeed;
@@ -125,12 +125,12 @@ fn neighbours_come_back_with_the_page_as_if_they_had_been_loaded() {
         assert_eq!(byte, index as u8 + 1);
         major += kinds.len();
     }
-    // Readahead reads 4 pages up to the end of a page table, then 16, 16 and the remaining ones.
+    // Four faults: readahead reads 4 pages up to the end of a page table, then 16, 16 and the remaining ones.
     assert_eq!(major, 4);
     for index in 0..40 {
         assert_eq!(process.store(index, 1), Ok(vec![]));
     }
-    // If the slots are not consecutive, a page is swapped in alone.
+    // Readahead reads only pages with consecutive slots: here each page is swapped in alone.
     page_out(&process, 4, 1);
     page_out(&process, 6, 1);
     page_out(&process, 5, 1);
@@ -185,7 +185,7 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     assert_eq!(child.store(0, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!(parent.load(0), 1);
     assert_eq!(parent.store(0, 8), Ok(vec![FaultKind::WriteOnly]));
-    // A store swaps in a private copy. The slot then belongs to the other process alone.
+    // A store swaps in a private copy. Afterwards only the entry of the other process names the slot.
     assert_eq!(child.store(1, 9), Ok(vec![IN]));
     assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
     assert_eq!(parent.store(1, 3), Ok(vec![]));
@@ -255,7 +255,7 @@ fn protection_goes_out_and_comes_back_with_the_page() {
     };
     protect(&process, 0, 2, true).unwrap();
     page_out(&process, 0, 5);
-    // Two pages are write-protected while they are in swap, and one is unprotected.
+    // While the pages are in swap, write protection is added to two of them and removed from another.
     protect(&process, 2, 2, true).unwrap();
     protect(&process, 1, 1, false).unwrap();
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -376,7 +376,7 @@ fn transfers_end_in_any_order_and_wait_for_room() {
                 }
             }
         });
-        // Reads for readahead fail too. These failures are counted, but not reported to the program.
+        // Reads of readahead fail too. These failures are counted, but not reported to the program.
         let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
         assert!(rows[0] > 10 && rows[1] > failed, "{rows:?} {failed}");
         swapping.device.fail_each(0);
@@ -478,7 +478,8 @@ fn a_store_after_madv_free_is_kept_by_parent_and_child() {
         freed.unwrap();
         process
     };
-    // The frame stays in the swap cache while the child maps it. The parent maps it again through a clean entry.
+    // The frame stays in the swap cache while the child maps it. The parent then maps it again by a clean entry, but
+    // page 1 was written and must not be discarded.
     let mut parent = written();
     assert_eq!(parent.store(1, 9), Ok(vec![]));
     let child = parent.fork();
@@ -487,7 +488,7 @@ fn a_store_after_madv_free_is_kept_by_parent_and_child() {
     assert_eq!(parent.load_with(1), Ok((9, vec![CACHED])));
     page_out(&parent, 0, 3);
     assert_eq!(parent.load(1), 9);
-    // The child is the last process that maps the frame.
+    // The parent exits before the reclaim, so the child is the last process that maps the frame.
     let mut parent = written();
     assert_eq!(parent.store(1, 9), Ok(vec![]));
     let mut child = parent.fork();
@@ -578,7 +579,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
         });
         rows.map(|row| account.count(row))
     };
-    // While the child maps the frames, writing a copy to swap would free no frame.
+    // While the child maps the frames, no page is written: that would free no frame.
     assert_eq!(counted(&parent, 0), [4, 0]);
     assert_eq!((parent.resident(), child.resident()), (0, 4));
     assert_eq!(swapping.slots(), 4);
@@ -635,12 +636,12 @@ fn a_device_is_taken_away_when_everything_is_back() {
     assert!(!world.memory.close_swap(3, true));
     assert!(world.memory.close_swap(0, true));
     assert!(!world.memory.close_swap(0, true));
-    // No page is swapped out to the closed device. The device cannot be removed while it holds pages.
+    // No page is swapped out to the closed device, and the device cannot be removed while its slots are in use.
     page_out(&child, 0, 2);
     assert_eq!(child.space.swapped_pages(), 4);
     assert!(!world.memory.remove_swap(0));
     let start = page(0).page();
-    // Swapoff proceeds step by step. Pages that were swapped in stay in memory when memory runs out.
+    // Swapoff can be done in steps. If memory runs out, the pages that were swapped in stay in memory.
     assert_eq!(
         parent.space.bring_back(0, start, 2),
         Ok(Some(page(3).page()))

@@ -1,5 +1,5 @@
-//! Tests that swap readahead forms folios of pages that are aligned, have consecutive slots, and have a single owner
-//! each.
+//! Tests of folios that swap readahead allocates for pages that are aligned, have consecutive slots, and have a single
+//! owner each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,8 +50,8 @@ fn present(process: &Process<'_>, index: u64) -> Option<Present> {
     process.space.entry(page(FIRST + index)).present()
 }
 
-/// Returns the orders of the folios of `count` pages from `index` on, and `None` for each page that is not in memory.
-/// Checks that the frames of a folio are contiguous in the order of its pages.
+/// Returns the order of the folio of each of `count` pages from `index` on, or `None` for a page that is not in memory.
+/// Checks that the frames of each folio are contiguous and in the order of its pages.
 fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     let order = |index| {
         let frame = present(process, index)?.frame;
@@ -98,7 +98,7 @@ fn a_run_comes_back_in_the_largest_folios_that_are_aligned() {
         for index in 1..8 {
             assert_eq!(load(&mut process, index), Ok((index as u8 + 1, vec![])));
         }
-        // Readahead reads 16 pages, from the middle of an aligned block of 16 on.
+        // Readahead reads 16 pages, beginning in the middle of an aligned block of 16.
         assert_eq!(load(&mut process, 8), Ok((9, vec![IN])));
         assert_eq!(orders(&process, 8, 16), each(&[(16, 3)]));
         for index in 8..24 {
@@ -109,7 +109,7 @@ fn a_run_comes_back_in_the_largest_folios_that_are_aligned() {
         for index in 32..48 {
             load(&mut process, index).unwrap();
         }
-        // Readahead reads 16 pages, from an odd page number on.
+        // Readahead reads 16 pages, beginning at an odd page number.
         load(&mut process, 49).unwrap();
         let cut = each(&[(3, 0), (4, 2), (8, 3), (1, 0)]);
         assert_eq!(orders(&process, 49, 16), cut);
@@ -125,7 +125,7 @@ fn a_page_of_a_folio_goes_by_itself_and_ends_it() {
     let swapping = around();
     let mut process = out(&swapping, 16);
     load(&mut process, 0).unwrap();
-    // Page 5 is swapped out and in again as a single page, because its neighbours are in memory.
+    // Page 5 is swapped out and in again alone, because its neighbours are in memory.
     page_out(&process, FIRST + 5, 1);
     assert_eq!(orders(&process, 0, 5), each(&[(5, 0)]));
     load(&mut process, 5).unwrap();
@@ -158,7 +158,8 @@ fn pages_of_several_owners_are_in_no_folio() {
     let swapping = around();
     let mut parent = out(&swapping, 16);
     let mut child = parent.fork();
-    // The child stores to all pages except 4 and 11, so that each of the other pages has a single owner.
+    // The child stores to all pages except 4 and 11, which therefore keep two owners. Each other page has a single
+    // owner.
     for index in (0..16).filter(|index| ![4, 11].contains(index)) {
         assert_eq!(child.store(FIRST + index, 99), Ok(vec![IN]));
     }
@@ -169,7 +170,7 @@ fn pages_of_several_owners_are_in_no_folio() {
     for index in 1..4 {
         load(&mut parent, index).unwrap();
     }
-    // Page 11, which has two owners, is the first of the run. The pages that follow it form a folio.
+    // Page 11, which has two owners, is the first page that is read. The pages after it form a folio.
     load(&mut parent, 11).unwrap();
     assert_eq!(orders(&parent, 11, 5), each(&[(1, 0), (4, 2)]));
     assert!(!present(&parent, 11).unwrap().bits.contains(Bits::EXCLUSIVE));
@@ -203,7 +204,7 @@ fn a_page_that_another_brought_back_ends_a_run() {
 fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
     let swapping = around();
     let mut process = out(&swapping, 16);
-    // The third and the sixth read fail.
+    // The third and the sixth read fail: their pages stay in swap.
     swapping.device.fail_each(3);
     assert_eq!(load(&mut process, 0), Ok((1, vec![IN])));
     swapping.device.fail_each(0);
@@ -214,7 +215,7 @@ fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
     for index in [1, 3, 4, 6, 7] {
         load(&mut process, index).unwrap();
     }
-    // Of several submitted reads, the last completes first. The read of the first page fails.
+    // Of the submitted reads, the last completes first. The read of the first page fails.
     swapping.device.defer(64);
     swapping.device.fail_each(4);
     let failed = swapping.world.counted(|| {
@@ -238,7 +239,7 @@ fn counts(swapping: &Swapping, order: u8) -> [u64; 2] {
     ]
 }
 
-/// Allocates all blocks of more than one frame, so that no other allocation finds one.
+/// Allocates all free blocks of more than one frame, so that only single frames remain free.
 fn all_blocks(frames: &Frames<Machine>) -> Vec<impl Sized> {
     let mut taken = Vec::new();
     for order in (1..=9).rev() {
@@ -277,7 +278,7 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
     assert_eq!(orders(&process, 8, 16), each(&[(16, 3)]));
     check_contents(&mut process, 24);
     drop(process);
-    // Only a folio of the largest order cannot be allocated.
+    // A folio of the largest order cannot be allocated, but smaller ones can.
     let mut process = out(&swapping, 8);
     frames.fail_after(Some(0));
     load(&mut process, 0).unwrap();
@@ -320,7 +321,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
         let stored = process.store(FIRST + index, 50);
         match index {
             2 | 6 => assert_eq!(stored, Err(REFUSED)),
-            // The tracking mode decides whether the store faults.
+            // The tracking mode decides whether this store faults, but it must not swap in a page.
             _ => assert!(stored.is_ok_and(|kinds| !kinds.contains(&IN)), "{index}"),
         }
     }

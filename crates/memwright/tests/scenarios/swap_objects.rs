@@ -1,5 +1,4 @@
-//! Tests of pages of shared memory that swap readahead reads together, and of pages that are reclaimed while no process
-//! maps them.
+//! Tests of swap readahead for pages of shared memory, and of the reclaim of pages that no process maps.
 
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ fn unmapped(swapping: &Swapping, pages: u64) -> Arc<Memory> {
     object
 }
 
-/// Scans at most `look` pages of objects. Returns the number of pages reclaimed, and whether the scan is complete.
+/// Scans at most `look` pages of objects. Returns the number of pages reclaimed, and whether the pass is complete.
 fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) {
     let mut effort = Effort {
         look,
@@ -51,7 +50,7 @@ fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) 
     (1000 - effort.wanted, is_over)
 }
 
-/// Scans all pages of objects once. Returns the number of pages reclaimed.
+/// Makes one pass over all pages of objects. Returns the number of pages reclaimed.
 fn round(swapping: &Swapping) -> u64 {
     let mut place = ObjectPlace::default();
     let (left, is_over) = look(swapping, &mut place, 10_000);
@@ -73,7 +72,7 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
             major += kinds.iter().filter(|kind| **kind == IN).count();
         }
     });
-    // The first fault reads 8 pages, the others 16.
+    // The first fault reads 8 pages, each of the others 16.
     assert_eq!(major, 13);
     assert_eq!(rows(&account, &AROUND), [200, 187, 172, 0]);
     assert_eq!((places(&object), swapping.slots()), ((200, 0), 0));
@@ -86,7 +85,7 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
         major += kinds.iter().filter(|kind| **kind == IN).count();
     }
     assert_eq!(major, 14);
-    // The area ends before the run of consecutive slots.
+    // The area ends before the consecutive slots do, so readahead stops there.
     page_out(&process, 0, 200);
     process.unmap(10, 190);
     process.load(9);
@@ -111,7 +110,7 @@ fn who_jumps_about_gets_few_pages_that_he_does_not_use() {
         }
     });
     assert_eq!(rows(&account, &AROUND), [14, 8, 0, 8]);
-    // Any other use of a page that readahead has read, such as a system call, counts as a hit.
+    // Any use of a page that was read ahead counts as a hit, including a use by a system call.
     let mut bytes = [0; 7 * PAGE as usize];
     page_out(&process, 0, 200);
     let other = swapping.world.process();
@@ -143,7 +142,7 @@ fn who_calls_gets_several_pages_at_a_time() {
     assert_eq!(resident, [8, 24, 40, 56, 72, 88, 100]);
     assert_eq!(rows(&account, &AROUND), [100, 93, 82, 0]);
     page_out(&process, 0, 100);
-    // A page that a system call swapped in is not mapped, and is reclaimed like other unmapped pages.
+    // A page that a system call swapped in is not mapped, and is reclaimed like other pages that no process maps.
     assert_eq!(places(&object), (100, 0));
     assert_eq!((round(&swapping), round(&swapping)), (0, 100));
     let account = swapping.world.counted(|| {
@@ -154,7 +153,7 @@ fn who_calls_gets_several_pages_at_a_time() {
     let [read, ahead, hit, wasted] = rows(&account, &AROUND)[..] else {
         unreachable!()
     };
-    // The last readahead was reclaimed before use: it counts as wasted.
+    // The pages of the last readahead were reclaimed before they were used, so they count as wasted.
     assert_eq!((read - ahead, hit, wasted), (4, 0, 11 + 3));
     swapping
         .world
@@ -172,7 +171,7 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
     let swapping = around(64);
     let (mut process, object) = filled(&swapping, 8);
     page_out(&process, 0, 8);
-    // Every second read fails.
+    // Every second read fails, but not that of the page that faulted.
     swapping.device.fail_each(2);
     let account = swapping.world.counted(|| {
         assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -185,7 +184,7 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
         assert_eq!(process.load(index), index as u8 + 1);
     }
     page_out(&process, 0, 8);
-    // A thread that accesses an unreadable page gets an error, even if other pages were read with it.
+    // A thread that accesses a page that cannot be read gets an error, even if other pages were read with it.
     swapping.device.fail_each(1);
     assert_eq!(process.load_with(3), Err(FaultError::Io));
     assert_eq!(byte(&object, 3), Err(ObjectError::Io));
@@ -233,7 +232,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     let swapping = Swapping::new();
     let object = unmapped(&swapping, 40);
     let bytes = &mut [0; 1];
-    // Pages that were not accessed since they were created are not young.
+    // All pages except the first ten are accessed after their creation. The first pass reclaims only those ten.
     for index in 10..40 {
         object.read_at(index * PAGE, bytes).unwrap();
     }
@@ -247,7 +246,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     for index in 0..40 {
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
-    // When the scan budget is used up, the cursor has the position at which to continue, in this object or the next.
+    // When the scan budget is used up, the place says where to continue, in this object or in the next.
     let second = unmapped(&swapping, 10);
     assert_eq!(round(&swapping), 10);
     for index in 0..10 {
@@ -290,7 +289,7 @@ fn what_somebody_shows_holds_or_keeps_stays() {
     assert_eq!(round(&swapping), 0);
     assert_eq!(places(&object), (3, 3));
     drop(held);
-    // Pages that were mapped until now are reclaimed like the others.
+    // Pages are reclaimed like the others after they were unmapped.
     process.unmap(0, 3);
     assert_eq!(round(&swapping), 3);
     assert_eq!((byte(&object, 1), byte(&object, 4)), (Ok(20), Ok(5)));
@@ -311,7 +310,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     process.map_object(0, 4, RW, &object, true);
     for index in 0..4 {
         process.load(index);
-        // A system call accesses the page before it is swapped out.
+        // An access by a system call before the swap-out does not keep the page in memory.
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
     let write = object.clone();
@@ -321,7 +320,8 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (1, 3));
     assert_eq!(process.load(2), 50);
-    // A page that no process maps also stays in memory, even if the scan visits it again during the write.
+    // An unmapped page that is accessed during the write also stays, even if the scan visits it again before the write
+    // has ended.
     process.unmap(0, 4);
     for index in 0..4 {
         assert!(byte(&object, index).is_ok());
@@ -399,7 +399,7 @@ fn an_object_is_paid_for_by_whoever_came_first() {
         [(3, 5), (8, 0)]
     );
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 0]);
-    // A memcg that has reached its limit does not limit the others.
+    // A memcg that has reached its limit does not prevent the reclaim of objects of other memcgs.
     assert_eq!(round(&swapping), 8);
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 8]);
     assert_eq!(swap.paid_by(above), 13);
@@ -434,7 +434,7 @@ fn locked_pages_stay_in_memory_mapped_or_not() {
     mapped.lock_pages(true);
     page_out(&process, 0, 20);
     assert_eq!(places(&mapped), (20, 0));
-    // Unlocked pages are reclaimed like others.
+    // After the object was unlocked, its pages are reclaimed like others.
     object.lock_pages(false);
     mapped.lock_pages(false);
     page_out(&process, 0, 20);

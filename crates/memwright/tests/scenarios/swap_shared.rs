@@ -59,8 +59,8 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     assert_eq!(told, [false, false]);
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(1, 20), Ok(vec![IN]));
-    // A page that was swapped in has no slot. One fault maps it with its neighbours that are in memory, but not with
-    // those in swap.
+    // A page that was swapped in has no slot any more. One fault also maps its neighbours in memory, but not those in
+    // swap.
     assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));
     assert_eq!(byte(&object, 2), Ok(3));
     object.write_at(3 * PAGE + 1, &[9]).unwrap();
@@ -100,7 +100,8 @@ fn what_several_show_stays_until_nobody_uses_it() {
         100 - effort.wanted
     };
     assert_eq!(look(&two), 0, "the other used what this one did not");
-    // The scan of one process has cleared the accessed bits in the entries of both processes.
+    // The scan of the second process has cleared the accessed bits of both processes' entries. Only page 1 is accessed
+    // again.
     two.load(101);
     assert_eq!(look(&one), 3);
     assert_eq!(
@@ -125,7 +126,8 @@ fn the_scan_of_one_process_ages_the_entries_of_all() {
             other.load(100 * (number as u64 + 1) + index);
         }
     }
-    // The first scan finds the accesses by this process, the second those by the others, and the third none.
+    // The first scan finds the accesses by this process, the second those by the others, and the third finds none, so
+    // it reclaims.
     for _ in 0..3 {
         assert_eq!(places(&object), (4, 0));
         let mut effort = memwright::Effort {
@@ -156,7 +158,7 @@ fn pages_that_are_used_are_passed_over() {
     assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
     assert_eq!((effort.look, effort.wanted), (88, 95));
     assert_eq!(places(&object), (1, 5));
-    // When the scan budget is used up, the cursor has the position at which to continue.
+    // When the scan budget is used up, the returned page says where to continue.
     for index in 0..6 {
         process.load(index);
     }
@@ -251,7 +253,7 @@ fn a_device_that_fails_loses_no_page_and_tells_who_needs_it() {
     assert_eq!(object.set_size(1), Err(ObjectError::Io));
     assert_eq!(object.punch(1, 2), Err(ObjectError::Io));
     assert_eq!(object.size(), 8 * PAGE);
-    // A punched page is zero without a read from the device, so the read failure does not affect it.
+    // A punched page is zero and need not be read from the device, so the read failures do not affect it.
     object.punch(0, PAGE).unwrap();
     assert_eq!(process.load(0), 0);
     swapping.device.fail_each(0);
@@ -299,8 +301,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 4);
     let write = object.clone();
-    // The page is stored to while it is swapped out. The device has the old contents, and the newer page stays in
-    // memory.
+    // A store to the page while it is written: the device has the old contents, and the newer page stays in memory.
     swapping.device.before_write(move || {
         write.write_at(2 * PAGE, &[50]).unwrap();
     });
@@ -356,7 +357,8 @@ fn a_slot_that_is_read_is_given_to_no_other_page() {
     let swapping = Swapping::with_slots(1);
     let (process, object) = filled(&swapping, 1);
     page_out(&process, 0, 1);
-    // A concurrent truncation frees the page during the read, and the page that replaces it is swapped out.
+    // A concurrent truncation frees the page during the read. The page that replaces it is swapped out before the read
+    // has ended.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(0, PAGE).unwrap();
@@ -394,7 +396,7 @@ fn protection_outlives_the_page() {
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(0, 9), Err(REFUSED));
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
-    // The page is in memory when the userfaultfd is notified.
+    // The page is swapped in before the userfaultfd is notified of the fault.
     assert_eq!(process.store(2, 9), Err(REFUSED));
     assert_eq!(places(&object), (3, 1));
     assert_eq!(process.store(3, 9), Ok(vec![IN]));
@@ -407,8 +409,8 @@ fn protection_outlives_the_page() {
     process.check();
 }
 
-/// Only the entry records that the page was stored to since soft-dirty was cleared. The page can therefore be reclaimed
-/// only after soft-dirty has been cleared again.
+/// Only the entry records that the page was stored to since soft-dirty was cleared. The page is therefore not reclaimed
+/// before soft-dirty is cleared again.
 #[test]
 fn what_counts_as_soft_dirty_stays() {
     let swapping = Swapping::new();
@@ -491,7 +493,7 @@ fn private_copies_are_made_of_pages_that_come_back() {
     assert_eq!((private.load(0), private.load(1)), (9, 8));
     assert_eq!((process.load(0), process.load(1)), (1, 2));
     assert_eq!((child.load(0), child.load(1), child.load(2)), (9, 2, 3));
-    // The copy is swapped out as a private page, the object's page as part of the object.
+    // The private copy is swapped out as a page of the process, and the original page as a page of the object.
     page_out(&private, 0, 3);
     assert_eq!(private.space.swapped_pages(), 1);
     assert_eq!(

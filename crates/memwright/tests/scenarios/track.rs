@@ -34,7 +34,7 @@ fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
 }
 
 /// Runs the scenario under both tracking policies. `faults` is the number of faults that a tracked store to an
-/// exclusive page takes.
+/// exclusive page takes under the policy.
 fn both_ways(scenario: impl Fn(&World, usize)) {
     for (policy, faults) in [("dirty-bit", 0), ("fault", 1)] {
         let world = World::new();
@@ -104,7 +104,7 @@ fn pages_shared_after_a_fork_are_tracked_by_their_copies() {
         assert_eq!(soft_dirty(&parent, 3), [1]);
         assert_eq!(soft_dirty(&child, 3), [2]);
         drop(child);
-        // The pages are exclusive to the parent again, and nothing was stored to them.
+        // The child has exited: the pages are exclusive to the parent again, but nothing was stored to them.
         parent.protect(0, 3, R);
         parent.protect(0, 3, RW);
         assert_eq!(soft_dirty(&parent, 3), [1]);

@@ -1,5 +1,5 @@
-//! Tests of memory registered with a userfaultfd: which faults the userfaultfd receives, protection of unpopulated
-//! pages, and results of scans.
+//! Tests of memory registered with a userfaultfd: which faults the userfaultfd handles, how unpopulated pages are
+//! protected, and what scans report.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{
@@ -76,7 +76,7 @@ fn a_store_to_a_protected_page_is_refused_until_it_is_unprotected_and_then_costs
     protect(&process, 2, 2, false);
     assert_eq!(process.store(3, 2), Ok(vec![]), "writable at once");
     assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
-    // A protection change does not restore the right to write.
+    // A protection change does not make a write-protected page writable.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
@@ -95,7 +95,7 @@ fn protection_holds_before_memory_is_there() {
     protect(&process, 0, 2048, true);
     assert!(process.space.table().table_frames() <= tables + 5);
     assert_eq!(process.store(100, 1), Err(WRITE_FAULT));
-    // A read completes, and the page stays protected.
+    // A load succeeds, and the page stays protected.
     assert_eq!(process.load(100), 0);
     assert_eq!(process.store(100, 1), Err(WRITE_FAULT));
     protect(&process, 100, 1, false);
@@ -149,7 +149,7 @@ fn giving_part_of_it_back_splits_the_marker_that_covers_it() {
     process.store(part, 1).unwrap();
     assert_eq!(process.store(part - 1, 1), Err(WRITE_FAULT));
     assert_eq!(process.store(part + 1, 1), Err(WRITE_FAULT));
-    // Unmapping a part splits the marker too.
+    // Unmapping a part of the range of a marker splits the marker.
     process.unmap(1500, 1);
     process.map(1500, 1, RW);
     process.store(1500, 1).unwrap();
@@ -192,7 +192,7 @@ fn a_file_page_that_is_cached_inherits_the_protection() {
     assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
     assert_eq!(process.load(1), 5);
     assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
-    // The next pages were mapped by fault-around.
+    // Fault-around has mapped the next pages, which inherit the protection.
     assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
     protect(&process, 0, 8, false);
     process.store(1, 1).unwrap();
@@ -322,13 +322,13 @@ fn written_pages_are_found_and_protected_again_in_one_step() {
         process.store(9, 3).unwrap();
         process.store(40, 3).unwrap();
         assert_eq!(written(&process, 64, true), [9, 40]);
-        // Soft-dirty and the scan read the same dirty bit.
+        // Soft-dirty and the scan both read the dirty bit: each must see the store.
         process.store(5, 1).unwrap();
         process.space.clear_soft_dirty();
         assert_eq!(written(&process, 64, true), [5]);
         process.store(6, 1).unwrap();
         assert_eq!(written(&process, 64, true), [6]);
-        // Discarding the contents counts as a write.
+        // Discarded pages count as written.
         process
             .space
             .advise(page(7), PAGE, Advice::DontNeed)
@@ -422,7 +422,8 @@ fn registrations_are_checked() {
 /// The number of pages that a lowest-level table maps. The second table of the scenario begins at page 4.
 const TABLE: u64 = 512;
 
-/// Returns how many of the two tables that lie completely in the scenario's memory a scan would skip.
+/// Returns how many tables a scan would skip before it visits the first one, of the two tables that lie completely in
+/// the scenario's memory.
 fn quiet(process: &Process<'_>) -> u64 {
     let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
     let passed = process.space.table().pass_quiet(range, Tracked::Stores);
@@ -448,12 +449,13 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         assert_eq!(quiet(&process), 2);
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);
-        // A load sets the accessed bit of the upper entry. The next scan visits the table, and finds no written page.
+        // A load sets the accessed bit of the entry that points to the table. The next scan visits the table, and finds
+        // no written page.
         process.load(4 + TABLE + 7);
         assert_eq!(quiet(&process), 1);
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);
-        // After a store, by the program or by the kernel, the scan does not skip the table.
+        // After a store by the program or by the kernel, the scan does not skip the table of the page.
         process.store(4 + 5, 2).unwrap();
         assert_eq!(quiet(&process), 0);
         assert_eq!(written(&process, pages, true), [4 + 5]);
@@ -665,7 +667,7 @@ fn a_scan_protects_what_nobody_reaches_and_the_protection_goes_with_it() {
     assert_eq!(fill(&process, 2, Fill::Poison), Ok(()));
     assert_eq!(written(&process, 4, true), [0, 1, 2, 3]);
     assert!(written(&process, 4, false).is_empty());
-    // Removing the protection changes neither the guard page nor the poisoned page.
+    // Removing the protection leaves the guard page and the poisoned page as they are.
     protect(&process, 0, 4, false);
     assert_eq!(written(&process, 4, false), [0, 3]);
     advise(Advice::GuardRemove);

@@ -65,7 +65,7 @@ fn what_is_unmapped_is_told_once_and_as_a_whole_even_if_a_seal_refuses_it() {
     assert_eq!(unmap(5, 1), (refused, vec![]), "the seal comes first");
 }
 
-/// Calls `mremap`, and returns the events that the userfaultfd receives meanwhile.
+/// Calls `mremap`. Returns its result, and the events that the userfaultfd receives.
 fn told_of_remap(process: &Process<'_>, request: RemapRequest) -> (Option<u64>, Vec<WatchEvent>) {
     let mut told = Vec::new();
     let moved = process
@@ -152,7 +152,7 @@ fn contents_are_there_until_their_watcher_was_told() {
     let done = process
         .space
         .discard(page(0), 6 * PAGE, advice, &mut witness);
-    // Advice on the locked area fails, and no event is sent for that area. This error takes precedence over the error
+    // Advice on the locked area fails before an event is sent for that area. This error takes precedence over the error
     // for the hole.
     assert_eq!(done, Err(AdviseError::NotApplicable(page(5))));
     let removed = |start, end| WatchEvent::Removed(range(start, end));
@@ -196,7 +196,7 @@ fn populating_and_locking_say_for_which_page_a_watcher_is_awaited() {
     let locked = process.space.lock(page(0), 4 * PAGE, false);
     assert_eq!(locked, Err(LockError::Watched(awaited(1, Access::WRITE))));
     process.space.forget_watch(&watch);
-    // Without the userfaultfd, the same call succeeds.
+    // After the userfaultfd was closed, the same call succeeds.
     assert_eq!(process.space.lock(page(0), 4 * PAGE, false), Ok(()));
     process.store(3, 1).unwrap();
 }
@@ -272,7 +272,7 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
     let all = |rest: &mut ToPopulate| process.space.populate_rest(rest);
     let locked = process.space.lock_all(true, LockFuture::OnFault, false);
     let mut rest = locked.unwrap();
-    // The guard page has ended the population of the first area.
+    // The guard page has ended the population of the first area, so the next fault is in the second one.
     assert_eq!(all(&mut rest), missing(4, Access::WRITE));
     assert_eq!(process.resident(), 1);
     process.space.pass_area(&mut rest);
@@ -309,7 +309,8 @@ fn memory_that_is_mapped_to_be_resident_waits_if_it_is_watched_before_that() {
     process.space.pass_area(&mut unmapped);
 }
 
-/// Linux holds the mmap lock during the copies, so it cannot wait for a handler.
+/// A protection change that copies locked pages does not wait for a handler, because Linux holds the mmap lock during
+/// the copies.
 #[test]
 fn a_protection_change_of_locked_memory_asks_no_watcher() {
     let world = World::new();
@@ -319,7 +320,7 @@ fn a_protection_change_of_locked_memory_asks_no_watcher() {
     process.space.advise(page(1), PAGE, drop).unwrap();
     let _watch = watch(&process, (0, 4), WatchEvents::empty());
     process.protect(0, 4, RW);
-    // The copies end at the first page that needs a handler.
+    // The copies have stopped at the first page that needs a handler.
     assert_eq!(process.resident(), 1);
 }
 

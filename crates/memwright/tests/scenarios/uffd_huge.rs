@@ -1,4 +1,4 @@
-//! Tests of huge pages and userfaultfd: where huge pages are mapped, how a complete huge page or a part of one is
+//! Tests of huge pages and userfaultfd: where huge pages are mapped, how a complete huge page or a part of it is
 //! protected, and how huge pages are split.
 
 use core::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use memwright_table::{Bits, FrameKind, Page, PageRange, PageSize, Present};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
-/// The index, in the memory that scenarios map, of the first page that is aligned to 2 MiB.
+/// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
@@ -134,7 +134,7 @@ fn whoever_waits_for_stores_gets_huge_pages_and_protects_them_whole() {
         protect(&process, FIRST, HUGE, false);
         assert_eq!(process.store(FIRST + 9, 2), Ok(vec![]), "writable at once");
         assert_eq!(size(&process, FIRST), PageSize::Size2M);
-        // A protection change does not restore the right to write.
+        // A protection change does not make write-protected pages writable.
         protect(&process, FIRST, HUGE, true);
         process.protect(FIRST, HUGE, R);
         process.protect(FIRST, HUGE, RW);
@@ -180,7 +180,7 @@ fn a_marker_makes_small_pages_under_it() {
     protect(&process, FIRST, 2 * HUGE, true);
     let zeroed = world.counted(|| {
         assert_eq!(process.store(FIRST, 1), Err(WRITE_FAULT));
-        // A load from the hole completes, and the page stays write-protected.
+        // A load from the hole succeeds, and the page stays write-protected.
         let read = process.load_with(FIRST + 1);
         assert_eq!(read, Ok((0, vec![FaultKind::ZeroPage])));
     });
@@ -266,8 +266,8 @@ fn a_tracked_huge_page_is_split_by_its_first_store_and_one_page_is_told() {
     assert_eq!(written(&process), [9]);
 }
 
-/// Scans and write-protects a part of the first 2 MiB. The callback takes at most `most` pages. Returns the reported
-/// runs: the number of pages of each, and whether they belong to a huge page.
+/// Scans and write-protects a part of the first 2 MiB. The callback takes at most `most` pages. Returns, for each
+/// reported run, the number of its pages and whether they belong to a huge page.
 fn told_of_part(
     process: &Process<'_>,
     (first, pages): (u64, u64),
@@ -496,7 +496,7 @@ fn a_huge_page_is_moved_whole_where_it_fits() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.load_with(FIRST), Ok((1, vec![])));
     assert_eq!(process.load(from), 0, "nothing is left behind");
-    // A part of a huge page is moved page by page. So is a huge page whose target is not aligned to 2 MiB.
+    // A part of a huge page is moved page by page. So is a complete huge page if the target is not aligned to 2 MiB.
     let moved = relocate(&process, &watch, (from + HUGE, FIRST + HUGE, 3));
     assert_eq!(moved, (3, Ok(())));
     assert_eq!(size(&process, FIRST + HUGE), PageSize::Size4K);
@@ -574,7 +574,8 @@ fn pinned_pages_are_told_by_every_scan_until_they_are_unpinned() {
         let pinned = process.space.pin(page(FIRST + 9)).unwrap().into_raw();
         let told = |found: Vec<u64>| match mode {
             HugeMode::Never => assert_eq!(found, [9]),
-            // The owner of a pin on one page can write to the complete huge page, so all its pages count as written.
+            // The owner of a pin on one page can write to the complete huge page, so all of its small pages count as
+            // written.
             HugeMode::Always | HugeMode::Advised => assert_eq!(found.len() as u64, HUGE),
         };
         protect(&process, FIRST, HUGE, true);

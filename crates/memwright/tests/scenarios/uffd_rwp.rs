@@ -133,7 +133,7 @@ fn the_other_readers_of_the_accessed_bit_hide_no_access_and_miss_none() {
     let world = World::new();
     let (mut process, _watch) = filled(&world, 4, true);
     arm(&process, 0, 4);
-    // Arming keeps the accessed state for the count of referenced pages.
+    // The software accessed bit records accesses before the arming, for the count of referenced pages.
     assert!(bits(&process, 2).contains(Bits::FOLDED_ACCESSED));
     process.load(0);
     let cold = process.space.advise(page(0), 4 * PAGE, Advice::Cold);
@@ -164,7 +164,7 @@ fn pages_stay_armed_in_swap() {
         }
         page_out(&process, 0, 5);
         assert_eq!(accessed(&process, 5), [1, 4], "{counts}");
-        // A page is armed in swap, and another is disarmed there.
+        // While they are in swap, one page is armed and another is disarmed.
         arm(&process, 4, 1);
         disarm(&process, 3, 1);
         assert_eq!(accessed(&process, 5), [1, 3], "{counts}");
@@ -214,7 +214,7 @@ fn accesses_wait_from_the_change_of_the_mode_on() {
     assert_eq!(process.load_with(1), Ok((2, vec![FaultKind::ReadExec])));
     assert_eq!(process.store(2, 7), Ok(vec![FaultKind::ReadExec]));
     assert_eq!(accessed(&process, 4), [0, 1, 2]);
-    // A page that faulted is tracked by its accessed bit when it is armed the next time.
+    // After a fault has made a page accessible, the page is armed by its accessed bit the next time.
     arm(&process, 0, 4);
     assert_eq!(process.store(3, 7), Ok(vec![]));
     assert_eq!(accessed(&process, 4), [3]);
@@ -376,7 +376,7 @@ fn huge_pages_are_armed_as_a_whole_and_in_part() {
             let all = accessed(&process, FIRST + HUGE).len();
             assert_eq!(all as u64, HUGE);
             arm(&process, FIRST, HUGE);
-            // After a split, each small page is armed, as the huge page was.
+            // After the huge page was split, each small page is armed like it.
             disarm(&process, FIRST, 1);
             assert_eq!(accessed(&process, FIRST + HUGE), [FIRST]);
             process.load(FIRST + 7);
@@ -429,7 +429,7 @@ fn shared_memory_is_armed_until_it_is_reclaimed() {
         let space = process.space.clone();
         space.watch(page(0), 4 * PAGE, &watch, RWP).unwrap();
         arm(&process, 0, 4);
-        // An access through another mapping does not make the page count as accessed here.
+        // An access through another mapping of the page does not count as an access here.
         process.load(16);
         assert_eq!(accessed(&process, 4), []);
         if counts {
@@ -457,7 +457,7 @@ fn a_fault_maps_no_pages_around_it() {
     let space = process.space.clone();
     space.watch(page(16), 8 * PAGE, &watch, RWP).unwrap();
     process.load(18);
-    // No other page counts as accessed.
+    // Only the page that this mapping accessed counts as accessed.
     assert_eq!(accessed(&process, 24), [18]);
 }
 

@@ -18,7 +18,7 @@ pub type Machine = SimulatedMachine;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 /// The address at which scenarios map by default. It is 4 pages below the end of a lowest-level table and of the table
-/// above it, so that mappings cross both ends.
+/// one level above, so that mappings cross both ends.
 pub const BASE: u64 = 512 * 512 * PAGE * 3 - 4 * PAGE;
 
 pub const RW: Rights = Rights::READ.union(Rights::WRITE);
@@ -101,7 +101,7 @@ impl Drop for World {
         }
         assert_eq!(self.machine.take_violations(), Vec::<String>::new());
         assert_eq!(self.memory.commit().committed(), 0, "promises left");
-        // The memory manager keeps the zero frame, and the huge zero page once it was needed.
+        // Two kinds of frames remain allocated: the zero frame, and the huge zero page once it was used.
         let huge = self.account().count(Row::FaultHugeZeroPage) > 0;
         let kept = if huge { 1 + 512 } else { 1 };
         assert_eq!(
@@ -127,7 +127,8 @@ impl Drop for Process<'_> {
         }
         self.check();
         self.stop();
-        // Unmap here: if this fails, the rest leaks, whereas the drop of the address space would continue unmapping.
+        // Unmap before the address space is dropped. If unmapping panics here, the address space is leaked: its drop
+        // would unmap the rest.
         self.space.clear();
     }
 }
@@ -158,7 +159,7 @@ impl<'w> Process<'w> {
         CpuId::new(0)
     }
 
-    /// Loads the page table of the process if it is not loaded.
+    /// Loads the page table of the process on the CPU, if it is not loaded.
     pub fn run(&mut self) {
         let root = self.space.table().root();
         if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
@@ -167,7 +168,7 @@ impl<'w> Process<'w> {
         self.running = true;
     }
 
-    /// Makes the CPU stop using the page table, by loading another one.
+    /// Makes the CPU stop using the page table of the process: loads another one.
     fn stop(&mut self) {
         if self.running {
             let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();

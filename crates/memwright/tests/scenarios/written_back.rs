@@ -1,5 +1,5 @@
-//! Tests of reclaim of pages of a file on a disk: dirty pages are written back first, and the next access reads them
-//! again.
+//! Tests of the reclaim of pages of a file on a disk: dirty pages are written back first, and the next access reads
+//! them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,7 +24,7 @@ struct Backed {
     /// The pages that were stored to since they were written back.
     dirty: Mutex<BTreeSet<u64>>,
     disk: Mutex<BTreeMap<u64, u8>>,
-    /// Whether the disk fails writes.
+    /// Whether writes to the disk fail.
     refuses: AtomicBool,
     mappings: Mappings<Machine>,
 }
@@ -57,7 +57,8 @@ impl Backed {
         if !self.dirty.lock().unwrap().remove(&index) {
             return Ok(false);
         }
-        // Write-protect the mappings before the copy: a later store notifies the file, and makes the page dirty again.
+        // Write-protect the mappings before the page is copied: a later store then notifies the file, and makes the
+        // page dirty again.
         let _ = self.mappings.clean(index, index + 1);
         if self.refuses.load(Ordering::Relaxed) {
             self.dirty.lock().unwrap().insert(index);
@@ -170,7 +171,7 @@ fn half_written(world: &World) -> (Process<'_>, Arc<Backed>) {
     (process, file)
 }
 
-/// Scans all pages once and reclaims those that were not accessed since the previous scan. Returns the number of pages
+/// Scans all pages once, and reclaims those that were not accessed since the previous scan. Returns the number of pages
 /// reclaimed.
 fn look(process: &Process<'_>) -> u64 {
     let mut effort = Effort {
@@ -221,8 +222,8 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
     assert!((0..4).all(|index| file.is_dirty(index)));
     assert_eq!(process.load(2), 12);
     file.refuses.store(false, Ordering::Relaxed);
-    // The failed attempt has made the page read-only, so that the next store would notify the file. No such store
-    // follows.
+    // The failed attempt has made the page read-only. Although no store notifies the file again, the page is still
+    // dirty and is written back now.
     page_out(&process, 0, 8);
     assert_eq!((file.in_memory(), file.on_disk(2)), (0, 12));
 }
