@@ -125,7 +125,7 @@ impl dyn Caller + '_ {
     }
 
     /// Sends SIGXFSZ to the calling thread. It tried to make a file larger than
-    /// [`file_size_limit`](Self::file_size_limit).
+    /// `file_size_limit`.
     pub fn file_too_large(&self) {
         self.raise(SignalInfo::kernel(Signal::SIGXFSZ));
     }
