@@ -16,7 +16,7 @@ flags! {
         const SET_GROUP = 1 << 6;
         /// Set all user ids to any value (`CAP_SETUID`).
         const SET_USER = 1 << 7;
-        /// Add capabilities to the inheritable set that are neither permitted nor inheritable (`CAP_SETPCAP`).
+        /// Add to the inheritable set capabilities that are neither permitted nor inheritable (`CAP_SETPCAP`).
         const SET_PERMITTED = 1 << 8;
         /// Bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
         const BIND_PORTS = 1 << 10;

@@ -227,7 +227,7 @@ impl Epoll {
 impl Watches<OpenFile> {
     /// Appends to `found` the watching epolls that are not marked with `pass`. Marks them.
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
-        // The heap must not grow under the lock of the entries, so `found` grows while that lock is not held.
+        // No memory may be allocated under the lock of the entries, so `found` grows while that lock is not held.
         while let Some(epoll) = self.visit_in_room(pass, found) {
             found.try_make_room(found.len().max(LEAST_ROOM))?;
             if epoll.watched.mark.visit(pass) {

@@ -144,7 +144,7 @@ impl InetSocket {
         Ok(())
     }
 
-    /// Sets the timeout of receives or of sends, which `name` selects.
+    /// Sets the timeout of receives or that of sends. `name` selects which (`SO_RCVTIMEO_OLD` or `SO_SNDTIMEO_OLD`).
     ///
     /// # Errors
     /// `EDOM` if the microseconds are out of range.

@@ -175,7 +175,8 @@ mod tests {
         }
     }
 
-    /// Returns the numbers of the requests that a change wakes, if `is_held` returns whether a held lock conflicts.
+    /// Returns the numbers of the requests that a change wakes. `is_held` returns whether a held lock conflicts with a
+    /// request.
     fn woken(requests: &Requests, is_held: impl Fn(&Record) -> bool) -> Vec<u64> {
         let mut walk = Walk::default();
         let mut numbers = Vec::new();

@@ -51,7 +51,7 @@ const FIRST_MOUNT: u32 = 21;
 const MOST_MOUNTS: usize = 100_000;
 
 impl Mounts<Dentry> {
-    /// Creates a mount tree with an empty root directory, and opens the standard streams.
+    /// Creates a mount tree with an empty root directory, and the entries of the standard streams.
     #[must_use]
     pub fn new(
         memory: &Arc<Memory>,
@@ -214,8 +214,8 @@ impl Mounts<Dentry> {
         Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
-    /// Creates an empty file in the root file system, for a file of the initrd. Its pages are never swapped out. Linux
-    /// systems usually have such a file on a disk, and reclaim its clean pages without swap.
+    /// Creates an empty file in the root file system, for a file that is created at boot. Its pages are never swapped
+    /// out. Linux systems usually have such a file on a disk, and reclaim its clean pages without swap.
     ///
     /// # Errors
     /// `ENOMEM`.

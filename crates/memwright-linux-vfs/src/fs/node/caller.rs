@@ -28,7 +28,7 @@ pub struct CallerIds {
     pub thread: u32,
 }
 
-/// The thread that calls the file system, by a system call.
+/// The thread on whose behalf the file system works.
 pub trait Caller: CanWait {
     /// Returns the virtual file system of the machine.
     fn vfs(&self) -> &'static Vfs;
@@ -61,7 +61,8 @@ pub trait Caller: CanWait {
     /// read.
     fn signal_arrivals(&self) -> &Arc<WaitQueue>;
 
-    /// Counts a read or write of this number of pages if the thread's process is in a memcg. Returns the memcg.
+    /// Counts a read or write of this number of pages in the memcg of the thread's process. Returns the memcg, or
+    /// `None` if the process is in none.
     fn count_pages(&self, pages: u64) -> Option<Memcg>;
 }
 

@@ -173,7 +173,8 @@ impl Dentry {
     /// # Errors
     /// [`OutOfMemory`].
     pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> Result<(Vec<u8>, bool), OutOfMemory> {
-        // The path is built from the end, with the bytes of each name reversed. At last, all its bytes are reversed.
+        // The path is built from its end, with the bytes of each name reversed. Finally, the bytes of the whole path
+        // are reversed.
         let mut path = Vec::new();
         path.try_make_room(USUAL_PATH)?;
         let mut here = self.clone();

@@ -277,7 +277,7 @@ impl Inode {
     }
 
     /// Returns whether the file system can store the contents of the inode. hugetlbfs cannot store the target of a
-    /// symbolic link, because its page cache cannot be written by the kernel (`hugetlbfs_write_begin`).
+    /// symbolic link, because nothing can be written to its page cache (`hugetlbfs_write_begin`).
     pub(in crate::fs) fn has_place_for_contents(&self) -> bool {
         let in_pool = self.file_system.kind == FileSystemKind::Hugetlb;
         !in_pool || !matches!(self.body, Body::Symlink(_))

@@ -189,7 +189,7 @@ impl FileSystem {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Removes a user. Sets the flag `idle` if this was the last user and the file system is detached.
+    /// Removes a user. Sets the flag `idle` if this was the last user and the file system has been detached.
     pub fn end_use(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1
             && self.detached.load(Ordering::SeqCst)

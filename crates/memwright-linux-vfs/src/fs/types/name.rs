@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Maximum length of a name in bytes, as on every Linux file system that keeps names in memory.
+/// Maximum length of a name in bytes (`NAME_MAX` of Linux).
 pub const NAME_MAX: usize = 255;
 
 /// A path component.

@@ -15,8 +15,8 @@ flags! {
 }
 
 const SET_USER_ID: u32 = 0o4000;
-/// The set-group-id bit. An executable with this bit runs with its file's group. A new entry in a directory with this
-/// bit gets the directory's group.
+/// The set-group-id bit. An executable with this bit runs with the rights of the file's group. A new entry in a
+/// directory with this bit gets the directory's group.
 pub const SET_GROUP_ID: u32 = 0o2000;
 const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
 
@@ -127,8 +127,8 @@ pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     }
 }
 
-/// Returns whether an executable with this mode runs with a user or group id other than those of the process that
-/// executes it.
+/// Returns whether an executable with this mode can run with ids other than those of the process that executes it,
+/// because it has a set-id bit.
 #[must_use]
 pub const fn sets_ids(mode: u32) -> bool {
     mode & (SET_USER_ID | SET_GROUP_ID) != 0

@@ -56,7 +56,7 @@ impl<T> ReadyList<T> {
                 }
                 state.list.size()
             };
-            // The heap must not grow under the lock of the list.
+            // No memory may be allocated under the lock of the list.
             let mut room = Queue::find_room(size, wanted)?;
             self.0.lock().list.take_room(&mut room);
             drop(room);
