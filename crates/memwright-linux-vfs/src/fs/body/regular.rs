@@ -88,7 +88,7 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: if a hole begins at `start`, allocates a folio there if possible.
+    /// Prepares a write of the bytes `start..end`: if `start` is in a hole, allocates a folio there if possible.
     /// Returns the offset from which the caller must prepare the rest of the write.
     pub(in crate::fs) fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {

@@ -117,7 +117,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Appends bytes of a stream. They become part of the last piece if that piece does not exceed `JOINED` bytes.
+    /// Appends bytes of a stream. They become part of the last piece if that piece then has at most `JOINED` bytes.
     ///
     /// # Errors
     /// `bytes`, if there is no memory.

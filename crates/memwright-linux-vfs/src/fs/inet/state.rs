@@ -21,7 +21,7 @@ pub enum Phase {
 pub struct Progress {
     /// The phase.
     pub phase: Phase,
-    /// Whether receiving was shut down: by this end, or because the other end has shut down sending.
+    /// Whether receiving was shut down. It is also set when the other end shuts down sending, and by a reset.
     pub read_shut: bool,
     /// Whether sending was shut down.
     pub write_shut: bool,

@@ -1,4 +1,4 @@
-//! Removes directory entries. An inode without links is freed when it has no users either.
+//! Removes directory entries. An inode is freed when it has neither links nor users.
 
 use crate::fs::{
     dentry::Dentry,
