@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_linux_sched::wait::WaitQueue;
 
-/// Number of changes to some object.
+/// A counter of the changes of an object, and the threads that wait for the next change.
 pub struct Changes {
     count: AtomicU64,
     /// Woken at each change.

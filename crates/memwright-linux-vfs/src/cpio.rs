@@ -1,4 +1,4 @@
-//! Reads the `newc` archive by which the guest receives its files.
+//! Reads archives in the `newc` format of cpio. The guest receives its files in one archive.
 
 /// One entry of the archive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,7 +37,7 @@ impl<'a> CpioArchive<'a> {
         let header = self
             .bytes
             .get(self.position..self.position.checked_add(HEADER)?)?;
-        // 070701 is newc, 070702 is newc with checksums.
+        // The magic is 070701 for newc, and 070702 for newc with checksums.
         if &header[..5] != b"07070" || !matches!(header[5], b'1' | b'2') {
             return None;
         }

@@ -2,8 +2,9 @@
 //! `__alloc_pages_slowpath`).
 //!
 //! The memory manager never waits for memory. If it finds no free frame, it returns an error and leaves everything
-//! unchanged, or keeps the part that succeeded. The caller, which then holds no lock, runs direct reclaim and retries.
-//! This module does so for all operations except page faults, for which the OOM killer can run.
+//! unchanged, or keeps the part that succeeded. The caller of the memory manager, which holds no lock by then, runs
+//! direct reclaim and retries the operation. This module retries all operations except page faults. Page faults are
+//! retried elsewhere, because they can run the OOM killer.
 
 use memwright::{
     AdviseError, BindError, FaultError, ForkError, LockError, MapError, NameError, ObjectError,
@@ -18,7 +19,7 @@ pub trait Failure {
     fn wants_memory(&self) -> bool;
 }
 
-/// Implements `Failure` for errors with one or several variants for lack of memory.
+/// Implements `Failure` for error types, each with the patterns of its errors for lack of memory.
 macro_rules! failures {
     ($($error:ty: $($wants:pat_param)|+,)*) => {
         $(
@@ -37,7 +38,7 @@ failures! {
     AdviseError: Self::OutOfMemory | Self::Fault(FaultError::OutOfMemory),
     BindError: Self::OutOfMemory,
     FaultError: Self::OutOfMemory,
-    // The `usize` is ignored: a retry repeats the whole operation, including the part that succeeded.
+    // The `usize` is the number of bytes that were copied. A retry copies them again.
     (FaultError, usize): (FaultError::OutOfMemory, _),
     FillError: Self::OutOfMemory,
     ForkError: Self::OutOfMemory,
@@ -59,16 +60,16 @@ failures! {
 
 /// Direct reclaim on behalf of an operation that found no memory.
 pub trait DirectReclaim: Sync {
-    /// Reclaims pages after attempt number `round` of an operation. A larger number reclaims more pages. Returns the
-    /// number of the next attempt. Returns `None` if no page can be reclaimed and no other CPU finds a free frame
-    /// either, or after too many attempts.
+    /// Reclaims pages after the failed attempt number `round` of an operation, the first being 0. A larger number
+    /// reclaims more pages. Returns the number of the next attempt. Returns `None` after too many attempts, or if no
+    /// page was reclaimed and no other CPU allocated a frame in the meantime.
     ///
     /// # Locks
     /// The caller holds no lock.
     fn after_round(&self, round: u64) -> Option<u64>;
 }
 
-/// Operations that run direct reclaim and are retried.
+/// Retries operations after direct reclaim.
 pub trait Retry {
     /// Calls `attempt`. If it fails for lack of memory, reclaims pages and calls it again, as long as pages can be
     /// reclaimed.
@@ -81,7 +82,7 @@ pub trait Retry {
     fn retry<T, E: Failure>(&self, attempt: impl FnMut() -> Result<T, E>) -> Result<T, E>;
 
     /// Retries like [`Self::retry`], for operations that continue where they stopped. `attempt` also returns the place
-    /// where it stopped. A change of that place resets the number of attempts.
+    /// where it stopped. If that place changed since the last attempt, the count of attempts restarts at 0.
     ///
     /// # Errors
     /// Those of the last attempt.

@@ -1,5 +1,6 @@
 //! The virtual file system: the directory tree and its mounts, open files and descriptors, pipes, sockets, epoll
-//! instances and file locks. The crate also contains the identity of the caller, which permission checks use.
+//! instances and file locks. The crate also contains the credentials, capabilities and limits of processes, which
+//! permission checks use.
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.

@@ -1,13 +1,13 @@
-//! The parameters of the run: the control entries of the archive.
+//! The parameters of the run, which the `memwright` command on the host writes into the archive as control entries.
 
 use crate::cpio::CpioArchive;
 use alloc::{string::String, vec::Vec};
 use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 
-/// Directory of the control entries. It is not part of the guest's file system.
+/// Directory of the control entries in the archive. It is not part of the guest's file system.
 pub const CONTROL_FOLDER: &[u8] = b".memwright";
 
-/// The source of standard input, or the destination of output.
+/// The type of a standard stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Stream {
     /// A pipe or a file.
@@ -17,16 +17,16 @@ pub enum Stream {
     Terminal,
 }
 
-/// The kinds of storage that a swap device can use.
+/// The kinds of storage on which swap is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapKind {
     /// Compressed memory.
     Zram,
-    /// The disk of the machine.
+    /// The disk of the virtual machine.
     Disk,
 }
 
-/// A swap device that the command requested.
+/// A swap device that the user of the command requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapRequest {
     /// The kind of storage.
@@ -53,21 +53,21 @@ impl SwapRequest {
 /// The program to run and its parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// Absolute path of the program. The first argument is the name as the user wrote it.
+    /// Absolute path of the program.
     pub program: Vec<u8>,
     /// Absolute path of the initial working directory; empty for the root.
     pub folder: Vec<u8>,
-    /// Arguments; the first is the program's name.
+    /// Arguments. The first is the program's name as the user wrote it.
     pub arguments: Vec<Vec<u8>>,
     /// Environment strings, `NAME=value`.
     pub environment: Vec<Vec<u8>>,
-    /// Standard input, output and error.
+    /// The types of standard input, output and error.
     pub streams: [Stream; 3],
     /// Whether the kernel prints one trace line per memory event.
     pub trace: bool,
     /// Whether the kernel prints one line per system call.
     pub system_calls: bool,
-    /// Whether the command serves a lower tree for the root file system.
+    /// Whether the command on the host serves a lower tree for the root file system (`--root`).
     pub lower: bool,
     /// Seconds since 1970 at boot.
     pub epoch: u64,
@@ -75,7 +75,7 @@ pub struct Manifest {
     pub seed: u64,
     /// Seed of the address layout; `None` for the fixed layout.
     pub layout_seed: Option<u64>,
-    /// Modes of the folio sizes, by order.
+    /// Modes of the folio sizes. The first number is the order of the folios.
     pub sizes: Vec<(u8, SizeMode)>,
     /// Number of huge pages in the pool at boot.
     pub huge_pages: u64,
@@ -85,13 +85,13 @@ pub struct Manifest {
     pub rows: u16,
     /// Swap devices.
     pub swap: Vec<SwapRequest>,
-    /// Policies by name, including those of other parts of the kernel.
+    /// Policies as pairs of a name and a value, including those of other parts of the kernel.
     pub policies: Vec<(String, String)>,
 }
 
 impl Manifest {
-    /// Parses the control entries of an archive. Missing entries keep the defaults. Unknown options are ignored, so
-    /// that an older kernel accepts a newer command.
+    /// Parses the control entries of an archive. A parameter without an entry keeps its default. Unknown options are
+    /// ignored, so that an older kernel accepts a newer command.
     pub fn parse(archive: CpioArchive<'_>) -> Self {
         let mut manifest = Self {
             columns: 80,
@@ -151,7 +151,7 @@ impl Manifest {
     }
 }
 
-/// Parses a size and its mode: `4:always` is 64 KiB.
+/// Parses the order of a folio size and its mode: `4:always` sets the mode of 64 KiB folios.
 fn parse_size(value: &str) -> Option<(u8, SizeMode)> {
     let (order, word) = value.split_once(':')?;
     let order = order.parse().ok()?;

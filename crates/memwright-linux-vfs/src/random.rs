@@ -1,6 +1,6 @@
 //! A random number generator whose numbers depend only on the seed.
 
-/// SplitMix64, by Steele, Lea and Flood. It must not be used for secrets, because its numbers can be reproduced.
+/// SplitMix64, by Steele, Lea and Flood. It must not be used for secrets: the seed determines all numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

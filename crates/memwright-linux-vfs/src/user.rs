@@ -1,7 +1,7 @@
 //! User memory as seen by system calls: checked ranges, and copies that recover from faults.
 //!
 //! # Locks
-//! No function here may be called with a lock held: a copy can fault, wait and allocate.
+//! No function here may be called with a lock held: a copy can fault, and the fault can wait and allocate memory.
 
 use alloc::vec::Vec;
 use memwright_linux_abi::{
@@ -14,11 +14,11 @@ use memwright_table::TryPush;
 
 const PAGE_SIZE: usize = 4096;
 
-/// Size in bytes of the buffer through which small values are copied. Most structures of system calls fit, and it costs
-/// less to zero than a buffer for the largest.
+/// Size in bytes of the buffer through which small values are copied. Most structures of system calls fit into it, and
+/// zeroing it costs less than zeroing a buffer for the largest structure.
 const SMALL: usize = 32;
 
-/// `vm.mmap_min_addr`.
+/// Lowest address that an unprivileged process can map (`vm.mmap_min_addr`).
 pub const LOWEST: u64 = 0x1_0000;
 
 /// End of user addresses (`TASK_SIZE_MAX` of Linux 7.2 with four table levels).
@@ -46,12 +46,12 @@ pub fn check_range(address: u64, length: usize) -> Result<(), Errno> {
 pub struct UserMemory<'a>(&'a dyn UserAccess);
 
 impl<'a> UserMemory<'a> {
-    /// Returns the user memory of the threads of this machine.
+    /// Creates the user memory that `access` copies from and to.
     pub fn new(access: &'a dyn UserAccess) -> Self {
         Self(access)
     }
 
-    /// Returns the interface through which user memory is accessed. This interface does not check ranges.
+    /// Returns the interface through which user memory is accessed. It does not check that addresses are in user space.
     pub fn access(self) -> &'a dyn UserAccess {
         self.0
     }
@@ -114,7 +114,7 @@ impl<'a> UserMemory<'a> {
         self.0.clear_user(to, length).map_err(|_| Errno::EFAULT)
     }
 
-    /// Reads a value.
+    /// Reads a value of type `T`.
     ///
     /// # Errors
     /// `EFAULT` if it cannot be read.
@@ -134,7 +134,7 @@ impl<'a> UserMemory<'a> {
         Ok(T::from_bytes(bytes))
     }
 
-    /// Writes a value.
+    /// Writes a value of type `T`.
     ///
     /// # Errors
     /// `EFAULT` if it cannot be written.
@@ -229,7 +229,7 @@ impl<'a> UserMemory<'a> {
         self.read_string(from, PATH_MAX, Errno::ENAMETOOLONG)
     }
 
-    /// Reads an array of `count` vectors and shortens them so that their total length is at most `TRANSFER_MAX`.
+    /// Reads an array of `count` I/O vectors. Shortens them so that their total length is at most `TRANSFER_MAX`.
     ///
     /// # Errors
     /// `EINVAL` for more than 1,024 vectors or a length beyond `isize::MAX`, `EFAULT`, `ENOMEM`.
@@ -244,8 +244,8 @@ impl<'a> UserMemory<'a> {
         Ok(vectors)
     }
 
-    /// Reads an array of vectors that refer to memory of another process: their addresses are not checked, and any
-    /// length that is not negative is accepted (lib/iov_iter.c, `iovec_from_user`).
+    /// Reads an array of I/O vectors that refer to memory of another process. Their addresses are not checked, and all
+    /// lengths up to `isize::MAX` are accepted (lib/iov_iter.c, `iovec_from_user`).
     ///
     /// # Errors
     /// `EINVAL` for too many vectors or a negative length, `EFAULT` if the array itself cannot be read, `ENOMEM`.
@@ -267,8 +267,8 @@ impl<'a> UserMemory<'a> {
         Ok(vectors)
     }
 
-    /// Returns the number of bytes that one read or write of `length` bytes at `address` moves, after checking the
-    /// range.
+    /// Returns how many bytes a read or write of `length` bytes at `address` transfers: at most [`TRANSFER_MAX`].
+    /// Checks the range.
     ///
     /// # Errors
     /// `EFAULT` if the range is not in user space.

@@ -7,9 +7,9 @@
 //! # Locks
 //! The ranks, in the order in which a thread takes the locks: `FileTable` (descriptors), `FileSystem` (held while the
 //! tree changes), `File` (one directory, dentry, inode, pipe or console; never two at once), and then the locks of the
-//! memory object. No such lock is held during a copy from or to user space, or during a wait. A sleeping mutex
-//! ([`turn`]) serialises threads there. Objects that the removal of an entry frees are dropped after the lock is
-//! released.
+//! memory object that stores the contents of a file. No such lock is held during a copy from or to user space, or
+//! during a wait. Where copies or waits must be serialised, threads hold a sleeping mutex ([`turn`]). Objects that are
+//! freed when an entry is removed are dropped after the locks are released.
 
 mod body;
 pub mod epoll;

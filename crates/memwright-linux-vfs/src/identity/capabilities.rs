@@ -4,19 +4,19 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::flags;
 
 flags! {
-    /// The capabilities that the kernel checks have names. All other bits are stored and returned without a name. The
-    /// numbers are those of `linux/capability.h`.
+    /// A set of capabilities, with the numbers of `linux/capability.h`. Only the capabilities that the kernel checks
+    /// have names. The other bits are stored and returned.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Capabilities: u64 {
         /// Bypass file permissions (`CAP_DAC_OVERRIDE`).
         const PERMISSIONS = 1 << 1;
         /// Signal any process (`CAP_KILL`).
         const SIGNAL = 1 << 5;
-        /// Change group ids arbitrarily (`CAP_SETGID`).
+        /// Set all group ids to any value (`CAP_SETGID`).
         const SET_GROUP = 1 << 6;
-        /// Change user ids arbitrarily (`CAP_SETUID`).
+        /// Set all user ids to any value (`CAP_SETUID`).
         const SET_USER = 1 << 7;
-        /// Put capabilities that the process itself does not have into the inheritable set (`CAP_SETPCAP`).
+        /// Add to the inheritable set capabilities that are neither permitted nor inheritable (`CAP_SETPCAP`).
         const SET_PERMITTED = 1 << 8;
         /// Bind ports below 1024 (`CAP_NET_BIND_SERVICE`).
         const BIND_PORTS = 1 << 10;
@@ -26,7 +26,7 @@ flags! {
         const RAW_SOCKETS = 1 << 13;
         /// Lock any amount of memory (`CAP_IPC_LOCK`).
         const LOCK_MEMORY = 1 << 14;
-        /// Access low addresses and raw devices (`CAP_SYS_RAWIO`).
+        /// Map low addresses and access raw devices (`CAP_SYS_RAWIO`).
         const RAW_ACCESS = 1 << 17;
         /// Inspect any process (`CAP_SYS_PTRACE`).
         const TRACE = 1 << 19;
@@ -38,7 +38,7 @@ flags! {
         const RESOURCES = 1 << 24;
         /// Set the capabilities of files (`CAP_SETFCAP`).
         const SET_FILE = 1 << 31;
-        // Keep the bits that have no name here.
+        // The bits without a name here, which are valid too.
         const _ = !0;
     }
 }
@@ -51,47 +51,48 @@ impl Capabilities {
 }
 
 flags! {
-    /// Rules about the capabilities of root (`linux/securebits.h`). The bit after each rule locks it.
+    /// Rules for the capabilities of root and of user id changes (`linux/securebits.h`). The bit after the bit of each
+    /// rule locks the rule.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct SecureBits: u32 {
         /// `execve` gives root no capabilities (`SECBIT_NOROOT`).
         const NO_ROOT = 1 << 0;
         /// A change of user ids does not change capabilities (`SECBIT_NO_SETUID_FIXUP`).
         const NO_FIXUP = 1 << 2;
-        /// The permitted capabilities are kept when the last user id that is 0 changes (`SECBIT_KEEP_CAPS`).
+        /// The permitted capabilities are kept when a change of user ids leaves none that is 0 (`SECBIT_KEEP_CAPS`).
         const KEEP = 1 << 4;
         /// `KEEP` is locked.
         const KEEP_LOCKED = 1 << 5;
-        /// No capability becomes ambient (`SECBIT_NO_CAP_AMBIENT_RAISE`).
+        /// No capability can be added to the ambient set (`SECBIT_NO_CAP_AMBIENT_RAISE`).
         const NO_AMBIENT = 1 << 6;
-        /// Interpreters execute only files that the kernel lets them execute (`SECBIT_EXEC_RESTRICT_FILE`). The kernel
-        /// stores the bit without using it.
+        /// Interpreters execute only files that the kernel allows to be executed (`SECBIT_EXEC_RESTRICT_FILE`). The
+        /// kernel only stores the bit.
         const RESTRICT_FILE = 1 << 8;
-        /// Interpreters execute no commands that are typed in (`SECBIT_EXEC_DENY_INTERACTIVE`). The kernel stores the
-        /// bit without using it.
+        /// Interpreters execute no commands that are entered interactively (`SECBIT_EXEC_DENY_INTERACTIVE`). The kernel
+        /// only stores the bit.
         const DENY_INTERACTIVE = 1 << 10;
-        /// The locks of all rules.
+        /// The bits that lock the rules.
         const LOCKS = 0xaaa;
     }
 }
 
-/// The capability sets of a process, and the rules for their changes. Files have no capabilities.
+/// The capability sets of a process, and the rules for their changes. Executable files have no capabilities.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CapabilitySets {
-    /// Capabilities that the process is allowed to make effective.
+    /// Capabilities that the process is allowed to add to the effective set.
     pub permitted: Capabilities,
     /// Capabilities that permission checks use.
     pub effective: Capabilities,
-    /// Capabilities that the process requests to pass on over `execve`.
+    /// Capabilities that the process wants to keep across `execve`.
     pub inheritable: Capabilities,
-    /// Capabilities that `execve` can give.
+    /// The upper bound of the capabilities that `execve` grants.
     pub bounding: Capabilities,
-    /// Capabilities that `execve` keeps for users other than root.
+    /// Capabilities that `execve` keeps for a user other than root.
     pub ambient: Capabilities,
-    /// Rules about root.
+    /// Rules for changes of the sets.
     pub secure: SecureBits,
-    /// Whether `execve` gives no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). Here `execve` never
-    /// gives such privileges, because set-id bits have no effect.
+    /// Whether `execve` grants no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). In this kernel
+    /// `execve` never does, because set-id bits have no effect.
     pub gains_none: bool,
 }
 
@@ -115,8 +116,9 @@ impl CapabilitySets {
     /// capability are dropped.
     ///
     /// # Errors
-    /// `EPERM` if the new permitted set is not a subset of the old one, the effective set not a subset of the permitted
-    /// one, or the inheritable set contains bits that were neither inheritable nor permitted.
+    /// `EPERM` if the new permitted set is not a subset of the old one, if the new effective set is not a subset of the
+    /// new permitted one, or if the new inheritable set contains capabilities that were neither inheritable nor
+    /// permitted.
     pub fn set(&mut self, wanted: Self) -> Result<(), Errno> {
         let known = |set: Capabilities| set & Capabilities::FULL;
         let (permitted, effective) = (known(wanted.permitted), known(wanted.effective));
@@ -144,9 +146,10 @@ impl CapabilitySets {
         Ok(())
     }
 
-    /// Adjusts the sets after a change of user ids (`cap_emulate_setxuid`). If one of the three ids was 0 and none is
-    /// now, the permitted and the effective set are cleared. If the effective id changes from 0, the effective set is
-    /// cleared; if it changes to 0, all permitted capabilities become effective.
+    /// Adjusts the sets after a change of user ids (`cap_emulate_setxuid`). `before` and `after` are the real,
+    /// effective and saved id. If one of them was 0 and none is now, the ambient set is cleared, and also the permitted
+    /// and the effective set unless `SECBIT_KEEP_CAPS` is set. If the effective id changes from 0, the effective set is
+    /// cleared. If it changes to 0, all permitted capabilities become effective.
     pub fn change_user(&mut self, before: [u32; 3], after: [u32; 3]) {
         if self.secure.contains(SecureBits::NO_FIXUP) {
             return;
@@ -169,8 +172,8 @@ impl CapabilitySets {
         }
     }
 
-    /// Updates the sets for `execve` (`cap_bprm_creds_from_file`): root gets the capabilities of the bounding set, other
-    /// users get the ambient ones.
+    /// Updates the sets for `execve` (`cap_bprm_creds_from_file`). Root gets the bounding and the inheritable
+    /// capabilities. Other users keep the ambient capabilities.
     pub fn execute(&mut self, real: u32, effective: u32) {
         let rules = !self.secure.contains(SecureBits::NO_ROOT);
         let given = if rules && (real == 0 || effective == 0) {

@@ -1,27 +1,27 @@
-//! User and group ids.
+//! The user ids, group ids and capabilities of a process.
 
 use crate::identity::{Capabilities, CapabilitySets};
 use alloc::{sync::Arc, vec::Vec};
 use memwright_linux_abi::errno::Errno;
 
-/// The four ids of one kind.
+/// The four ids of a process of one kind: user ids or group ids.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ids {
     /// The real id.
     pub real: u32,
-    /// The effective id: the one that permission checks use.
+    /// The effective id, which most permission checks use.
     pub effective: u32,
-    /// The saved id: the effective id can be set to it.
+    /// The saved id, to which an unprivileged process can set its effective id.
     pub saved: u32,
-    /// The id that checks of file access use.
+    /// The file system id, which checks of file access use.
     pub file: u32,
 }
 
-/// The argument for "no change" in calls that take several ids.
+/// The argument that leaves an id unchanged in calls that set several ids.
 pub const UNCHANGED: u32 = u32::MAX;
 
 impl Ids {
-    /// Returns whether an unprivileged process is allowed to change to the id.
+    /// Returns whether an unprivileged process is allowed to change an id to `id`.
     fn has(&self, id: u32) -> bool {
         id == self.real || id == self.effective || id == self.saved
     }
@@ -106,7 +106,7 @@ impl Ids {
     }
 }
 
-/// The identity and the privileges of a process.
+/// The ids and the capabilities of a process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Credentials {
     /// User ids.
@@ -131,7 +131,7 @@ impl Credentials {
         self.capabilities.effective.contains(capabilities)
     }
 
-    /// Changes the user ids by calling `change`, and adjusts the capabilities.
+    /// Changes the user ids by calling `change`, and adjusts the capabilities to the new ids.
     ///
     /// # Errors
     /// Those of `change`.
@@ -156,10 +156,10 @@ impl Credentials {
                 .any(|id| *id == other.saved || *id == other.real)
     }
 
-    /// Returns whether the process is allowed to inspect a process with the credentials `other`, for example its memory
-    /// (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). One of two conditions
-    /// must hold: all ids of the other process equal the ids of this process for file access, and this process has all
-    /// capabilities of the other one; or this process has `CAP_SYS_PTRACE`.
+    /// Returns whether the process is allowed to inspect a process with the credentials `other`, for example to read
+    /// its memory (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). One of two
+    /// conditions must hold: either this process has `CAP_SYS_PTRACE`, or all ids of the other process equal the file
+    /// system ids of this process, and this process has all capabilities of the other one.
     pub fn may_look_into(&self, other: &Self) -> bool {
         let same = |mine: &Ids, theirs: &Ids| {
             [theirs.real, theirs.effective, theirs.saved] == [mine.file; 3]
@@ -169,7 +169,7 @@ impl Credentials {
         (own && covered) || self.has(Capabilities::TRACE)
     }
 
-    /// Updates the credentials for `execve`.
+    /// Updates the ids and the capabilities for `execve`.
     pub fn after_exec(&mut self) {
         for ids in [&mut self.user, &mut self.group] {
             ids.saved = ids.effective;

@@ -3,7 +3,7 @@
 use memwright_linux_abi::abi_struct;
 
 abi_struct! {
-    /// `struct rlimit64`.
+    /// A resource limit (`struct rlimit64`).
     pub struct Limit {
         /// The soft limit.
         pub current: u64,
@@ -23,47 +23,47 @@ pub enum Resource {
     Cpu = 0,
     /// Size of a file, in bytes.
     FileSize = 1,
-    /// Data segment, in bytes.
+    /// Size of the data segment, in bytes.
     Data = 2,
-    /// Stack, in bytes.
+    /// Size of the stack, in bytes.
     Stack = 3,
-    /// Core files, in bytes.
+    /// Size of a core file, in bytes.
     Core = 4,
-    /// Resident memory, in bytes. Without effect, as on Linux.
+    /// Resident memory, in bytes. The limit has no effect, as on Linux.
     Resident = 5,
-    /// Threads of a user.
+    /// Number of threads of a user.
     Processes = 6,
-    /// Descriptors.
+    /// Number of descriptors.
     Files = 7,
     /// Locked memory, in bytes.
     Locked = 8,
     /// Address space, in bytes.
     AddressSpace = 9,
-    /// File locks.
+    /// Number of file locks.
     FileLocks = 10,
-    /// Queued signals.
+    /// Number of queued signals.
     PendingSignals = 11,
     /// Bytes in POSIX message queues.
     MessageQueues = 12,
-    /// Nice value, as 20 minus the lowest value allowed.
+    /// Nice value: the limit is 20 minus the lowest nice value allowed.
     Nice = 13,
     /// Real-time priority.
     RealTimePriority = 14,
-    /// CPU time of a real-time thread without a blocking system call, in microseconds.
+    /// CPU time that a real-time thread can use without a blocking system call, in microseconds.
     RealTimeTime = 15,
 }
 
 /// Number of resources.
 pub const RESOURCES: usize = 16;
 
-/// The limits of a process.
+/// The limits of a process on all resources.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits([Limit; RESOURCES]);
 
 impl Limits {
     /// Returns the limits of Linux's first process (`INIT_RLIMITS` of Linux 7.2, `include/asm-generic/resource.h`). The
-    /// limits on processes and on queued signals depend on memory (`fork_init`): half the number of threads whose
-    /// stacks fill an eighth of memory.
+    /// limits on processes and on queued signals depend on memory (`fork_init`): each is half the number of threads
+    /// whose kernel stacks fill an eighth of memory.
     pub fn initial(memory_bytes: u64) -> Self {
         let processes = (memory_bytes / (16 * 1024) / 8).clamp(20, 0x3fff_ffff) / 2;
         let mut limits = [Limit {

@@ -1,4 +1,4 @@
-//! The identity of a process and what it permits: credentials, capabilities, users, resource limits.
+//! The identity of a process and what it permits: credentials, capabilities, users and resource limits.
 
 mod capabilities;
 mod credentials;
@@ -17,18 +17,18 @@ use memwright_table::Shared;
 /// Maximum number of supplementary groups (`NGROUPS_MAX`).
 pub const GROUPS_MAX: u64 = 65_536;
 
-/// The credentials and limits of a process.
+/// The credentials and resource limits of a process, and its user.
 pub struct Identity {
     /// User and group ids, and capabilities.
     pub credentials: Lock<Credentials>,
     /// Resource limits.
     pub limits: Lock<Limits>,
-    /// The real user, to which the threads of the process are accounted.
+    /// The user with the real user id, to which the threads of the process are accounted.
     user: Lock<Shared<User>>,
 }
 
 impl Identity {
-    /// Creates the identity of a process of `user` with the initial credentials.
+    /// Creates the identity of a process of `user` with root's credentials.
     #[must_use]
     pub fn new(limits: Limits, user: Shared<User>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Identity {
         }
     }
 
-    /// Returns the real user.
+    /// Returns the user to which the process is accounted.
     pub fn user(&self) -> Shared<User> {
         self.user.lock().clone()
     }
@@ -49,16 +49,16 @@ impl Identity {
         self.limits.lock().get(resource).current
     }
 
-    /// Returns whether this identity permits its process to inspect a process of identity `other`
+    /// Returns whether the process with this identity is allowed to inspect a process with the identity `other`
     /// (`ptrace_may_access` of Linux 7.2, `kernel/ptrace.c`).
     #[must_use]
     pub fn may_look_into(&self, other: &Self) -> bool {
-        // Take one lock at a time: both have the same rank, and `other` can be this identity.
+        // Hold one lock at a time, because both have the same rank and `other` can be this identity.
         let other = other.credentials.lock().clone();
         self.credentials.lock().may_look_into(&other)
     }
 
-    /// Replaces the real user. Returns the previous one.
+    /// Replaces the user to which the process is accounted. Returns the previous one.
     pub fn replace_user(&self, user: Shared<User>) -> Shared<User> {
         core::mem::replace(&mut *self.user.lock(), user)
     }

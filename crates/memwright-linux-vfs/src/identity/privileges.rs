@@ -1,4 +1,4 @@
-//! The `prctl` operations on privileges: the bounding set, ambient capabilities, secure bits, `no_new_privs`
+//! The `prctl` operations on privileges: the bounding set, ambient capabilities, secure bits and `no_new_privs`
 //! (`cap_task_prctl` of Linux 7.2, `security/commoncap.c`).
 
 use crate::identity::{Capabilities, CapabilitySets, SecureBits};
@@ -8,7 +8,7 @@ use memwright_linux_abi::errno::Errno;
 /// Returns the capability with this number.
 ///
 /// # Errors
-/// `EINVAL` for an unknown one.
+/// `EINVAL` if there is no capability with this number.
 fn capability(number: u64) -> Result<Capabilities, Errno> {
     if number > Capabilities::LAST.into() {
         return Err(Errno::EINVAL);

@@ -1,4 +1,4 @@
-//! Counts of the limited resources that all processes of a user have together (`user_struct` of Linux 7.2,
+//! The users, and for each the amount of limited resources that its processes use together (`user_struct` of Linux 7.2,
 //! `include/linux/sched/user.h`).
 
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use memwright_linux_base::{
 };
 use memwright_table::{OutOfMemory, Shared, TryPush};
 
-/// A count that is subject to a limit.
+/// The amount of a resource that a user has, which is subject to a limit.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
@@ -30,7 +30,7 @@ impl Tally {
         debug_assert!(before >= count, "less than nothing is left");
     }
 
-    /// Adds one unless the count has reached `most`. Returns whether one was added.
+    /// Adds one unless the count is at least `most`. Returns whether one was added.
     pub fn add_below(&self, most: u64) -> bool {
         let one_more = |count: u64| (count < most).then_some(count + 1);
         let added = self
@@ -40,25 +40,25 @@ impl Tally {
     }
 }
 
-/// A user, identified by the real user id.
+/// A user, identified by the real user id, and its use of limited resources.
 #[derive(Debug)]
 pub struct User {
     id: u32,
-    /// Number of threads; a zombie counts as one.
+    /// Number of threads. A zombie process counts as one thread.
     pub threads: Tally,
-    /// Number of files registered with epoll instances.
+    /// Number of entries in the epolls of the user.
     pub watches: Tally,
-    /// Capacity of the user's pipes in pages.
+    /// Capacity of the user's pipes, in pages.
     pub pipe_pages: Tally,
 }
 
-/// The users with a process, a pipe or an epoll instance.
+/// The users that have a process, a pipe or an epoll.
 pub struct Users {
     known: Lock<Known>,
 }
 
 struct Known {
-    /// The users, by id.
+    /// The users, sorted by id.
     users: Vec<Shared<User>>,
     sweep: Sweep,
 }
@@ -76,7 +76,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// Returns the user with this id, which is created if necessary.
+    /// Returns the user with this id. Creates it if it is not in the list.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -125,7 +125,7 @@ mod tests {
         }
         assert!(Shared::ptr_eq(&other, &users.get(1000).unwrap()));
         assert_eq!(users.get(0).unwrap().threads.get(), 2);
-        // Users without resources were removed, since they have no state that must be kept.
+        // Users to which nothing refers have been removed.
         assert!(users.known.lock().users.len() < 100);
         let ids: alloc::vec::Vec<u32> = users
             .known

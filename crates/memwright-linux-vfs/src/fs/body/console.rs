@@ -1,4 +1,4 @@
-//! Standard input, output and error: the unread input, and the type of each stream.
+//! Standard input, output and error of the guest, which the `memwright` command on the host forwards.
 
 use crate::{
     fs::{attributes::DeviceNumber, kind::Kind, turn::Turn},
@@ -9,22 +9,22 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{channel::INPUT_AREA, host::Channel};
 use memwright_linux_base::sync::{Lock, Rank};
 
-/// Maximum number of bytes that one request for input returns.
+/// Maximum number of bytes of input that the command returns for one request.
 const INPUT: usize = INPUT_AREA;
 
 /// The device number of a terminal, which is that of `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
 
-/// Input that has arrived from the command and that the guest has not read.
+/// Input that the command has sent and that the guest has not read. It is in `bytes[start..end]`.
 pub(in crate::fs) struct Input {
     pub(in crate::fs) bytes: Box<[u8]>,
     pub(in crate::fs) start: usize,
     pub(in crate::fs) end: usize,
-    /// Whether the host reported the end of the input.
+    /// Whether the command reported the end of the input.
     pub(in crate::fs) ended: bool,
 }
 
-/// The three channels between the guest program and the command.
+/// The input side of the standard streams, which all three streams share.
 pub struct Console {
     pub(in crate::fs) input: Lock<Input>,
     pub(in crate::fs) reading: Turn,
@@ -37,7 +37,7 @@ impl Default for Console {
 }
 
 impl Console {
-    /// Creates the channels, with no input buffered.
+    /// Creates the console with no input buffered.
     #[must_use]
     pub fn new() -> Self {
         #[expect(clippy::disallowed_macros, reason = "before any program runs")]
@@ -55,17 +55,17 @@ impl Console {
     }
 }
 
-/// One of the three streams.
+/// One of the three standard streams.
 #[derive(Clone)]
 pub struct ConsoleStream {
     pub(in crate::fs) console: Arc<Console>,
-    /// The channel to which writes go; `None` for standard input that is not a terminal.
+    /// The output channel of the command; `None` for standard input that is not a terminal.
     pub(in crate::fs) output: Option<Channel>,
     pub(in crate::fs) terminal: bool,
 }
 
 impl ConsoleStream {
-    /// Creates the stream with the given descriptor number: standard input (0), output (1) or error (2).
+    /// Creates the stream of descriptor `number`: standard input (0), output (1) or error (2).
     #[must_use]
     pub fn new(console: &Arc<Console>, number: usize, stream: Stream) -> Self {
         let terminal = stream == Stream::Terminal;
@@ -81,7 +81,7 @@ impl ConsoleStream {
         }
     }
 
-    /// Returns the file type: a FIFO, or a character device if the stream is a terminal.
+    /// Returns the file type: a character device if the stream is a terminal, else a FIFO.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         if self.terminal {
@@ -91,7 +91,7 @@ impl ConsoleStream {
         }
     }
 
-    /// Returns the device number, which is 0:0 unless the stream is a terminal.
+    /// Returns the device number: that of the terminal, or 0:0 if the stream is not a terminal.
     #[must_use]
     pub const fn special(&self) -> DeviceNumber {
         if self.terminal {
@@ -107,7 +107,7 @@ impl ConsoleStream {
         self.terminal
     }
 
-    /// Returns the `O_` flags of the stream's open file, which the first program inherits.
+    /// Returns the `O_` flags with which the stream is open in the first program.
     #[must_use]
     pub const fn flags(&self) -> u32 {
         match (self.terminal, self.output) {
@@ -117,7 +117,7 @@ impl ConsoleStream {
         }
     }
 
-    /// Returns whether the stream can be read.
+    /// Returns whether the stream can be read: it is a terminal or standard input.
     pub(in crate::fs) fn reads(&self) -> bool {
         self.terminal || self.output.is_none()
     }

@@ -19,7 +19,7 @@ pub enum Device {
     Userfaultfd,
     /// The kernel log.
     Console,
-    /// The controlling terminal of the calling process.
+    /// `/dev/tty`, the controlling terminal of the calling process.
     Terminal,
     /// A device without a driver, for which `mknod` created a node.
     Unknown(DeviceNumber),

@@ -1,4 +1,4 @@
-//! The contents of inodes by type, without the operations of open files.
+//! The contents of inodes, by file type. The operations of open files are in other modules.
 
 pub mod console;
 pub mod device;

@@ -1,4 +1,4 @@
-//! Pipes: the bytes between their ends, and the states of the ends.
+//! Pipes: the pages with the unread bytes, and the number of readers and writers.
 
 use crate::fs::{
     body::{
@@ -17,23 +17,23 @@ use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE};
 /// The state of a pipe.
 pub(in crate::fs) struct State {
     pub(in crate::fs) ring: Ring,
-    /// The charge for the capacity; `None` while the pipe is not open.
+    /// The charge for the capacity of the pipe; `None` while neither side is open.
     pub(in crate::fs) room: Option<Room>,
-    /// The page of each slot, if the slot contains data. There are no slots while the pipe is not open.
+    /// The page in each slot of the ring; `None` for a slot without data. The list is empty while neither side is open.
     pub(in crate::fs) pages: Vec<Option<Page>>,
-    /// Whether a writer is copying into the page after the written bytes.
+    /// Whether a writer is copying into the page at the write position.
     pub(in crate::fs) writing: bool,
     pub(in crate::fs) readers: u32,
     pub(in crate::fs) writers: u32,
-    /// How often each side was opened. A thread that opens a named pipe waits until the number of openings of the other
-    /// side changes.
+    /// Number of times that each side was opened. A thread that waits for an open of the other side of a named pipe
+    /// compares these numbers, because the other side can be closed again before the thread runs.
     pub(in crate::fs) reader_openings: u64,
     pub(in crate::fs) writer_openings: u64,
 }
 
 impl State {
-    /// Updates whether the ring protects the page that is read next. If that page belongs to user memory, no writer may
-    /// use the free part before its unread bytes.
+    /// Sets whether writers must leave the page that is read next alone. A writer must not store bytes before the
+    /// unread bytes of a page that belongs to user memory.
     pub(in crate::fs) fn note_front(&mut self) {
         let front = self.ring.slot(self.ring.used_pages().start);
         let lent = self.pages[front].is_some_and(|page| page.lent);
@@ -41,17 +41,17 @@ impl State {
     }
 }
 
-/// A pipe. Each of its frames is allocated only while it contains data. The frames are allocated as object pages, so
-/// that pipes cannot use the frames that are reserved for the kernel.
+/// A pipe. The frame of a slot is allocated only while the slot contains data. The frames are allocated as object
+/// pages, so that pipes cannot use the frames that are reserved for the kernel.
 pub struct Pipe {
     pub(in crate::fs) memory: Arc<Memory>,
     pub(in crate::fs) state: Lock<State>,
-    /// `reading` serialises the copies of readers, and `writing` those of writers.
+    /// Serialises the copies of readers (`reading`) and those of writers (`writing`).
     pub(in crate::fs) reading: Turn,
     pub(in crate::fs) writing: Turn,
-    /// Woken when there is something to read or the last writer closes its end.
+    /// Woken when bytes arrive or the last writer closes its end.
     pub(in crate::fs) readable: WaitQueue,
-    /// Woken when there is room or the last reader closes its end.
+    /// Woken when the pipe has room or the last reader closes its end.
     pub(in crate::fs) writable: WaitQueue,
 }
 
@@ -62,12 +62,12 @@ pub(in crate::fs) enum Step {
     Moved(usize),
     /// No byte can be moved now: the thread must wait.
     Wait,
-    /// The other side is closed.
+    /// The other side has no open end.
     Closed,
 }
 
 impl Pipe {
-    /// Creates a pipe of which no side is open.
+    /// Creates a pipe with neither side open.
     #[must_use]
     pub fn new(memory: &Arc<Memory>) -> Self {
         let state = State {
@@ -90,8 +90,8 @@ impl Pipe {
         }
     }
 
-    /// Opens one side of the pipe, or both. If the pipe was not open, `brought` becomes its charge and provides its
-    /// slots. Otherwise `brought` is dropped.
+    /// Opens one side of the pipe, or both. If neither side was open, `brought` becomes the charge of the pipe and
+    /// provides its slots. Otherwise `brought` is dropped, which uncharges the user.
     pub(in crate::fs) fn open(&self, brought: Option<Room>, reads: bool, writes: bool) {
         let mut brought = brought;
         {
@@ -123,7 +123,7 @@ impl Pipe {
             state.readers -= u32::from(reads);
             state.writers -= u32::from(writes);
             if state.readers == 0 && state.writers == 0 {
-                // Unread data is discarded.
+                // Both sides are closed, so the unread data is discarded.
                 self.release_pages(&mut state);
                 state.ring = Ring::new(DEFAULT_PAGES);
                 left = Some((state.room.take(), core::mem::take(&mut state.pages)));
@@ -152,8 +152,8 @@ impl Pipe {
         }
     }
 
-    /// Returns the location of the next bytes to read, at most `limit` and within one page. The bytes stay in the pipe
-    /// until they are consumed.
+    /// Returns the page and the location of the next bytes to read: at most `limit` bytes, all in one page. The bytes
+    /// stay in the pipe until [`Self::consume`].
     pub(in crate::fs) fn next_read(&self, limit: usize) -> (Step, Option<(Frame, Span)>) {
         let state = self.state.lock();
         let Some(span) = state.ring.read_span(limit) else {
@@ -168,7 +168,7 @@ impl Pipe {
         (Step::Moved(span.length), place)
     }
 
-    /// Consumes `count` bytes, which are within one page, and frees the page if it contains no more data.
+    /// Consumes `count` unread bytes, which are in one page. Frees the page if it contains no more data.
     pub(in crate::fs) fn consume(&self, count: usize) {
         let mut state = self.state.lock();
         let writing = state.writing;
@@ -190,8 +190,8 @@ impl Pipe {
         state.ring.admit(length).map_or(Step::Wait, Step::Moved)
     }
 
-    /// Returns the location for the next bytes to write, at most `limit` and within one page. The page stays in its
-    /// slot until [`Self::finish_write`]. The caller holds the mutex `writing`. Returns `None` if the pipe is full.
+    /// Returns the location for the next bytes to write, at most `limit` and within one page. The page cannot be freed
+    /// before [`Self::finish_write`]. The caller holds the mutex `writing`. Returns `None` if the pipe is full.
     pub(in crate::fs) fn try_begin_write(
         &self,
         limit: usize,
@@ -216,8 +216,9 @@ impl Pipe {
         Ok(Some((page.frame, span)))
     }
 
-    /// Appends a page of user memory to the pipe without copying, and takes ownership of the reference `frame`. Returns
-    /// `frame` if there is no free slot for a complete page. The caller holds the mutex `writing`.
+    /// Appends a page of user memory to the pipe without copying it, and takes ownership of the reference `frame`.
+    /// Returns `frame` unless the next byte would be written to the start of an empty slot. The caller holds the mutex
+    /// `writing`.
     pub(in crate::fs) fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
         let mut state = self.state.lock();
         let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;
@@ -236,8 +237,8 @@ impl Pipe {
         }
     }
 
-    /// Records that `count` bytes were stored in the span that [`Self::try_begin_write`] returned. If the pipe is still
-    /// empty, frees the page.
+    /// Records that `count` bytes were stored in the slot that [`Self::try_begin_write`] returned. Frees the page if no
+    /// byte was stored and the pipe is empty.
     pub(in crate::fs) fn finish_write(&self, slot: usize, count: usize) {
         let mut state = self.state.lock();
         state.writing = false;

@@ -23,22 +23,23 @@ pub(in crate::fs) enum Contents {
     Huge(Box<HugeFile<M>>),
 }
 
-/// The contents of a regular file.
+/// The contents of a regular file, and the counts that exclude writers, executions and seals.
 pub struct Regular {
     pub(in crate::fs) pages: Contents,
     pub(in crate::fs) seals: AtomicU32,
-    /// Number of opens for writing, or minus the number of programs that execute the file.
+    /// Number of opens for writing. While the file is executed, minus the number of programs that execute it.
     pub(in crate::fs) writers: AtomicI64,
     /// Number of shared writable mappings that are being created, or -1 while a write seal is being added.
     pub(in crate::fs) mapping: AtomicI64,
     /// Serialises writes and size changes.
     pub(in crate::fs) turn: Turn,
-    /// Whether `memfd_secret` created the file. Its data is accessible through mappings only.
+    /// Whether `memfd_secret` created the file. Its data can be accessed through mappings only.
     pub(in crate::fs) secret: bool,
-    /// Whether the file is exempt from the limit of [`Self::check_room`], because it is in no mounted file system or in
-    /// one with its own size limit.
+    /// Whether the file is exempt from the limit of [`Self::check_room`]. Files outside mounted file systems are
+    /// exempt, and so are files in a tmpfs with its own size limit.
     pub(in crate::fs) apart: bool,
-    /// Whether the contents are still in the lower tree of the file system.
+    /// Whether the contents are still in the lower tree of the file system (see
+    /// [`Lower`](crate::fs::lower_tree::Lower)).
     lower: AtomicBool,
 }
 
@@ -51,8 +52,8 @@ impl Regular {
         Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
     }
 
-    /// Creates an empty file whose pages are never swapped out. It represents a file on a disk, whose clean pages Linux
-    /// would drop and read again.
+    /// Creates an empty file whose pages are never swapped out. It represents a file on a disk: Linux would drop its
+    /// clean pages and read them again instead of swapping them out.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -61,7 +62,7 @@ impl Regular {
         Ok(Self::with(Contents::Small(pages), Seals::SEAL))
     }
 
-    /// Creates an empty file in no mounted file system. It uses huge pages under the same settings as shared memory.
+    /// Creates an empty file in no mounted file system. Its use of huge pages follows the settings for shared memory.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -87,8 +88,8 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: fills a hole at `start` with a folio if possible. Returns the offset
-    /// at which the caller must call this function again.
+    /// Prepares a write of the bytes `start..end`: if `start` is in a hole, allocates a folio there if possible.
+    /// Returns the offset from which the caller must prepare the rest of the write.
     pub(in crate::fs) fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {
             Contents::Small(pages) => pages.prepare_write(start, end),
@@ -140,7 +141,7 @@ impl Regular {
         Ok(file)
     }
 
-    /// Returns whether the contents are still in the lower tree, so that they must be copied up before the file is used.
+    /// Returns whether the contents are still in the lower tree. They must be copied up before the file is used.
     #[must_use]
     pub fn is_lower(&self) -> bool {
         self.lower.load(Ordering::Acquire)
@@ -195,7 +196,7 @@ impl Regular {
     }
 
     /// Returns the frame of page `index`, with one reference. If the page does not exist, allocates it if `create` is
-    /// set, else returns `None`.
+    /// set, and returns `None` otherwise.
     pub(in crate::fs) fn frame_for(
         &self,
         index: u64,
@@ -207,7 +208,8 @@ impl Regular {
         }
     }
 
-    /// Returns a frame for a write of the whole page `index`, or `None` if the page exists, or if the file is hugetlb.
+    /// Allocates a frame for a write of the complete page `index`. Returns `None` if the page exists, or if the file is
+    /// hugetlb.
     pub(in crate::fs) fn frame_to_write(
         &self,
         index: u64,
@@ -218,8 +220,8 @@ impl Regular {
         }
     }
 
-    /// Adds `frame`, which [`Self::frame_to_write`] returned, as page `index`. Returns the frame if the page has been
-    /// created since then.
+    /// Adds `frame`, which [`Self::frame_to_write`] returned, as page `index`. Returns `frame` if another thread has
+    /// created the page since then.
     pub(in crate::fs) fn add_page<'a>(
         &self,
         index: u64,
@@ -239,8 +241,8 @@ impl Regular {
         }
     }
 
-    /// Returns the offset of the first byte at or after `offset` that is data, or that is in a hole if `hole` is set. A
-    /// hugetlb file has no holes before its end.
+    /// Returns the offset of the first byte at or after `offset` that is data, or that is in a hole if `hole` is set;
+    /// `None` if there is none. A hugetlb file has no holes before its end.
     pub(in crate::fs) fn find(&self, offset: u64, hole: bool) -> Option<u64> {
         match &self.pages {
             Contents::Small(pages) => pages.seek(offset, hole),
@@ -251,7 +253,7 @@ impl Regular {
         }
     }
 
-    /// Returns the number of the pages `first..end` that are resident, and the number that are swapped out.
+    /// Returns how many of the pages `first..end` are resident, and how many are swapped out.
     #[must_use]
     pub fn cached(&self, first: u64, end: u64) -> (u64, u64) {
         const PAGE: u64 = PAGE_SIZE as u64;
@@ -268,7 +270,7 @@ impl Regular {
             let hole = self
                 .find(data, true)
                 .map_or(end, |hole| hole.div_ceil(PAGE));
-            // After a concurrent truncation, the hole can be found before the data.
+            // A concurrent truncation can move the hole before the data.
             next = hole.clamp(from + 1, end);
             stored += next - from;
             swapped += self.pages().swapped(from, next - from);
@@ -276,7 +278,7 @@ impl Regular {
         (stored.saturating_sub(swapped), swapped)
     }
 
-    /// Counts an open for writing.
+    /// Counts an open for writing, so that the file cannot be executed.
     ///
     /// # Errors
     /// `ETXTBSY` while the file is being executed.
@@ -294,7 +296,7 @@ impl Regular {
         self.writers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a program that executes the file.
+    /// Counts a program that executes the file, so that the file cannot be opened for writing.
     ///
     /// # Errors
     /// `ETXTBSY` while the file is open for writing.
@@ -321,8 +323,8 @@ impl Regular {
         self.turn.take(waiter)
     }
 
-    /// Checks that the page at `offset` exists or can be allocated. All files of mounted file systems without their own
-    /// size limit together use at most half of memory, which is the default size of a tmpfs.
+    /// Checks that the page at `offset` exists or can be allocated. Together, the files of all mounted file systems
+    /// without a size limit of their own use at most half of memory, which is the default size of a tmpfs.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -335,8 +337,8 @@ impl Regular {
         Err(Errno::ENOSPC)
     }
 
-    /// Checks that the pages of the bytes `start..end` can be allocated within the limit of [`Self::check_room`]. Some
-    /// of these pages can exist already.
+    /// Checks that those pages of the bytes `start..end` that do not exist can be allocated within the limit of
+    /// [`Self::check_room`].
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -360,14 +362,14 @@ impl Regular {
     }
 }
 
-/// Creates an object without pages and without an identity.
+/// Creates an object without pages. It has the default identity.
 fn no_pages(memory: &Arc<Memory>) -> Result<Shmem<M>, Errno> {
     let pages = Shmem::new(memory.clone(), 0, ObjectIdentity::default());
     pages.map_err(|_| Errno::ENOMEM)
 }
 
-/// Returns the error number for a failed access that needs the contents of an existing page. Memory exhaustion is
-/// `ENOMEM`, unlike in [`object_errno`].
+/// Returns the error number for a failed access to a page that may have to be swapped in. Lack of memory is `ENOMEM`,
+/// unlike in [`object_errno`].
 pub(in crate::fs) const fn read_errno(error: ObjectError) -> Errno {
     match error {
         ObjectError::OutOfMemory => Errno::ENOMEM,

@@ -1,4 +1,4 @@
-//! The arithmetic of a pipe's ring of pages. The ring keeps track of positions and contains no data.
+//! The read and write positions of a pipe, whose pages form a ring. The ring contains no data.
 
 use core::ops::Range;
 use memwright_table::PAGE_SIZE;
@@ -9,8 +9,8 @@ pub const PIPE_BUF: usize = 4096;
 /// Number of pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
 pub const DEFAULT_PAGES: usize = 16;
 
-/// The default limit on the capacity that an unprivileged process is allowed to request (Linux's `pipe_max_size`), in
-/// pages.
+/// The default limit in pages on the capacity that an unprivileged process is allowed to request (Linux's
+/// `pipe_max_size`).
 pub const MAX_PAGES: usize = 256;
 
 /// A run of bytes within one page of the ring.
@@ -24,14 +24,14 @@ pub struct Span {
     pub length: usize,
 }
 
-/// A ring with two positions, in bytes. The difference between them is the number of bytes in the pipe. They grow until
-/// the ring is empty, and then restart at zero.
+/// A ring with a read and a write position, in bytes. The difference between the positions is the number of bytes in
+/// the pipe. The positions grow until the ring is empty, and then restart at zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     read: u64,
     written: u64,
     pages: usize,
-    /// Whether the page that is read next must not be written before it is read to its end.
+    /// Whether writers must not use the page that is read next until it is read to its end.
     front_kept: bool,
 }
 
@@ -47,7 +47,7 @@ impl Ring {
         }
     }
 
-    /// Sets whether the page that is read next must not be written before it is read to its end.
+    /// Sets whether writers must not use the page that is read next until it is read to its end.
     pub fn keep_front(&mut self, kept: bool) {
         self.front_kept = kept;
     }
@@ -86,20 +86,22 @@ impl Ring {
         })
     }
 
-    /// Returns the location of the next bytes to read, at most `limit` and within one page.
+    /// Returns the location of the next bytes to read: at most `limit` bytes, all in one page. Returns `None` if the
+    /// ring is empty.
     #[must_use]
     pub fn read_span(&self, limit: usize) -> Option<Span> {
         self.span(self.read, self.readable().min(limit))
     }
 
-    /// Returns the location of the bytes to read after the next `skip` bytes, at most `limit` and within one page.
+    /// Returns the location of the bytes to read after the next `skip` bytes: at most `limit` bytes, all in one page.
     #[must_use]
     pub fn span_behind(&self, skip: usize, limit: usize) -> Option<Span> {
         let left = self.readable().saturating_sub(skip);
         self.span(self.read + skip as u64, left.min(limit))
     }
 
-    /// Returns the location for the next bytes to write, at most `limit` and within one page.
+    /// Returns the location for the next bytes to write: at most `limit` bytes, all in one page. Returns `None` if the
+    /// ring is full.
     #[must_use]
     pub fn write_span(&self, limit: usize) -> Option<Span> {
         self.span(self.written, self.writable().min(limit))
@@ -108,9 +110,9 @@ impl Ring {
     /// Records that `length` bytes were read. Returns the slot of the page if the page contains no more data and can be
     /// freed.
     ///
-    /// An empty ring restarts at the beginning of a page, so that a pipe whose reader keeps up uses one page instead of
-    /// sixteen in turn. While a writer is copying into the page after the written bytes (`writing`), the ring does not
-    /// restart.
+    /// An empty ring restarts at the beginning of its first page. A pipe whose reader keeps up with the writer
+    /// therefore uses one page instead of all pages in turn. The ring does not restart while a writer is copying into
+    /// the page at the write position (`writing`).
     pub fn consume(&mut self, length: usize, writing: bool) -> Option<usize> {
         debug_assert!(length <= self.readable());
         let span = self.span(self.read, self.readable())?;
@@ -122,27 +124,27 @@ impl Ring {
             self.written = 0;
             return Some(span.slot);
         }
-        // A writer that wrapped around can have stored bytes in the front part of the same page, or can be storing them
-        // now.
+        // A writer that wrapped around may have stored bytes before the unread bytes of this page, or may be storing
+        // them now.
         let next_use = (page + self.pages as u64) * PAGE_SIZE as u64;
         let used_to = self.written + u64::from(writing);
         (self.read.is_multiple_of(PAGE_SIZE as u64) && used_to <= next_use).then_some(span.slot)
     }
 
-    /// Returns the numbers of the pages with data.
+    /// Returns the numbers of the pages with data. The numbers grow with the positions and are not slots.
     #[must_use]
     pub fn used_pages(&self) -> Range<u64> {
         self.read / PAGE_SIZE as u64..self.written.div_ceil(PAGE_SIZE as u64)
     }
 
-    /// Returns the slot of a page number.
+    /// Returns the slot of the page with the number `page`.
     #[must_use]
     pub const fn slot(&self, page: u64) -> usize {
         (page % self.pages as u64) as usize
     }
 
-    /// Returns a ring of `pages` pages with the same positions. Returns `None` if the data does not fit, or if the
-    /// first and last unread bytes are in the same page because the ring is nearly full and wraps around.
+    /// Returns a ring of `pages` pages with the same positions. Returns `None` if the data does not fit, or if the ring
+    /// is nearly full and the first and the last unread byte are in the same page.
     #[must_use]
     pub fn resized(&self, pages: usize) -> Option<Self> {
         let used = self.used_pages();
@@ -260,7 +262,7 @@ mod tests {
                 place.map(|span| (span.slot, span.offset, span.length)),
                 Some((0, 0, 100))
             );
-            // The rest of the earlier data is read while a writer copies into the front of the same page.
+            // The rest of the page is read while a writer copies into the front of the page.
             assert_eq!(ring.consume(PAGE_SIZE - 100, true), None);
             ring.produce(100);
             assert_eq!(ring.readable(), (pages - 1) * PAGE_SIZE + 100);

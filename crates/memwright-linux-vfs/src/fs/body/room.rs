@@ -1,11 +1,11 @@
-//! The slots of a pipe, and their charge to a user.
+//! The slots of a pipe, and the charge of its capacity to a user.
 
 use crate::identity::User;
 use alloc::vec::Vec;
 use memwright_linux_abi::errno::Errno;
 use memwright_table::{Frame, Shared, TryPush};
 
-/// The page of a slot that contains data.
+/// A page of a pipe.
 #[derive(Clone, Copy)]
 pub(in crate::fs) struct Page {
     pub(in crate::fs) frame: Frame,
@@ -23,8 +23,8 @@ pub(in crate::fs) fn slots(pages: usize) -> Result<Vec<Option<Page>>, Errno> {
     Ok(slots)
 }
 
-/// The charge for the capacity of a pipe, in pages, to the user that opened it. Until the pipe is open, the charge also
-/// owns the slots.
+/// The charge for the capacity of a pipe, in pages, to the user that opened it. Before the pipe is open, the charge
+/// also owns the slots.
 pub struct Room {
     pub(in crate::fs) user: Shared<User>,
     pub(in crate::fs) pages: u64,
@@ -32,7 +32,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Accounts `pages` pages instead of the present number. Returns the user's new total.
+    /// Changes the charge to `pages` pages. Returns the user's new total.
     pub(in crate::fs) fn count(&mut self, pages: u64) -> u64 {
         let all = self.user.pipe_pages.add(pages);
         self.user.pipe_pages.remove(self.pages);

@@ -1,4 +1,4 @@
-//! The collection of events from the ready list.
+//! Collects events from the ready list of an epoll, for `epoll_wait`.
 
 use crate::fs::{
     caller::Caller,
@@ -14,7 +14,7 @@ use memwright_linux_base::{
 };
 use memwright_linux_sched::wait::WaitError;
 
-/// An event, and the entry whose file is ready.
+/// An event, and the entry to which it belongs.
 pub struct Found {
     /// The event in the format in which it is copied to user space.
     pub event: Event,
@@ -26,7 +26,7 @@ pub type FoundEvents = ShortList<Found, 8>;
 
 impl Epoll {
     /// Waits until an entry is ready or the deadline passes. Adds up to `most` events to `found`, which must be empty.
-    /// Adds no events if the deadline passes.
+    /// If the deadline passes first, adds no events.
     ///
     /// # Errors
     /// `EINTR` if a signal arrives first.
@@ -52,8 +52,8 @@ impl Epoll {
             }
             let candidates = || self.ready.has_candidates().then_some(());
             match caller.wait_until(&[&self.queue], deadline, candidates) {
-                // Another thread is collecting. When it finishes, it puts the entries that are still ready back on the
-                // list.
+                // Another thread is collecting events. When it finishes, it puts the entries that are still ready back
+                // on the list.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
                     caller.yield_now();
@@ -67,15 +67,15 @@ impl Epoll {
         result
     }
 
-    /// Wakes another thread if there are candidates: the wake-up that this thread consumed may have been for an event
-    /// that this thread does not return.
+    /// Wakes another waiting thread if the list has candidates. The wake-up that this thread received can have been for
+    /// an entry whose event this thread does not return.
     fn wake_next(&self, has_candidates: bool) {
         if has_candidates {
             self.queue.wake_one();
         }
     }
 
-    /// Makes entries ready again whose events could not be copied to user space.
+    /// Puts the entries of `found` back on the ready list, because their events could not be copied to user space.
     pub fn return_events<'a>(&self, found: impl Iterator<Item = &'a Found>) {
         for Found { item, .. } in found {
             item.restore();
@@ -83,7 +83,8 @@ impl Epoll {
         }
     }
 
-    /// Puts each entry whose file wakes no queue when it becomes ready on the ready list.
+    /// Puts the entries with `looked_at` on the ready list: their files wake no queue, so that they must be polled each
+    /// time.
     fn enlist_looked_at(&self) {
         if !self.has_looked_at.load(Ordering::Relaxed) {
             return;
@@ -97,7 +98,7 @@ impl Epoll {
         debug_assert_eq!(enlisted, Ok(()));
     }
 
-    /// Calls `act` for each entry until `act` fails. The lock of the entries is held during the calls, and released
+    /// Calls `act` for each entry until `act` fails. Holds the lock of the entries during the calls, and releases it
     /// after each block of entries.
     ///
     /// # Locks
@@ -115,8 +116,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// Takes entries off the ready list and polls their files until `found`, which is empty, has `most` events. Returns
-    /// whether the list has candidates for another thread.
+    /// Takes entries off the ready list and polls their files. Adds the events to `found`, which is empty, until it has
+    /// `most` events. Returns whether the list has candidates for another thread.
     fn collect(
         &self,
         caller: &dyn Caller,
@@ -133,7 +134,7 @@ impl Epoll {
             let Some(item) = item.upgrade() else {
                 continue;
             };
-            // A change of the file's readiness from here on puts the entry on the list again.
+            // If the file's readiness changes from here on, the entry is put on the list again.
             item.delist();
             let Some(open) = item.open() else {
                 continue;
@@ -160,12 +161,12 @@ impl Epoll {
                 if found.is_empty() {
                     return Err(Errno::ENOMEM);
                 }
-                // Return the events found so far, which are fewer than requested.
+                // No memory for this event: return the events found so far.
                 break;
             }
             wanted -= 1;
         }
-        // Level-triggered entries return to the list for the next call.
+        // Level-triggered entries go back on the list for the next call.
         found.iter().for_each(|Found { item, .. }| {
             points.round();
             let interest = item.interest;

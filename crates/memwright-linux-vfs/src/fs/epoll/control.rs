@@ -23,9 +23,9 @@ impl Epoll {
     /// Adds an open file to the set (`EPOLL_CTL_ADD`). `inner` is the epoll of the file, if the file is an epoll.
     ///
     /// # Errors
-    /// `EEXIST` if the set already contains this file under this descriptor; `ELOOP` if an epoll would watch itself, or
-    /// a chain of epolls would be too long; `EINVAL` if too many paths through epolls would lead to a file; `ENOSPC` if
-    /// the user has too many entries; `ENOMEM`.
+    /// `EEXIST` if the set already contains this file under this descriptor; `ELOOP` if an epoll would watch itself
+    /// directly or indirectly, or a chain of epolls would be too long; `EINVAL` if too many paths through epolls would
+    /// lead to a file; `ENOSPC` if the user has too many entries; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
         caller: &dyn Caller,
@@ -80,7 +80,7 @@ impl Epoll {
             }
             Ok(())
         };
-        // The process whose signals a signalfd entry reports is fixed when the entry is added (`ep_modify`).
+        // A signalfd entry keeps reporting the signals of the process that added it (`ep_modify`).
         let home = if is_signalfd(open) {
             let items = self.items.lock();
             items.get(&key).map(|old| old.home.clone())
@@ -106,8 +106,9 @@ impl Epoll {
         Ok(())
     }
 
-    /// Creates an entry and replaces the entry with the same key, if there is one. `may` receives that old entry, and
-    /// an error from it prevents the change. `home` is the queue of the process whose signals a signalfd entry reports.
+    /// Creates an entry. Replaces the entry with the same key, if there is one. `may` is called with that old entry,
+    /// and its error prevents the change. For a signalfd, `home` is the queue that is woken when the process that added
+    /// the entry gets a signal.
     fn enter(
         self: &Arc<Self>,
         (key, home): (Key, Weak<WaitQueue>),
@@ -127,7 +128,7 @@ impl Epoll {
             let old = items.get(&key);
             let is_new = old.is_none();
             may(old)?;
-            // Room for every entry is reserved in the ready list, so that a wake-up cannot fail.
+            // Reserve room in the ready list for all entries, so that a wake-up cannot fail.
             let room = self.ready.make_room(items.len() + 1);
             if item.looked_at {
                 self.has_looked_at.store(true, Ordering::Relaxed);
@@ -147,8 +148,8 @@ impl Epoll {
         Ok(item)
     }
 
-    /// If there was no memory to register the new entry with the queues of its file, removes the entry and returns
-    /// `ENOMEM`.
+    /// Removes the new entry and returns `ENOMEM` if `watched` is an error: memory ran out while the entry was
+    /// registered with its file.
     fn or_forget(&self, item: &Arc<Item>, watched: Result<(), OutOfMemory>) -> Result<(), Errno> {
         watched.map_err(|OutOfMemory| {
             self.forget(item);
@@ -156,7 +157,7 @@ impl Epoll {
         })
     }
 
-    /// Registers a new entry with the queues of its file, and checks whether the file is ready.
+    /// Registers a new entry with the wait queues of its file. Then polls the file, and makes the entry ready if it is.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -180,8 +181,7 @@ impl Epoll {
             observed = observed.and_then(|()| queue.observe(observer.clone()));
         }
         self.or_forget(item, observed)?;
-        // From here on, every change of the file's readiness wakes the entry. Polling the file now finds earlier
-        // changes.
+        // From here on, every change of the file's readiness notifies the entry. This poll finds earlier changes.
         if !item.found(caller, open).is_empty() {
             self.make_ready(item);
         }

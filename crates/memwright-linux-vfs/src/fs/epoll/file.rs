@@ -11,9 +11,9 @@ use crate::fs::{
 use alloc::sync::Arc;
 use memwright_linux_sched::wait::Queues;
 
-/// The open file behind a descriptor of `epoll_create1`.
+/// The open file of an epoll (`epoll_create1`).
 pub struct EpollFile {
-    /// The set.
+    /// The entries and the ready list.
     pub epoll: Arc<Epoll>,
 }
 
@@ -23,7 +23,7 @@ impl File for EpollFile {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// Estimated size of an entry in bytes, including its nodes in sets and lists.
+        /// Estimated size of an entry in bytes, including its nodes in trees and lists.
         const ENTRY: usize = 256;
         ((self.epoll.items.lock().len() + 2) * ENTRY) as u64
     }

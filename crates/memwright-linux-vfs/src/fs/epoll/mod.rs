@@ -1,17 +1,18 @@
-//! `epoll`: a set of watched open files, and the list of those that became ready.
+//! Epoll instances (called epolls): a set of watched open files, and the list of those that became ready.
 //!
 //! An entry ([`Item`]) observes the wait queues of its file. A wake-up of such a queue puts the entry on the ready list
 //! and wakes the epoll's own queue. It does not poll the file. The thread that collects events (`Epoll::collect`) takes
 //! entries off the list, polls their files, and puts the level-triggered entries that are ready back on the list. A
-//! level-triggered entry that is found not ready leaves the list. An edge-triggered entry always leaves it.
+//! level-triggered entry that is not ready stays off the list. An edge-triggered entry always stays off the list until
+//! the next wake-up.
 //!
-//! An entry belongs to its open file. The epoll holds no reference to the file; when the file's last descriptor is
-//! closed, its entries are removed ([`Watches`]). An entry is immutable: `EPOLL_CTL_MOD` replaces it by a new entry.
+//! The epoll holds no reference to a watched file. When the file's last descriptor is closed, the file removes its
+//! entries from all epolls ([`Watches`]). An entry is immutable: `EPOLL_CTL_MOD` replaces it by a new entry.
 
 mod collect;
 mod control;
 mod file;
-// `nesting` reserves room in its lists before the lists grow.
+// `nesting` reserves room in its lists before it extends them.
 mod nesting;
 mod types;
 

@@ -1,7 +1,7 @@
 //! Limits on epolls that watch epolls (`ep_loop_check` and `reverse_path_check` of Linux 6.18, `fs/eventpoll.c`).
 //!
-//! Programs decide how many epolls exist and which of them watch which others. The number of paths grows exponentially
-//! with the number of layers, so neither check follows each path. The search for loops proceeds level by level and
+//! Epolls and the entries between them form a graph, which programs control. The number of paths can grow exponentially
+//! with the length of the paths, so neither check follows each path. The search for loops proceeds level by level and
 //! visits an epoll once per level. The path count visits each epoll once and adds up the counts of the epolls above it.
 
 use crate::fs::{
@@ -14,14 +14,15 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::{Lock, LockGuard, PausePoints, Rank};
 use memwright_table::TryPush;
 
-/// Maximum number of paths to one file, by the number of links between epolls in the path (`path_limits`). Paths
-/// without such a link are not limited.
+/// Maximum number of paths to one file, by the number of links between epolls in the path (`path_limits`). The number
+/// of paths without such a link is not limited.
 const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
-/// Serialises changes of the graph of epolls (`epnested_mutex`). The value is the number of the last pass.
+/// Serialises changes of the graph of epolls (`epnested_mutex`). The value is the number of the last pass, which marks
+/// the visited epolls and files.
 static ORDER: Lock<u64> = Lock::new(Rank::Links, 0);
 
-/// Returns whether the counts of paths to a file, by length, exceed a limit.
+/// Returns whether `counts`, the number of paths to a file by length, exceeds a limit.
 fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
     counts
         .iter()
@@ -41,7 +42,7 @@ enum Direction {
     Up,
 }
 
-/// A change of the graph of epolls. It holds the lock that serialises such changes.
+/// A change of the graph of epolls, which holds the lock that serialises changes.
 ///
 /// Until the lock is released, the change keeps a reference to every visited epoll and file, because dropping the last
 /// reference to an open file closes the file, which takes locks.
@@ -52,8 +53,8 @@ pub(in crate::fs) struct Nesting {
 }
 
 impl Nesting {
-    /// Begins a change if adding a file to `outer` must be checked, else returns `None`. It must be checked if the file
-    /// is an epoll (`inner`) or other epolls watch `outer`.
+    /// Begins a change if the addition of a file to `outer` must be checked, else returns `None`. It must be checked if
+    /// the file is an epoll (`inner`), or if other epolls watch `outer`.
     pub(in crate::fs) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
         (inner.is_some() || outer.watched.is_watched()).then(|| Self {
             order: ORDER.lock(),
@@ -62,7 +63,7 @@ impl Nesting {
         })
     }
 
-    /// Checks that `outer` can watch `inner` without a loop or a chain that is too long.
+    /// Checks that `outer` can watch `inner`: no loop and no chain that is too long would result.
     ///
     /// # Errors
     /// `ELOOP` if `inner` is `outer` or watches it directly or indirectly, or if the chain would be too long; `ENOMEM`.
@@ -79,8 +80,8 @@ impl Nesting {
         Ok(())
     }
 
-    /// Checks, after `open` was added to an epoll, that no file has too many paths leading to it. `inner` is the epoll
-    /// of `open` if `open` is one.
+    /// Checks, after `open` was added to an epoll, that not too many paths lead to a file. `inner` is the epoll of
+    /// `open` if `open` is an epoll.
     ///
     /// # Errors
     /// `EINVAL` if a file has too many paths, `ENOMEM`.
@@ -106,13 +107,13 @@ impl Nesting {
         Ok(())
     }
 
-    /// Begins a new pass and returns its number, with which no epoll or file is marked yet.
+    /// Begins a new pass and returns its number. No epoll or file is marked with this number yet.
     fn pass(&mut self) -> u64 {
         *self.order += 1;
         *self.order
     }
 
-    /// Returns the number of links in the longest chain of epolls that starts at `from`.
+    /// Returns the number of links in the longest chain of epolls that starts at `from` and leads in `direction`.
     ///
     /// # Errors
     /// `ELOOP` if a chain reaches `forbidden` or has more than [`LONGEST`] links, `ENOMEM`.
@@ -149,7 +150,7 @@ impl Nesting {
         Err(Errno::ELOOP)
     }
 
-    /// Collects the files, other than epolls, that `inner` reaches.
+    /// Collects the files, other than epolls, that `inner` watches directly or indirectly.
     fn collect_files(&mut self, inner: &Arc<Epoll>) -> Result<(), Errno> {
         let pass = self.pass();
         let mut next = self.epolls.len();
@@ -163,8 +164,8 @@ impl Nesting {
         Ok(())
     }
 
-    /// Collects the epolls that watch the collected files directly or indirectly, and counts the paths that lead up
-    /// from each of them.
+    /// Collects the epolls that watch the collected files directly or indirectly. Counts the paths that lead up from
+    /// each of these epolls.
     fn count_paths(&mut self, pass: u64) -> Result<(), Errno> {
         let start = self.epolls.len();
         let mut points = PausePoints::every(ENTRIES);
@@ -198,19 +199,18 @@ fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Errno> {
 }
 
 impl Epoll {
-    /// Appends to `found` the epolls that this epoll watches and that `pass` has not visited.
+    /// Appends to `found` the epolls that this epoll watches and that are not marked with `pass`. Marks them.
     fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         self.each_item(|item| {
             found.try_make_room(1)?;
-            // The drop of a duplicate never drops the last reference to an epoll, because `found` holds another
-            // reference.
+            // Dropping a duplicate does not drop the last reference to an epoll, because `found` has another one.
             #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
             Ok(())
         })
     }
 
-    /// Appends to `found` the watched files, other than epolls, that `pass` has not visited.
+    /// Appends to `found` the watched files, other than epolls, that are not marked with `pass`. Marks them.
     fn visit_files(&self, pass: u64, found: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
         self.each_item(|item| {
             if item.is_nested() {
@@ -225,9 +225,9 @@ impl Epoll {
 }
 
 impl Watches<OpenFile> {
-    /// Appends to `found` the watching epolls that `pass` has not visited.
+    /// Appends to `found` the watching epolls that are not marked with `pass`. Marks them.
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
-        // The heap must not grow under the lock of the entries, so `found` grows while that lock is not held.
+        // No memory may be allocated under the lock of the entries, so `found` grows while that lock is not held.
         while let Some(epoll) = self.visit_in_room(pass, found) {
             found.try_make_room(found.len().max(LEAST_ROOM))?;
             if epoll.watched.mark.visit(pass) {
@@ -237,11 +237,11 @@ impl Watches<OpenFile> {
         Ok(())
     }
 
-    /// Appends to `found`, up to its capacity, the watching epolls that `pass` has not visited. Returns the first epoll
-    /// that does not fit, with its mark unchanged.
+    /// Appends to `found`, up to its capacity, the watching epolls that are not marked with `pass`, and marks them.
+    /// Returns the first epoll that does not fit, which is not marked.
     fn visit_in_room(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Option<Arc<Epoll>> {
         let items = self.items.lock();
-        // The drop of a visited epoll never drops the last reference to it, because `found` holds another reference.
+        // Dropping an epoll that is marked does not drop its last reference, because `found` has another one.
         let watching = items.iter().filter_map(|item| item.upgrade()?.epoll());
         for epoll in watching.filter(|epoll| !epoll.watched.mark.is(pass)) {
             if found.len() == found.capacity() {
@@ -254,7 +254,8 @@ impl Watches<OpenFile> {
         None
     }
 
-    /// Returns the number of paths with `length` links that lead up from those watching epolls that `pass` visited.
+    /// Returns the number of paths with `length` links that start at a watching epoll that is marked with `pass`, and
+    /// lead up.
     fn paths(&self, length: usize, pass: u64) -> u32 {
         let items = self.items.lock();
         let epolls = items.iter().filter_map(|item| item.upgrade()?.epoll());

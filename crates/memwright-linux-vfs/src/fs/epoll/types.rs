@@ -1,15 +1,15 @@
-//! The types of epolls that watch open files.
+//! The types of epolls and entries for watched files of type [`OpenFile`].
 
 use crate::fs::{caller::Caller, open_file::OpenFile, readiness::Readiness, watch};
 
-/// The set of watched files.
+/// An epoll: the set of watched files and the ready list.
 pub type Epoll = watch::set::Epoll<OpenFile>;
 
-/// An entry of an epoll: one watched file. A change of its interest replaces it by a new entry.
+/// An entry of an epoll: one watched file. `EPOLL_CTL_MOD` replaces it by a new entry.
 pub type Item = watch::item::Item<OpenFile>;
 
 impl Item {
-    /// Returns which of the events of interest are ready now.
+    /// Polls the file. Returns the events that the entry waits for and that are ready.
     ///
     /// # Locks
     /// The caller holds no lock.

@@ -1,4 +1,4 @@
-//! Reads and writes of standard input, output and error. The command on the host forwards them.
+//! Reads and writes of standard input, output and error, which the `memwright` command on the host forwards.
 
 use crate::fs::{
     abilities::{Polling, Positions, Splices},
@@ -13,11 +13,11 @@ use memwright_linux_abi::{abi_struct, errno::Errno, host::Channel};
 use memwright_linux_sched::scheduler::Work;
 
 impl Console {
-    /// Requests input from the command unless input is buffered or has ended. The machine is stopped until the command
-    /// answers, so that a wait for input takes no guest time.
+    /// Requests input from the command unless input is buffered or has ended. The virtual machine is stopped until the
+    /// command answers, so that a wait for input takes no guest time.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a control byte arrived instead of input.
+    /// `ERESTARTSYS` if a control byte (such as ^C) arrived instead of input.
     fn fetch(&self, caller: &dyn Caller) -> Result<(), Errno> {
         let mut input = self.input.lock();
         if input.start < input.end || input.ended {
@@ -52,8 +52,8 @@ impl Console {
         (input.end - input.start, input.ended)
     }
 
-    /// Copies buffered input to `sink` through `buffer`, and consumes the bytes that `sink` stored. Returns the number
-    /// of these bytes.
+    /// Copies buffered input to `sink` through `buffer`. Consumes the bytes that `sink` stored, and returns their
+    /// number.
     fn deliver(&self, sink: &mut Sink<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
@@ -85,7 +85,7 @@ impl Console {
         self.fetch(caller)?;
         let done = with_buffer(sink.left(), |buffer| self.deliver(sink, buffer))?;
         if done == 0 && terminal {
-            // After a user types end-of-file at a terminal, more input can follow.
+            // ^D at a terminal ends one read. More input can follow.
             self.input.lock().ended = false;
         }
         drop(turn);
@@ -125,7 +125,7 @@ abi_struct! {
     }
 }
 
-/// The terminal modes that `TCGETS` returns. The terminal of the command handles line editing, echo and signal
+/// The terminal modes that `TCGETS` returns. The terminal on the host performs line editing, echo and signal
 /// characters.
 const COOKED: Termios = Termios {
     // ICRNL | IXON
@@ -186,8 +186,8 @@ impl File for ConsoleStream {
     fn readiness(&self, caller: &dyn Caller, _open: &OpenFile) -> Readiness {
         let mut ready = Readiness::empty();
         if self.reads() {
-            // After a control byte, the stream is not ready. The signal that the control byte generates interrupts the
-            // caller's wait.
+            // An error means that a control byte arrived. The stream is then not ready, and the signal that the control
+            // byte generates interrupts the caller's wait.
             let _ = self.console.fetch(caller);
             let (waiting, ended) = self.console.waiting();
             ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
@@ -216,7 +216,8 @@ impl File for ConsoleStream {
         }
         match command {
             ioctl::TCGETS => caller.memory().write_value(argument, &COOKED).map(|()| 0),
-            // The command owns the terminal's modes. Setting the present modes succeeds, and setting any others fails.
+            // The command controls the terminal's modes. Setting the current modes succeeds, and setting other modes
+            // fails.
             ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
                 let wanted: Termios = caller.memory().read_value(argument)?;
                 if wanted == COOKED {
@@ -239,8 +240,8 @@ impl File for ConsoleStream {
     }
 }
 
-/// Writes all of `source` to a channel. Returns the number of bytes written, which is smaller than the length of
-/// `source` only after a fault.
+/// Writes all of `source` to a channel. Returns the number of bytes written, which is less than the length of `source`
+/// only after a fault.
 ///
 /// # Errors
 /// `EFAULT` if the first byte cannot be read.

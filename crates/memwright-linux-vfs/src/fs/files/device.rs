@@ -77,8 +77,8 @@ impl File for Device {
                 Ok(count)
             }
             Self::Full => Err(Errno::ENOSPC),
-            // Linux mixes written bytes into the random pool. This kernel discards them: only the seed determines
-            // random bytes, so that runs are reproducible.
+            // Linux mixes written bytes into the random pool. This kernel discards them, because only the seed of the
+            // run determines random bytes.
             Self::Random | Self::Urandom => {
                 let count = source.left();
                 source.skip(count);
@@ -98,8 +98,8 @@ impl File for Device {
         argument: u64,
     ) -> Result<u64, Errno> {
         match self {
-            // A process that can open the device is allowed to create any kind of userfaultfd (`userfaultfd_dev_ioctl`
-            // of Linux 7.2).
+            // The permission to open the device is sufficient to create any kind of userfaultfd
+            // (`userfaultfd_dev_ioctl` of Linux 7.2).
             Self::Userfaultfd if command == USERFAULTFD_IOC_NEW => {
                 let maker = *caller.vfs().userfaultfds.lock();
                 maker.ok_or(Errno::EINVAL)?.make(caller, argument as u32)

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::PausePoints;
 
-/// Number of entries that are passed to the caller between two scheduling points.
+/// Number of entries that are passed to `emit` between two scheduling points.
 const ENTRIES: u32 = 64;
 
 /// The file operations of an open directory.
@@ -77,7 +77,7 @@ impl File for DirectoryFile {
                 let mut points = PausePoints::every(ENTRIES);
                 loop {
                     points.round();
-                    // The lock is released after each entry, because `emit` can sleep.
+                    // Release the lock of the entries after each entry, because `emit` can sleep.
                     let next = entries
                         .lock()
                         .next_from(*position)

@@ -1,4 +1,4 @@
-//! `eventfd`: a counter on which threads can wait.
+//! `eventfd`: a counter that reads decrease, writes increase, and threads can wait on.
 
 use crate::fs::{
     abilities::{Polling, Positions},
@@ -15,7 +15,7 @@ use memwright_linux_sched::wait::{Queues, WaitQueue};
 /// The largest counter value (`fs/eventfd.c` of Linux 7.2).
 const LARGEST: u64 = u64::MAX - 1;
 
-/// The open file behind a descriptor of `eventfd2`.
+/// The open file behind a descriptor of `eventfd2`: the counter and its waiters.
 pub struct EventCounter {
     count: Lock<u64>,
     /// Whether the counter is in semaphore mode: a read subtracts 1 and returns 1, instead of returning and clearing
@@ -26,7 +26,7 @@ pub struct EventCounter {
 }
 
 impl EventCounter {
-    /// Creates a counter with the value `count`.
+    /// Creates a counter with the value `count`, in semaphore mode if `semaphore`.
     #[must_use]
     pub const fn new(count: u64, semaphore: bool) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl EventCounter {
         }
     }
 
-    /// Performs a read: subtracts the value of the read from the counter, and returns this value. Returns `None` if the
+    /// Performs a read: decreases the counter, and returns the value that the read returns. Returns `None` if the
     /// counter is zero.
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
@@ -46,7 +46,8 @@ impl EventCounter {
         Some(taken)
     }
 
-    /// Performs a write: adds `value` to the counter. Returns `None` if the sum would be too large.
+    /// Performs a write: adds `value` to the counter. Returns `None`, and adds nothing, if the sum would exceed
+    /// [`LARGEST`].
     fn add(&self, value: u64) -> Option<()> {
         let mut count = self.count.lock();
         *count = added(*count, value)?;
@@ -61,8 +62,7 @@ impl Drop for EventCounter {
     }
 }
 
-/// Returns the value that a read of a counter with the value `count` returns and subtracts; `None` if the counter is
-/// zero.
+/// Returns by how much a read decreases a counter with the value `count`; `None` if the counter is zero.
 const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     match (count, semaphore) {
         (0, _) => None,
@@ -71,7 +71,7 @@ const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     }
 }
 
-/// Returns the value of the counter after a write of `value`; `None` if the write must wait for a read.
+/// Returns the value of the counter after a write of `value`; `None` if the sum would exceed [`LARGEST`].
 const fn added(count: u64, value: u64) -> Option<u64> {
     if LARGEST - count >= value {
         Some(count + value)

@@ -1,4 +1,4 @@
-//! The operations of open consoles, devices, directories, eventfds, timerfds and files of secret memory.
+//! The file operations of consoles, devices, directories, eventfds, timerfds and files of secret memory.
 
 pub(in crate::fs) mod console;
 pub(in crate::fs) mod device;

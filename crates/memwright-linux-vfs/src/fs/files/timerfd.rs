@@ -22,14 +22,14 @@ use memwright_table::OutOfMemory;
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    /// Number of unread expirations, as of the last time that the schedule was advanced.
+    /// Number of unread expirations, as of the last time that expirations were counted.
     expired: u64,
-    /// The scheduler's timer that wakes waiters. After this timer fires, it is not set again until the expirations are
-    /// read, because Linux does not rearm an unread timer either.
+    /// The scheduler's timer that wakes waiters, if it is set. After it fires, it is not set again until the
+    /// expirations are read, because Linux does not rearm a timer with unread expirations either.
     deadline: Option<TimerKey>,
 }
 
-/// A timer and its waiters.
+/// A timer, and the threads that wait for its expirations.
 pub struct ReadableTimer {
     state: Lock<State>,
     expirations: WaitQueue,
@@ -43,7 +43,7 @@ impl ReadableTimer {
         }
     }
 
-    /// Sets the timer. Returns the previous schedule.
+    /// Sets the schedule of the timer. Returns the previous schedule.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
@@ -62,7 +62,7 @@ impl ReadableTimer {
         Ok(old)
     }
 
-    /// Sets the scheduler's timer for the next expiration, if there is one. The caller has reserved room for it.
+    /// Sets the scheduler's timer for the next expiration, if there is one. The caller has reserved room for the timer.
     fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
             timers.remove_timer(deadline);
@@ -73,7 +73,7 @@ impl ReadableTimer {
         }
     }
 
-    /// Returns the number of unread expirations and resets it, or `None` if there are none.
+    /// Returns the number of unread expirations and resets it to zero. Returns `None` if there are none.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no room for the scheduler's timer of the next expiration. The expirations stay
@@ -87,8 +87,8 @@ impl ReadableTimer {
         if count == 0 {
             return Ok(None);
         }
-        // `timerfd_gettime` may have counted expirations when there was no room for the scheduler's timer of the next
-        // one.
+        // Without room for the scheduler's timer of the next expiration, `timerfd_gettime` counts expirations but does
+        // not set that timer.
         let is_due = passed > 0 || state.deadline.is_none();
         if is_due && schedule.next.is_some() {
             room?;
@@ -110,7 +110,7 @@ impl Expiry for ReadableTimer {
 /// The open file behind a descriptor of `timerfd_create`.
 pub struct TimerFile {
     timer: Arc<ReadableTimer>,
-    /// The number of nanoseconds by which the clock of the timer is ahead of the host's clock.
+    /// The number of nanoseconds by which the timer's clock is ahead of the clock of the scheduler's timers.
     pub clock_offset: u64,
     timers: &'static dyn Timers,
 }
@@ -126,8 +126,8 @@ impl TimerFile {
         }
     }
 
-    /// Sets the timer to `schedule`, whose times are those of the host's clock. Returns the time that remained until
-    /// the next expiration of the previous schedule, and the previous interval, both in nanoseconds.
+    /// Sets the timer to `schedule`, whose times are those of the scheduler's clock. Returns the time that remained
+    /// until the next expiration of the previous schedule, and the previous interval, both in nanoseconds.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
@@ -139,7 +139,7 @@ impl TimerFile {
     /// Returns the time until the next expiration, and the interval, both in nanoseconds.
     #[must_use]
     pub fn get(&self) -> (u64, u64) {
-        // If there is no memory for the scheduler's timer, the next read sets it.
+        // If there is no room for the scheduler's timer, the next read sets it.
         let _ = self.timers.make_room_for_timer();
         let mut state = self.timer.state.lock();
         let now = self.timers.now();

@@ -14,7 +14,7 @@ pub const NAME_MAX: usize = 128;
 /// The first bytes of an IPv4-mapped IPv6 address (`::ffff:0:0/96`).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// The address family of a socket.
+/// The address family of a socket or of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// `AF_INET`.
@@ -24,7 +24,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns the family with this number, or `None` if it is not an internet family.
+    /// Returns the family with this `AF_` number, or `None` if it is not an internet family.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -34,7 +34,7 @@ impl Family {
         }
     }
 
-    /// Returns the number.
+    /// Returns the `AF_` number.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -68,7 +68,7 @@ impl Ip {
     /// The loopback address of IPv6.
     pub const LOCAL_V6: Self = Self::V6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
-    /// Returns the address family of packets to this address.
+    /// Returns the family of the packets that are sent to this address.
     #[must_use]
     pub const fn family(self) -> Family {
         match self {
@@ -77,7 +77,7 @@ impl Ip {
         }
     }
 
-    /// Returns the address that these bytes of a `struct in6_addr` represent.
+    /// Returns the address in the `in6_addr` with these bytes.
     #[must_use]
     pub fn from_v6(bytes: [u8; 16]) -> Self {
         match bytes.strip_prefix(&MAPPED) {
@@ -86,7 +86,7 @@ impl Ip {
         }
     }
 
-    /// Returns the bytes of the `struct in6_addr` that represents the address.
+    /// Returns the bytes of the `in6_addr` for the address. An IPv4 address becomes an IPv4-mapped one.
     #[must_use]
     pub fn to_v6(self) -> [u8; 16] {
         match self {
@@ -106,7 +106,7 @@ impl Ip {
         self == Self::V4([0; 4]) || self == Self::V6([0; 16])
     }
 
-    /// Returns whether a socket can be bound to the address, which must be a loopback or wildcard address.
+    /// Returns whether the address belongs to this machine: a loopback address or the wildcard address.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -115,7 +115,8 @@ impl Ip {
         }
     }
 
-    /// Returns the address at which packets to this address arrive: the loopback address for the wildcard address.
+    /// Returns the address at which packets that are sent to this address arrive. For the wildcard address, this is the
+    /// loopback address.
     #[must_use]
     pub fn target(self) -> Self {
         match self {
@@ -125,7 +126,7 @@ impl Ip {
         }
     }
 
-    /// Returns the address from which an unbound socket sends to this address.
+    /// Returns the source address of packets that an unbound socket sends to this address.
     #[must_use]
     pub const fn source(self) -> Self {
         match self {
@@ -144,7 +145,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// The meaning of a socket address.
+/// The decoded content of a socket address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// No address (`AF_UNSPEC`).
@@ -154,8 +155,8 @@ pub enum Name {
 }
 
 /// Decodes a socket address that a program passes to a socket of `family` (Linux 7.2 `net/ipv4/af_inet.c`,
-/// `net/ipv6/af_inet6.c`). With `either`, an IPv6 socket also accepts an IPv4 socket address, as a datagram socket does
-/// for the receiver.
+/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address. Linux accepts it as
+/// the receiver of a datagram.
 ///
 /// # Errors
 /// `EINVAL` if the address is too short, `EAFNOSUPPORT` if it is of another family.
@@ -197,7 +198,7 @@ pub fn decode(family: Family, bytes: &[u8], either: bool) -> Result<Name, Errno>
     Ok(Name::Endpoint(Endpoint { ip, port }))
 }
 
-/// A socket address as bytes.
+/// A `struct sockaddr_in` or `struct sockaddr_in6` as bytes.
 pub struct Encoded {
     bytes: [u8; SIZE_V6],
     length: usize,
@@ -211,7 +212,7 @@ impl Encoded {
     }
 }
 
-/// Encodes an address and a port for a socket of `family`.
+/// Encodes an address and a port as the socket address that a socket of `family` returns.
 #[must_use]
 pub fn encode(family: Family, endpoint: Endpoint) -> Encoded {
     let mut bytes = [0; SIZE_V6];

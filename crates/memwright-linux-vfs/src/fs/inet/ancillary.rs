@@ -1,4 +1,5 @@
-//! The ancillary data of datagrams: the control messages of a send, and those that a receive returns.
+//! The ancillary data of datagrams: the control messages that a program passes to a send, and those that a receive
+//! returns.
 
 use crate::fs::{
     control::{ControlMessage, ControlMessages},
@@ -20,7 +21,7 @@ const INFO_V4: usize = 12;
 const INFO_V6: usize = 20;
 
 flags! {
-    /// The control messages that a receive returns about a datagram.
+    /// The types of control messages that a receive returns together with a datagram.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Told: u8 {
         /// `IP_PKTINFO`: the destination IPv4 address, and the interface.
@@ -38,12 +39,12 @@ flags! {
     }
 }
 
-/// The header of a datagram.
+/// The properties of a received datagram that control messages return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The sender.
+    /// The address and port of the sender.
     pub from: Endpoint,
-    /// The receiver.
+    /// The address and port to which the datagram was sent.
     pub to: Endpoint,
     /// The time to live of an IPv4 packet, or the hop limit of an IPv6 packet.
     pub hops: u8,
@@ -51,7 +52,8 @@ pub struct Header {
     pub class: u8,
 }
 
-/// The values that the control messages of one send set. Each overrides the option of the socket.
+/// The properties of a datagram that the control messages of its send set. A property that is `None` is that of the
+/// socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// The source address.
@@ -63,7 +65,8 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Returns the hop limit (or time to live) and the class of a datagram to an address of `family`.
+    /// Returns the hop limit (or time to live) and the traffic class (or type of service) of a datagram to an address
+    /// of `family`.
     #[must_use]
     pub fn hops_and_class(&self, family: Family, choices: &Choices) -> (u8, u8) {
         let (hops, class) = choices.hops_and_class(family);
@@ -75,7 +78,8 @@ impl Chosen {
 /// `net/core/sock.c`).
 ///
 /// # Errors
-/// `EINVAL` for a malformed message, and for one of `SOL_SOCKET` with an unknown type.
+/// Checks the control messages of a send on a stream socket. None of them has an effect (`__sock_cmsg_send` of Linux
+/// 7.2, `net/core/sock.c`).
 pub fn check(control: &[u8]) -> Result<(), Errno> {
     ControlMessages(control).try_for_each(|message| match message? {
         message if message.level == net::SOL_SOCKET => check_general(&message),
@@ -91,13 +95,14 @@ const fn check_general(message: &ControlMessage<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Returns the values that the control messages of a datagram set. A socket of family `own` sends the datagram to an
-/// address of family `to` (Linux 7.2 `net/ipv4/ip_sockglue.c`, `ip_cmsg_send`; `net/ipv6/datagram.c`,
+/// Returns the properties of a datagram that its control messages set. A socket of family `own` sends the datagram to
+/// an address of family `to` (Linux 7.2 `net/ipv4/ip_sockglue.c`, `ip_cmsg_send`; `net/ipv6/datagram.c`,
 /// `ip6_datagram_send_ctl`).
 ///
 /// # Errors
-/// `EINVAL` for a malformed message, a value out of its range or an IPv6 address that is not one of this machine,
-/// `ENETUNREACH` for an IPv4 address that is not one of this machine, `ENODEV` for an interface that does not exist.
+/// `EINVAL` for a malformed message, a value out of its range or an IPv6 address that does not belong to this machine,
+/// `ENETUNREACH` for an IPv4 address that does not belong to this machine, `ENODEV` for an interface that does not
+/// exist.
 pub fn chosen(own: Family, to: Family, control: &[u8]) -> Result<Chosen, Errno> {
     let mut chosen = Chosen::default();
     for message in ControlMessages(control) {
@@ -121,7 +126,7 @@ pub fn chosen(own: Family, to: Family, control: &[u8]) -> Result<Chosen, Errno> 
     Ok(chosen)
 }
 
-/// Applies a control message of `SOL_IP`.
+/// Stores the property that a control message of `SOL_IP` sets in `chosen`.
 fn choose_v4(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Errno> {
     match message.kind {
         net::IP_PKTINFO => {
@@ -142,7 +147,7 @@ fn choose_v4(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
     Ok(())
 }
 
-/// Applies a control message of `SOL_IPV6`.
+/// Stores the property that a control message of `SOL_IPV6` sets in `chosen`.
 fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Errno> {
     match message.kind {
         net::IPV6_PKTINFO => {
@@ -154,7 +159,7 @@ fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
             }
         }
         net::IPV6_HOPLIMIT => chosen.hops = number(message.data, 0)?,
-        // The number -1 is truncated to a byte.
+        // -1 is stored as 255: the number is truncated to a byte.
         net::IPV6_TCLASS => chosen.class = Some(number(message.data, 0)?.unwrap_or(u8::MAX)),
         net::IPV6_DONTFRAG if number(message.data, 0)?.is_some_and(|value| value <= 1) => {}
         _ => return Err(Errno::EINVAL),
@@ -162,7 +167,7 @@ fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
     Ok(())
 }
 
-/// Decodes a number from `least` to 255. Returns `None` for -1, which selects the option of the socket.
+/// Decodes a number from `least` to 255. Returns `None` for -1, which selects the value of the socket's option.
 fn number(data: &[u8], least: i32) -> Result<Option<u8>, Errno> {
     let bytes = <[u8; 4]>::try_from(data).map_err(|_| Errno::EINVAL)?;
     match i32::from_le_bytes(bytes) {
@@ -188,7 +193,7 @@ const fn check_interface(number: i32) -> Result<(), Errno> {
     }
 }
 
-/// Sets the source address of a datagram to `ip`. The wildcard address leaves the source to the socket.
+/// Sets the source address of a datagram to `ip`. For the wildcard address, the socket determines the source address.
 fn choose_source(ip: Ip, chosen: &mut Chosen) -> Result<(), Errno> {
     match ip {
         ip if ip.is_here() => {}
@@ -201,9 +206,9 @@ fn choose_source(ip: Ip, chosen: &mut Chosen) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Passes to `put` the control messages in `told` about a datagram, each as its level, type and data (Linux 7.2
-/// `net/ipv6/datagram.c`, `ip6_datagram_recv_common_ctl`, `ip6_datagram_recv_specific_ctl`; `net/ipv4/ip_sockglue.c`,
-/// `ip_cmsg_recv_offset`).
+/// Calls `put` with the level, type and data of each control message that `told` selects, with the values in `header`
+/// (Linux 7.2 `net/ipv6/datagram.c`, `ip6_datagram_recv_common_ctl`, `ip6_datagram_recv_specific_ctl`;
+/// `net/ipv4/ip_sockglue.c`, `ip_cmsg_recv_offset`).
 ///
 /// # Errors
 /// Those of `put`.
@@ -359,7 +364,7 @@ mod tests {
 
     #[test]
     fn receivers_are_told_what_they_ask() {
-        /// Level, type, and the number of bytes of data.
+        /// The level, the type, and the number of bytes of data of each expected control message.
         type Sizes<'a> = &'a [(u32, u32, usize)];
         let all = Told::all();
         let four = Endpoint {

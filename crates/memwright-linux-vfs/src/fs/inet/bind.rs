@@ -20,9 +20,10 @@ const UNPRIVILEGED: u16 = 1024;
 
 /// Returns the address and port to which a socket address binds a socket of `family`.
 ///
-/// # Errors `EAFNOSUPPORT` for `AF_UNSPEC`, even with the IPv4 wildcard address, which Linux accepts (`__inet_bind` of
-/// Linux 7.2, `net/ipv4/af_inet.c`); `EINVAL` for an IPv4 address if the socket has `IPV6_V6ONLY`; `EADDRNOTAVAIL` for
-/// an address that is not one of this machine.
+/// # Errors
+/// `EAFNOSUPPORT` for `AF_UNSPEC`, even with the IPv4 wildcard address, which Linux accepts (`__inet_bind` of Linux
+/// 7.2, `net/ipv4/af_inet.c`); `EINVAL` for an IPv4 address if the socket has `IPV6_V6ONLY`; `EADDRNOTAVAIL` for an
+/// address that does not belong to this machine.
 fn nameable(family: Family, only_v6: bool, name: Name) -> Result<Endpoint, Errno> {
     let endpoint = match (name, family) {
         (Name::Endpoint(endpoint), _) => endpoint,
@@ -58,7 +59,7 @@ impl InetSocket {
         self.network.bind(self, endpoint, place, terms, now)
     }
 
-    /// Binds the socket to the wildcard address and any free port, unless the socket already has a port.
+    /// Binds the socket to the wildcard address and a free port, unless the socket already has a port.
     ///
     /// # Errors
     /// `EAGAIN` if no port is free (`inet_autobind` of Linux 7.2), `ENOMEM`.

@@ -1,4 +1,4 @@
-//! Lists the sockets of the network.
+//! Lists the sockets of the network, for `/proc/net/tcp` and `/proc/net/udp`.
 
 use crate::fs::inet::{
     address::{Endpoint, Family, Ip},
@@ -16,22 +16,22 @@ use core::{
 };
 use memwright_linux_base::batch::Batch;
 
-/// A place in the list of all sockets of a protocol: listening sockets and datagram sockets first, then the ends of
-/// connections.
+/// A position in the list of all sockets of a protocol. Listening sockets and datagram sockets come first, and then the
+/// ends of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Spot(Position);
 
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// The socket with this index in the group with this seat.
+    /// The next entry is the socket at this index in the group with this key.
     Receiver(Seat, usize),
-    /// The entry after this end of a connection.
+    /// The next entry is the one after this end of a connection.
     Behind(Flow),
 }
 
-/// A socket or a connection in the state `TIME_WAIT`.
+/// An entry of the list: a socket, or a connection in the state `TIME_WAIT`.
 pub struct Found {
-    /// The place after this entry.
+    /// The position after this entry.
     pub next: Spot,
     subject: Subject,
 }
@@ -43,7 +43,7 @@ enum Subject {
         flow: Flow,
         until: u64,
     },
-    /// The socket was just closed.
+    /// The socket is being dropped.
     Gone,
 }
 
@@ -52,25 +52,26 @@ enum Subject {
 pub struct Row {
     /// The address family.
     pub family: Family,
-    /// The name of the socket.
+    /// The address and port of the socket.
     pub local: Endpoint,
-    /// The name of the peer; the wildcard address and port 0 for a socket without a peer.
+    /// The address and port of the peer; the wildcard address and port 0 for a socket without a peer.
     pub remote: Endpoint,
-    /// The state of the socket. A datagram socket is established if it has a peer, otherwise closed.
+    /// The state of the socket. A datagram socket with a peer is in the state `Established`, and one without a peer in
+    /// the state `Close`.
     pub state: TcpState,
-    /// The number of bytes that can be received. For a listening socket, the number of connections that can be
-    /// accepted.
+    /// The number of received bytes that wait in the inbox. For a listening socket, the number of connections in the
+    /// accept queue.
     pub received: usize,
-    /// The time in nanoseconds until the state `TIME_WAIT` ends; `None` for a socket in another state.
+    /// The time in nanoseconds until the state `TIME_WAIT` ends; `None` in other states.
     pub waits: Option<u64>,
-    /// The id of the user that created the socket.
+    /// The id of the user that created the socket; 0 if the socket has no open file.
     pub user: u32,
     /// The inode number of the socket; 0 if the socket has no open file.
     pub inode: u64,
 }
 
 impl Spot {
-    /// Returns the place of the first socket.
+    /// Returns the position of the first socket.
     #[must_use]
     pub const fn first(protocol: Protocol) -> Self {
         let least = Seat {
@@ -84,7 +85,7 @@ impl Spot {
 }
 
 impl Network {
-    /// Appends the sockets of `protocol` from `spot` on to `batch`, until it is full.
+    /// Appends entries for the sockets of `protocol`, from `spot` on, to `batch` until it is full.
     pub fn note(&self, protocol: Protocol, spot: Spot, batch: &mut Batch<Found>) {
         let table = self.table.lock();
         if let Position::Receiver(first, skipped) = spot.0 {
@@ -130,8 +131,8 @@ impl Network {
 }
 
 impl Found {
-    /// Returns the row of the socket at the time `now`. Returns `None` if the list has no such row, for example because
-    /// the connection was reset.
+    /// Returns the row of the entry at the time `now`. Returns `None` if the entry has no row any more, for example
+    /// because the connection was reset.
     #[must_use]
     pub fn row(&self, now: u64) -> Option<Row> {
         match &self.subject {
@@ -176,8 +177,8 @@ impl InetSocket {
             (Protocol::Udp, Some(_)) => TcpState::Established,
             (Protocol::Udp, None) => TcpState::Close,
             (Protocol::Tcp, _) => match progress.state() {
-                // The other end has closed the connection too. On Linux, a closed socket is not in the list, and the
-                // state `TIME_WAIT` has begun.
+                // Both ends have shut down sending, but this socket is still open. On Linux the connection is in the
+                // state `TIME_WAIT` then, and its row replaces that of the socket.
                 TcpState::Close if progress.waits_after_close() => {
                     let flow = held.flow?;
                     return Some(waiting(self.family, flow, 0));

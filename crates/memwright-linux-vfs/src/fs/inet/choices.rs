@@ -1,10 +1,10 @@
-//! The numeric options of internet sockets.
+//! The numeric options of internet sockets (`setsockopt`).
 
 use crate::fs::inet::{address::Family, ancillary::Told, claims::Protocol};
 use linux_raw_sys::net;
 use memwright_linux_abi::errno::Errno;
 
-/// Levels of options.
+/// The levels of options.
 pub mod level {
     /// `SOL_IP`.
     pub const IP: u32 = 0;
@@ -52,20 +52,20 @@ pub mod tcp {
     pub const NOTSENT_LOWAT: u32 = 25;
 }
 
-/// How a value is checked and stored.
+/// How the value of an option is checked and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     /// A flag. Every value other than 0 is stored as 1.
     Flag,
-    /// A number in this range. The error for others is `EINVAL`.
+    /// A number in this range. Other numbers fail with `EINVAL`.
     Range(i32, i32),
-    /// Like `Range`, but -1 selects the default.
+    /// A number in this range, or -1 for the default value.
     RangeOrDefault(i32, i32),
-    /// A number of which the lowest byte is stored.
+    /// Any number. Its lowest byte is stored.
     Byte,
 }
 
-/// A numeric option.
+/// The description of a numeric option.
 struct Slot {
     level: u32,
     name: u32,
@@ -158,7 +158,7 @@ const SLOTS: [Slot; COUNT] = [
 /// Number of numeric options.
 const COUNT: usize = 46;
 
-/// Indices of the options that the network reads.
+/// The indices in [`SLOTS`] of the options that this crate reads.
 const REUSE_ADDRESS: usize = 0;
 const REUSE_PORT: usize = 1;
 const ONLY_V6: usize = 2;
@@ -177,7 +177,7 @@ const CLASS_V6: usize = 14;
 const URGENT_INLINE: usize = 18;
 
 /// The bits of a type of service or traffic class that report congestion (`INET_ECN_MASK` of Linux 7.2,
-/// `include/net/inet_ecn.h`). The kernel, not the program, sets those of a stream.
+/// `include/net/inet_ecn.h`). On a stream, a program cannot set these bits.
 const CONGESTION: i32 = 3;
 
 /// The values of the numeric options of a socket.
@@ -196,7 +196,7 @@ impl Default for Choices {
     }
 }
 
-/// Returns the control message that the option at `index` enables; none for other options.
+/// Returns the type of control message that the option at `index` enables; the empty set for other options.
 const fn told_by(index: usize) -> Told {
     match index {
         PACKET_INFO_V4 => Told::ADDRESS_V4,
@@ -212,7 +212,7 @@ const fn told_by(index: usize) -> Told {
 /// Checks that sockets of this family and protocol have options of `level`.
 ///
 /// # Errors
-/// `ENOPROTOOPT` for a level of other internet sockets, `EOPNOTSUPP` otherwise.
+/// `ENOPROTOOPT`.
 fn check_level(family: Family, protocol: Protocol, level: u32) -> Result<(), Errno> {
     match (level, family, protocol) {
         (net::SOL_SOCKET | level::IP, _, _)
@@ -301,7 +301,7 @@ impl Choices {
         self.values[ONLY_V6] != 0
     }
 
-    /// Returns the control messages that a receive returns about a datagram.
+    /// Returns the types of control messages that a receive returns together with a datagram.
     #[must_use]
     pub const fn told(&self) -> Told {
         self.told
@@ -318,8 +318,8 @@ impl Choices {
         (self.values[hops] as u8, self.values[class] as u8)
     }
 
-    /// Returns whether an unconnected datagram socket reports that no socket receives at a destination (`IP_RECVERR`,
-    /// `IPV6_RECVERR`).
+    /// Returns whether an unconnected datagram socket gets an error if no socket receives at the destination of a
+    /// datagram (`IP_RECVERR`, `IPV6_RECVERR`).
     #[must_use]
     pub const fn receives_errors(&self) -> bool {
         self.values[RECEIVE_ERRORS_V4] != 0 || self.values[RECEIVE_ERRORS_V6] != 0
@@ -407,7 +407,7 @@ mod tests {
         ] {
             let mut choices = Choices::default();
             for (value, expected) in [(1, told), (0, Told::empty())] {
-                // A time to live of 0 is invalid.
+                // For `IP_TTL`, the value 0 is invalid and is not stored.
                 let _ = choices.set(Family::V6, Protocol::Udp, level, name, value);
                 assert_eq!(choices.told(), expected, "{level} {name} {value}");
             }

@@ -1,4 +1,4 @@
-//! The claims of sockets on ports, and which of them exclude one another.
+//! The claims of sockets on ports, and which claims conflict.
 
 use crate::fs::inet::place::{Place, Scope};
 use alloc::collections::BTreeMap;
@@ -19,49 +19,51 @@ pub enum Sharing {
     Alone,
     /// Sockets of this user.
     User(u32),
-    /// Sockets of all users. The connection of this socket is in the state `TIME_WAIT`.
+    /// Sockets of all users that set the option. The claim belongs to a connection in the state `TIME_WAIT`.
     Anyone,
 }
 
-/// The conditions under which other sockets can claim the same port.
+/// The properties of a claim that decide with which other claims on the same port it conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Terms {
-    /// The option `SO_REUSEADDR`.
+    /// Whether the socket has the option `SO_REUSEADDR`.
     pub reuse: bool,
-    /// The option `SO_REUSEPORT`.
+    /// Which sockets with the option `SO_REUSEPORT` can claim the port too.
     pub sharing: Sharing,
     /// Whether the socket accepts connections.
     pub listening: bool,
-    /// Whether `connect` chose the port. Other connections can then use the port too.
+    /// Whether `connect` chose the port. Other connections for which `connect` chooses a port can then use this port
+    /// too.
     pub outgoing: bool,
 }
 
-/// A claim of a socket on a port.
+/// The claim of a socket on a port: it excludes conflicting claims of other sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
     /// The protocol.
     pub protocol: Protocol,
     /// The port.
     pub port: u16,
-    /// The addresses.
+    /// The addresses at which the socket uses the port.
     pub place: Place,
-    /// The conditions for other claims.
+    /// The properties that decide which other claims conflict.
     pub terms: Terms,
 }
 
-/// How the port of a new claim was chosen.
+/// The origin of the port of a new claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// By the program.
+    /// The program passed the port.
     Program,
-    /// By the kernel, for `bind`.
+    /// The kernel chose the port for a `bind` to port 0.
     Bind,
-    /// By the kernel, for `connect`.
+    /// The kernel chose the port for `connect`.
     Connect,
 }
 
-/// Returns whether a new claim with the terms `new` conflicts with a claim with the terms `old` on a port at the same
-/// address (Linux 7.2 `net/ipv4/inet_connection_sock.c`, `inet_bind_conflict`; `net/ipv4/udp.c`, `udp_lib_lport_inuse`).
+/// Returns whether a new claim with the terms `new` conflicts with an existing claim with the terms `old` on the same
+/// port at a common address (Linux 7.2 `net/ipv4/inet_connection_sock.c`, `inet_bind_conflict`; `net/ipv4/udp.c`,
+/// `udp_lib_lport_inuse`).
 #[must_use]
 pub fn exclude(protocol: Protocol, choice: Choice, new: &Terms, old: &Terms) -> bool {
     match choice {
@@ -79,7 +81,8 @@ pub fn exclude(protocol: Protocol, choice: Choice, new: &Terms, old: &Terms) -> 
     }
 }
 
-/// The port is the first field, because keys nearly always differ in it.
+/// The claims with equal port, protocol, scope and terms, which are only counted. The port is the first field, because
+/// two keys nearly always differ in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     port: u16,
@@ -97,8 +100,8 @@ const LEAST: Terms = Terms {
 
 /// The claims on all ports.
 ///
-/// The claims are counted by scope and terms. The cost of a check therefore does not depend on the number of sockets
-/// with the port: a check visits the different terms of at most three scopes.
+/// Only the number of claims with equal port, protocol, `Scope` and `Terms` is stored. A check for conflicts visits the
+/// terms that occur in at most three scopes, so that its cost does not depend on the number of sockets with the port.
 pub struct Claims {
     counts: BTreeMap<Key, usize>,
 }
@@ -119,7 +122,7 @@ impl Claims {
         }
     }
 
-    /// Removes a claim that was added.
+    /// Removes a claim that [`Self::add`] added.
     pub fn remove(&mut self, claim: &Claim) {
         for key in keys(claim) {
             if let Some(count) = self.counts.get_mut(&key) {
@@ -131,11 +134,11 @@ impl Claims {
         }
     }
 
-    /// Returns whether a present claim conflicts with the claim `new`.
+    /// Returns whether the claim `new` conflicts with an existing claim.
     #[must_use]
     pub fn exclude(&self, new: &Claim, choice: Choice) -> bool {
         let scopes = match choice {
-            // A connection does not use a port that a program bound, at whatever address.
+            // `connect` chooses no port that a program has bound, whatever the address is.
             Choice::Connect => [Some(Scope::OverV4), Some(Scope::OverV6), None],
             Choice::Program | Choice::Bind => new.place.overlapping(),
         };

@@ -16,10 +16,10 @@ use alloc::{
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::PausePoints;
 
-/// Pieces that are freed between two scheduling points.
+/// Number of pieces that are freed between two scheduling points.
 const FREED: u32 = 64;
 
-/// Frees pieces with scheduling points in between.
+/// Frees the pieces of an inbox, with scheduling points in between.
 fn free(pieces: VecDeque<Piece>) {
     let mut points = PausePoints::every(FREED);
     for piece in pieces {
@@ -29,7 +29,7 @@ fn free(pieces: VecDeque<Piece>) {
 }
 
 impl InetSocket {
-    /// Shuts down the directions `how` of the socket (Linux 7.2 `net/ipv4/af_inet.c`, `inet_shutdown`).
+    /// Shuts down the directions that `how` selects (Linux 7.2 `net/ipv4/af_inet.c`, `inet_shutdown`).
     ///
     /// # Errors
     /// `EINVAL` for an invalid `how`, `ENOTCONN`.
@@ -73,14 +73,14 @@ impl InetSocket {
         }
     }
 
-    /// Records that the other end sends no more.
+    /// Records that the other end has shut down sending.
     fn take_end(&self) {
         self.state.lock().progress.note_end();
         self.wake();
     }
 
-    /// Records that the other end has reset the connection (`tcp_reset` of Linux 7.2, `net/ipv4/tcp_input.c`). Bytes
-    /// that have arrived can still be received.
+    /// Records that the other end has reset the connection (`tcp_reset` of Linux 7.2, `net/ipv4/tcp_input.c`). Bytes in
+    /// the inbox can still be received.
     pub(super) fn take_reset(&self) {
         {
             let mut state = self.state.lock();
@@ -102,7 +102,7 @@ impl InetSocket {
         self.end(false);
     }
 
-    /// Closes a socket that never had a descriptor, with a reset.
+    /// Closes a socket that never had a descriptor, and resets its connection.
     pub(super) fn abort(&self) {
         self.end(true);
     }

@@ -1,4 +1,4 @@
-//! Connects sockets.
+//! Connects and disconnects sockets.
 
 use crate::fs::{
     caller::Caller,
@@ -16,11 +16,11 @@ use alloc::sync::Arc;
 use memwright_linux_abi::{abi::SECOND, errno::Errno};
 use memwright_linux_sched::wait::WaitError;
 
-/// The time in nanoseconds for which `connect` waits for room in the accept queue. Linux 7.2 sends its last request
-/// after that time (`net.ipv4.tcp_syn_retries`, which is 6).
+/// The time in nanoseconds for which `connect` waits until the accept queue has room. Linux 7.2 gives up about as late
+/// (`net.ipv4.tcp_syn_retries`, which is 6).
 const PATIENCE: u64 = 127 * SECOND;
 
-/// Returns the address and port at which packets from a socket of `family` to `endpoint` arrive.
+/// Returns the address and port at which packets arrive that a socket of `family` sends to `endpoint`.
 ///
 /// # Errors
 /// `ENETUNREACH` if there is no route to the address.
@@ -37,9 +37,9 @@ pub(super) fn route(family: Family, only_v6: bool, endpoint: Endpoint) -> Result
 }
 
 impl InetSocket {
-    /// Connects a stream socket to the listening socket with the name `name`. For a datagram socket, makes `name` the
-    /// peer. `Unspecified` ends the connection (Linux 7.2 `net/ipv4/af_inet.c`, `__inet_stream_connect`,
-    /// `inet_dgram_connect`).
+    /// Connects a stream socket to the socket that listens at `name`. For a datagram socket, makes `name` the peer. The
+    /// name `Unspecified` ends the connection or removes the peer (Linux 7.2 `net/ipv4/af_inet.c`,
+    /// `__inet_stream_connect`, `inet_dgram_connect`).
     ///
     /// # Errors
     /// `ECONNREFUSED`, `ENETUNREACH`, `EADDRNOTAVAIL`, `EISCONN`, `EINPROGRESS` and `EALREADY` if `open` is non-blocking,
@@ -77,7 +77,7 @@ impl InetSocket {
         self.network.disconnect(self, any, place)
     }
 
-    /// Ends the connection of a stream socket by a reset, so that the socket can be used again (`tcp_disconnect` of Linux
+    /// Resets the connection of a stream socket, so that the socket can be connected again (`tcp_disconnect` of Linux
     /// 7.2, `net/ipv4/tcp.c`).
     fn disconnect(&self) {
         self.stop_listening();
@@ -133,7 +133,7 @@ impl InetSocket {
         self.finish(caller, open)
     }
 
-    /// Starts to connect to `remote`. The state of the socket contains the result.
+    /// Begins to connect to `remote`. The result is stored in the state of the socket.
     fn begin(self: &Arc<Self>, remote: Endpoint) -> Result<(), Errno> {
         {
             let mut state = self.state.lock();
@@ -158,7 +158,7 @@ impl InetSocket {
         result
     }
 
-    /// Requests a connection from the socket that listens at the other end of `flow`.
+    /// Requests a connection from the socket that listens at the remote address of `flow`.
     fn knock(self: &Arc<Self>, flow: Flow) -> Result<(), Errno> {
         let Some(listener) = self.network.find(Protocol::Tcp, flow.local, flow.remote) else {
             if flow.local == flow.remote {
@@ -203,7 +203,8 @@ impl InetSocket {
         }
     }
 
-    /// Makes `server` the other end of the connection for which this socket waits. Returns whether the socket waited.
+    /// Establishes the connection between this socket, the client, and `server`. Returns `false` if this socket no
+    /// longer waits for a connection.
     pub(super) fn establish(self: &Arc<Self>, server: &Arc<Self>) -> bool {
         {
             let mut state = server.state.lock();
@@ -226,7 +227,7 @@ impl InetSocket {
         if connected {
             self.wake();
         } else {
-            // The socket may have another peer by now, which the close of `server` must not reset.
+            // `server` will be closed. It must not reset this socket, which can have another peer by now.
             let mut state = server.state.lock();
             state.progress.phase = Phase::Closed;
             state.peer = None;
@@ -234,7 +235,7 @@ impl InetSocket {
         connected
     }
 
-    /// Ends the attempt to connect with an error.
+    /// Ends the attempt to connect. `connect` fails with `error`.
     pub(super) fn refuse(&self, error: Errno) {
         {
             let mut state = self.state.lock();
@@ -249,7 +250,7 @@ impl InetSocket {
         self.wake();
     }
 
-    /// Waits for the result of an attempt to connect, and returns it.
+    /// Waits for the result of an attempt to connect, and reports it to the program.
     fn finish(&self, caller: &dyn Caller, open: &OpenFile) -> Result<(), Errno> {
         let look = || {
             let mut state = self.state.lock();
@@ -289,7 +290,7 @@ impl InetSocket {
     }
 }
 
-/// Removes the connection request with this number from a listening socket, and aborts it.
+/// Removes the connection request `number` from a listening socket, and aborts the server's end.
 pub(super) fn forget(listener: &alloc::sync::Weak<InetSocket>, number: u64) {
     let Some(listener) = listener.upgrade() else {
         return;

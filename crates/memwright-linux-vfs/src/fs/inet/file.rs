@@ -18,7 +18,7 @@ use linux_raw_sys::ioctl;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::Queues;
 
-/// Returns whether a stream is at the mark of the urgent byte (`include/uapi/asm-generic/sockios.h`).
+/// The `ioctl` that returns whether a stream is at the mark of the urgent byte (`include/uapi/asm-generic/sockios.h`).
 const SIOCATMARK: u32 = 0x8905;
 
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
@@ -43,7 +43,8 @@ impl File for InetFile {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// Estimated size in bytes of a socket with its inode, its directory entry and its ports.
+        /// Estimated size in bytes of a socket with its inode, its directory entry and its entries in the tables of the
+        /// network.
         const PLAIN: usize = 2560;
         (PLAIN + self.socket.state.lock().inbox.charged()) as u64
     }
@@ -59,7 +60,7 @@ impl File for InetFile {
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        // A read of zero bytes leaves the first datagram in the inbox.
+        // A read of zero bytes must leave the first datagram in the inbox.
         if sink.left() == 0 {
             return Ok(0);
         }
@@ -123,8 +124,8 @@ impl File for InetFile {
 }
 
 impl InetSocket {
-    /// Returns the number of bytes that can be received now: all bytes of a stream before the mark, or those of the first
-    /// datagram (`tcp_inq`).
+    /// Returns the number of bytes that can be received now: the bytes of a stream before the mark, or the bytes of the
+    /// first datagram (`tcp_inq`).
     ///
     /// # Errors
     /// `EINVAL` for a listening socket.
@@ -143,8 +144,8 @@ impl InetSocket {
         })
     }
 
-    /// Returns the number of sent bytes that do not fit into the receiver's buffer. Bytes in that buffer count as
-    /// acknowledged.
+    /// Returns the number of sent bytes that exceed the peer's receive buffer (`TIOCOUTQ`). Bytes within that buffer
+    /// count as acknowledged.
     ///
     /// # Errors
     /// `EINVAL` for a listening socket.

@@ -8,8 +8,8 @@ use alloc::{
 use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The sockets that receive at the same address and port. Each socket stores its index in the group, so that its
-/// removal needs no search.
+/// The sockets that receive at the same address and port. Each socket stores its index in the group, so that it is
+/// removed without a search.
 #[derive(Default)]
 pub struct Group {
     members: Vec<Weak<InetSocket>>,
@@ -28,7 +28,7 @@ impl Group {
         Ok(())
     }
 
-    /// Removes a socket that was added. Returns whether no socket is left.
+    /// Removes a socket that [`Self::add`] added. Returns whether the group is empty now.
     pub fn remove(&mut self, socket: &InetSocket) -> bool {
         let index = socket.index.load(Ordering::Relaxed);
         if index < self.members.len() {
@@ -40,8 +40,8 @@ impl Group {
         self.members.is_empty()
     }
 
-    /// Returns the socket that receives what a sender with this hash sends: one of all members if they share their port
-    /// by `SO_REUSEPORT`, otherwise the one that was added last.
+    /// Returns the socket that receives a packet. If the sockets share their port by `SO_REUSEPORT`, `hash`, the hash
+    /// of the sender and receiver, selects one of them. Otherwise returns the socket that was added last.
     #[must_use]
     pub fn choose(&self, shares: bool, hash: u32) -> Option<Arc<InetSocket>> {
         let last = self.members.len().checked_sub(1)?;
@@ -59,7 +59,7 @@ impl Group {
         self.members.len()
     }
 
-    /// Returns the socket at `index`, or `None` if there is none.
+    /// Returns the socket at `index`, or `None` if the index is too large or the socket is being dropped.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Arc<InetSocket>> {
         self.members.get(index)?.upgrade()

@@ -1,4 +1,4 @@
-//! The ports, seats and connections that a socket holds in the tables of the network.
+//! The entries of a socket in the tables of the network: its port, the address where it receives, and its connection.
 
 use crate::fs::inet::{
     address::Endpoint,
@@ -7,21 +7,22 @@ use crate::fs::inet::{
 };
 use core::cmp::Ordering;
 
-/// The key of the sockets that receive at an address and port: listening sockets and datagram sockets. A packet is
-/// delivered to a socket with the matching key.
+/// The key of a group of sockets that receive at an address and port. Listening sockets and datagram sockets are in
+/// such groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seat {
     /// The protocol.
     pub protocol: Protocol,
     /// The port.
     pub port: u16,
-    /// The addresses.
+    /// The addresses at which the sockets receive.
     pub place: Place,
-    /// The peer of a connected datagram socket, from which alone it receives; `None` for other sockets.
+    /// For a connected datagram socket, the peer, which is the only sender from which it receives; `None` for other
+    /// sockets.
     pub from: Option<Endpoint>,
 }
 
-/// The key of one end of a connection. The ports are compared first, because keys nearly always differ in them.
+/// The key of one end of a connection. The ports are compared first, because two keys nearly always differ in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The address and port of this end.
@@ -59,18 +60,18 @@ impl Flow {
     }
 }
 
-/// The entries of a socket in the tables of the network, and its addresses.
+/// The entries of a socket in the tables of the network, and the addresses of the socket and its peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
     /// The claim on a port.
     pub claim: Option<Claim>,
-    /// Whether the program chose the port. The socket then keeps the port when it has no connection.
+    /// Whether the program chose the port. The socket then keeps the port when its connection ends.
     pub keeps_port: bool,
-    /// Whether the program chose the address.
+    /// Whether the program chose the address. The socket then keeps the address when its connection ends.
     pub keeps_address: bool,
-    /// The key under which the socket receives; `None` for the end of a connection.
+    /// The key under which a listening or datagram socket receives; `None` for the end of a connection.
     pub seat: Option<Seat>,
-    /// The key of the socket's end of a connection.
+    /// The key of the end of a connection; `None` for listening and datagram sockets.
     pub flow: Option<Flow>,
     /// The address and port of the socket.
     pub local: Option<Endpoint>,

@@ -1,4 +1,4 @@
-//! The properties of a connection that `TCP_INFO` returns.
+//! The properties of a connection that the option `TCP_INFO` returns.
 
 use crate::fs::inet::socket::InetSocket;
 
@@ -21,13 +21,13 @@ impl InetSocket {
         };
         let mut info = [0; INFO_SIZE];
         info[0] = state as u8;
-        // The connection uses timestamps, selective acknowledgements and window scaling.
+        // The options of the connection: timestamps, selective acknowledgements and window scaling.
         info[5] = if open { 7 } else { 0 };
         let mut put = |offset: usize, value: u32| {
             info[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
         };
-        // The retransmission and acknowledgement timeouts, in microseconds, and the segment sizes for sending and
-        // receiving.
+        // The retransmission timeout and the delay of acknowledgements, in microseconds, and the segment sizes for
+        // sending and receiving, in bytes.
         put(8, 201_000);
         put(12, 40_000);
         put(16, if open { SEGMENT } else { 536 });

@@ -14,7 +14,7 @@ use memwright_linux_base::sync::PausePoints;
 use memwright_linux_sched::wait::WaitError;
 use memwright_table::Rising;
 
-/// Largest limit on an accept queue (`net.core.somaxconn` of Linux 7.2).
+/// Maximum of the limit on an accept queue (`net.core.somaxconn` of Linux 7.2).
 const MOST: usize = 4096;
 /// Number of connections that are set up or ended between two scheduling points.
 const TOGETHER: u32 = 16;
@@ -91,7 +91,8 @@ impl InetSocket {
         Ok(accepted)
     }
 
-    /// Sets up the connection requests that wait at this listening socket, as long as the accept queue has room.
+    /// Establishes the connections that were requested from this listening socket, as long as the accept queue has
+    /// room.
     pub(super) fn admit(&self) {
         let mut points = PausePoints::every(TOGETHER);
         loop {
@@ -119,8 +120,8 @@ impl InetSocket {
         }
     }
 
-    /// Appends the server's end of a new connection to the accept queue. Closes it if the connection was not
-    /// established.
+    /// Appends the server's end of a new connection to the accept queue. Aborts it instead if the client no longer
+    /// waits (`established` is false), if memory is exhausted, or if the socket no longer listens.
     fn queue(&self, server: Arc<Self>, established: bool) {
         let refused = {
             let mut state = self.state.lock();
@@ -144,8 +145,8 @@ impl InetSocket {
         }
     }
 
-    /// Makes the socket accept no more connections. Resets the connections in the accept queue, and refuses the
-    /// connection requests that wait.
+    /// Ends listening. Resets the connections in the accept queue, and refuses the connection requests that wait for
+    /// room in it.
     pub(super) fn stop_listening(&self) {
         let listening = {
             let mut state = self.state.lock();

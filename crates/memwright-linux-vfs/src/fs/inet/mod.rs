@@ -1,8 +1,8 @@
 //! Internet sockets of one machine: TCP and UDP over IPv4 and IPv6, at the addresses of the loopback interface.
 //!
-//! No packets are needed: a send appends to the inbox of the receiving socket, which the network finds by address and
-//! port. A thread locks the state of at most one socket at a time, and does not hold that lock when it takes the lock
-//! of the network.
+//! No packets exist: a send appends to the inbox of the receiving socket, which it finds by address and port in the
+//! tables of [`Network`]. A thread locks the state of at most one socket at a time, and releases that lock before it
+//! takes the lock of these tables.
 
 mod address;
 mod ancillary;

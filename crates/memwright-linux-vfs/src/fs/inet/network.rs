@@ -1,4 +1,4 @@
-//! The tables of the network: ports, receivers and connections.
+//! The tables of the network: the claims on ports, the sockets that receive, and the connections.
 
 use crate::fs::inet::{
     address::{Endpoint, Family, Ip},
@@ -22,25 +22,25 @@ const PORTS: u16 = 28_232;
 /// Number of ports that a search tries between two scheduling points.
 const TRIED: u32 = 64;
 /// The time in nanoseconds for which the active closer of a connection keeps its port (`TCP_TIMEWAIT_LEN` of Linux
-/// 7.2), and the time after which another connection between the same ends can take the port (`net.ipv4.tcp_tw_reuse`,
-/// which is 2).
+/// 7.2), and the time after which a new connection between the same two addresses and ports can replace it
+/// (`net.ipv4.tcp_tw_reuse`, which is 2).
 const WAIT: u64 = 60 * SECOND;
 const WAIT_BEFORE_REUSE: u64 = SECOND;
-/// Maximum number of connections in the state `TIME_WAIT` (`net.ipv4.tcp_max_tw_buckets`). A connection beyond it ends
-/// at once.
+/// Maximum number of connections in the state `TIME_WAIT` (`net.ipv4.tcp_max_tw_buckets`). At this maximum, a closed
+/// connection does not enter the state.
 const MOST_WAITS: usize = 16_384;
-/// Maximum number of `TIME_WAIT` states that end without a scheduling point in between.
+/// Maximum number of `TIME_WAIT` states that are ended between two scheduling points.
 const ENDED: usize = 64;
 
-/// The owner of the key of a connection.
+/// The entry for one end of a connection.
 pub(super) enum Occupant {
-    /// An end of a connection.
+    /// The socket at this end.
     Socket(Weak<InetSocket>),
-    /// A connection in the state `TIME_WAIT`.
+    /// The connection is in the state `TIME_WAIT`: the socket at this end was closed.
     Waiting {
         /// The family of the closed socket.
         family: Family,
-        /// The claim on the port, which the connection keeps.
+        /// The claim on the port, which lasts until the state ends.
         claim: Claim,
         /// The time in nanoseconds at which the state ends.
         until: u64,
@@ -51,10 +51,11 @@ pub(super) struct Table {
     claims: Claims,
     pub(super) seats: BTreeMap<Seat, Group>,
     pub(super) flows: BTreeMap<Flow, Occupant>,
-    /// The connections in the state `TIME_WAIT`, in the order in which the states end. Another connection may have
-    /// taken the key of such a connection.
+    /// The connections in the state `TIME_WAIT`, each with the time at which the state ends, in the order of these
+    /// times. If the connection was replaced since then, its key belongs to another one.
     waits: VecDeque<(u64, Flow)>,
-    /// The numbers of the ports that the next searches try first: for `bind`, and for `connect`.
+    /// The position in the order of ports (see [`port_at`]) at which the next search starts: for `bind`, and for
+    /// `connect`.
     next: [u16; 2],
 }
 
@@ -69,8 +70,8 @@ impl Default for Network {
     }
 }
 
-/// Returns the port at position `number` in the order in which a search tries ports. Searches for `connect` begin with
-/// even ports, and those for `bind` with odd ports.
+/// Returns the port at position `number` of the order in which a search tries ports. A search for `connect` tries the
+/// even ports first, and a search for `bind` the odd ports.
 const fn port_at(choice: Choice, number: u16) -> u16 {
     let number = number % PORTS;
     let half = PORTS / 2;
@@ -80,7 +81,7 @@ const fn port_at(choice: Choice, number: u16) -> u16 {
 }
 
 impl Table {
-    /// Returns the next port to try.
+    /// Returns the next port to try for a claim with this origin.
     const fn next_port(&mut self, choice: Choice) -> u16 {
         let next = &mut self.next[matches!(choice, Choice::Connect) as usize];
         let port = port_at(choice, *next);
@@ -105,8 +106,8 @@ impl Table {
         }
     }
 
-    /// Returns whether a new connection can have the key `flow`. If a connection has been in the state `TIME_WAIT` for
-    /// a second, removes it and frees the key.
+    /// Returns whether a new connection can use the key `flow`. Removes a connection with this key that has been in the
+    /// state `TIME_WAIT` for at least a second.
     fn vacate(&mut self, flow: Flow, now: u64) -> bool {
         let claim = match self.flows.get(&flow) {
             None => return true,
@@ -123,7 +124,7 @@ impl Table {
         true
     }
 
-    /// Ends up to [`ENDED`] `TIME_WAIT` states whose time has passed. Returns whether there may be more of them.
+    /// Ends up to [`ENDED`] `TIME_WAIT` states whose time has passed. Returns whether there may be more such states.
     fn end_waits(&mut self, now: u64) -> bool {
         for _ in 0..ENDED {
             match self.waits.front() {
@@ -143,8 +144,8 @@ impl Table {
         true
     }
 
-    /// Moves the port and the key of a closed connection to the state `TIME_WAIT`. Returns `false` if the state is not
-    /// entered, so that both are free.
+    /// Puts a closed connection with its key and port into the state `TIME_WAIT`. Returns `false` if there are too many
+    /// of them or memory is exhausted. The key and port are free then.
     fn begin_wait(&mut self, family: Family, flow: Flow, claim: Claim, now: u64) -> bool {
         if self.waits.len() >= MOST_WAITS || self.waits.try_reserve(1).is_err() {
             return false;
@@ -188,7 +189,7 @@ impl Network {
         }
     }
 
-    /// Ends the `TIME_WAIT` states whose time has passed.
+    /// Ends all `TIME_WAIT` states whose time has passed, with scheduling points in between.
     fn end_waits(&self, now: u64) {
         let mut points = PausePoints::every(1);
         while self.table.lock().end_waits(now) {
@@ -196,8 +197,8 @@ impl Network {
         }
     }
 
-    /// Binds `socket` to a port of `place`, or to any free port if the port is 0. A datagram socket can receive from
-    /// then on.
+    /// Binds `socket` to the port of `endpoint` at the addresses `place`, or to a free port if that port is 0. A
+    /// datagram socket can receive afterwards.
     ///
     /// # Errors
     /// `EINVAL` if the socket already has a port, `EADDRINUSE`, `ENOMEM`.
@@ -260,7 +261,7 @@ impl Network {
         Err(Errno::EADDRINUSE)
     }
 
-    /// Changes the terms on which `socket` claims its port, if it has a port.
+    /// Changes the terms of the claim of `socket`, if it has a port.
     pub fn change_terms(&self, socket: &InetSocket, change: impl FnOnce(&mut Terms)) {
         let table = &mut *self.table.lock();
         let mut held = *socket.held.lock();
@@ -311,7 +312,7 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the socket that receives a packet from `from` to `to`.
+    /// Returns the socket that receives a packet from `from` to `to`; `None` if there is none.
     #[must_use]
     pub fn find(
         &self,
@@ -339,11 +340,12 @@ impl Network {
         group.choose(shares, hash(from, to))
     }
 
-    /// Assigns the key of a connection to `remote` to a stream socket, and a port if the socket has none. Returns the
-    /// key.
+    /// Enters a new connection to `remote` for a stream socket. Claims a port if the socket has none. Returns the key
+    /// of the socket's end.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if such a connection exists, or if no port is free for it; `EINVAL` if the socket was closed.
+    /// `EADDRNOTAVAIL` if a connection with the same addresses and ports exists, or if no port is free for it; `EINVAL`
+    /// if the socket was closed.
     pub fn open(
         &self,
         socket: &Arc<InetSocket>,
@@ -396,7 +398,8 @@ impl Network {
         Err(Errno::EADDRNOTAVAIL)
     }
 
-    /// Assigns a key and the port of the listening socket to a new socket, which is the server's end of a connection.
+    /// Enters the server's end of a new connection with the key `flow`. The new socket shares the port of the listening
+    /// socket.
     pub fn enter(&self, socket: &Arc<InetSocket>, flow: Flow, listener: &InetSocket) {
         let table = &mut *self.table.lock();
         let mut held = Held {
@@ -405,7 +408,7 @@ impl Network {
             remote: Some(flow.remote),
             ..Held::default()
         };
-        // The guard must be dropped before the table of claims grows.
+        // The guard must be dropped before `add` allocates memory.
         let claim = listener.held.lock().claim;
         if let Some(claim) = claim {
             let terms = Terms {
@@ -450,8 +453,8 @@ impl Network {
         table.move_to(socket, seat, held, local, Some(remote))
     }
 
-    /// Removes the peer of a datagram socket, and its port if the kernel chose the port. If the program did not choose
-    /// the address, the socket receives at `place` from then on.
+    /// Removes the peer of a datagram socket. Also removes its port if the kernel chose the port. If the kernel chose
+    /// the address, the socket receives at `place` afterwards.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -483,8 +486,8 @@ impl Network {
         table.move_to(socket, seat, held, local, None)
     }
 
-    /// Removes the connection and the seat of `socket`, and also its port unless the program chose the port. The socket
-    /// loses the addresses that the connection assigned to it.
+    /// Removes `socket` from the connections and receivers. Also removes its port unless the program chose the port.
+    /// Resets the address that the kernel chose for the connection.
     pub fn release(&self, socket: &InetSocket) {
         let table = &mut *self.table.lock();
         table.release(socket, None);
@@ -499,12 +502,12 @@ impl Network {
         held.remote = None;
     }
 
-    /// Removes the connection of `socket`, which was reset, and its port unless the program chose the port.
+    /// Removes the connection of `socket`, which was reset. Also removes its port unless the program chose the port.
     pub fn reset(&self, socket: &InetSocket) {
         self.table.lock().release(socket, None);
     }
 
-    /// Removes all entries of `socket`, which was closed. If `waits` is set, its connection keeps the port in the state
+    /// Removes all entries of `socket`, which was closed. If `waits` is set, the connection keeps the port in the state
     /// `TIME_WAIT`, which begins at the time `now`.
     pub fn close(&self, socket: &InetSocket, waits: bool, now: u64) {
         let table = &mut *self.table.lock();
@@ -515,7 +518,7 @@ impl Network {
 }
 
 impl Table {
-    /// Moves a datagram socket with the entries `held` to the key `seat`, under which it receives from then on.
+    /// Moves a datagram socket, whose entries are `held`, to the group with the key `seat`.
     fn move_to(
         &mut self,
         socket: &Arc<InetSocket>,
@@ -527,8 +530,8 @@ impl Table {
         if let Some(old) = held.seat {
             self.stand_up(socket, old);
             if let Err(error) = self.sit(socket, seat) {
-                // The old group had room for the socket. If that group has been freed, the socket can no longer
-                // receive.
+                // Return the socket to the old group, which had room for it. If that group has been freed and memory is
+                // exhausted, the socket can no longer receive.
                 held.seat = self.sit(socket, old).is_ok().then_some(old);
                 *socket.held.lock() = held;
                 return Err(error);
@@ -570,7 +573,8 @@ impl Table {
     }
 }
 
-/// Returns a hash of the sender and the receiver, which distributes senders evenly among several receivers.
+/// Returns a hash of sender and receiver. It selects one of several sockets that share a port, and distributes the
+/// senders evenly among them.
 fn hash(from: Endpoint, to: Endpoint) -> u32 {
     /// The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -37,7 +37,7 @@ pub enum Value {
 }
 
 impl InetSocket {
-    /// Returns the value of an option.
+    /// Returns the value of an option. `SO_ERROR` also clears the error.
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
@@ -65,7 +65,8 @@ impl InetSocket {
         Ok(Value::Number(number))
     }
 
-    /// Returns the value of an option of `SOL_SOCKET` that is not in [`Choices`](crate::fs::inet::choices::Choices).
+    /// Returns the value of an option of `SOL_SOCKET` that is not in [`Choices`](crate::fs::inet::choices::Choices);
+    /// `None` for other options.
     fn general_option(&self, name: u32) -> Option<Value> {
         let mut state = self.state.lock();
         let settings = &state.settings;
@@ -104,7 +105,7 @@ impl InetSocket {
         Some(Value::Number(number))
     }
 
-    /// Sets a numeric option.
+    /// Sets an option whose value is a number.
     ///
     /// # Errors
     /// `ENOPROTOOPT`, `EINVAL`.
@@ -143,7 +144,7 @@ impl InetSocket {
         Ok(())
     }
 
-    /// Sets the timeout of receives or of sends, which `name` selects.
+    /// Sets the timeout of receives or that of sends. `name` selects which (`SO_RCVTIMEO_OLD` or `SO_SNDTIMEO_OLD`).
     ///
     /// # Errors
     /// `EDOM` if the microseconds are out of range.
@@ -151,7 +152,7 @@ impl InetSocket {
         if !(0..1_000_000).contains(&time.microseconds) {
             return Err(Errno::EDOM);
         }
-        // A negative time expires immediately, so it becomes the shortest timeout.
+        // A negative time must expire immediately, so the shortest timeout is stored. 0 stands for no timeout.
         let length = time.to_nanoseconds().unwrap_or(1);
         let settings = &mut self.state.lock().settings;
         if name == net::SO_RCVTIMEO_OLD {
@@ -162,8 +163,8 @@ impl InetSocket {
         Ok(())
     }
 
-    /// Sets `SO_LINGER`. A close never waits, because sent bytes have already arrived. With a time of 0, a close resets
-    /// the connection.
+    /// Sets `SO_LINGER`. `close` never waits, because sent bytes arrive at once. With a time of 0, it resets the
+    /// connection.
     pub fn set_linger(&self, on: bool, seconds: u32) {
         let most = (u64::MAX / SECOND) as u32;
         self.state.lock().settings.linger = on.then_some(seconds.min(most));

@@ -1,4 +1,4 @@
-//! The inbox of a socket: the bytes and datagrams that were not received yet.
+//! The inbox of a socket: the bytes or datagrams that have arrived and have not been received yet.
 
 use crate::fs::inet::ancillary::Header;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -10,13 +10,13 @@ pub const OVERHEAD: usize = 512;
 /// Maximum size in bytes of a piece of a stream in which several sends are combined.
 const JOINED: usize = 4096;
 
-/// A datagram, or a part of a stream.
+/// A datagram, or a part of a stream, in an inbox.
 pub struct Piece {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Number of bytes that were received already.
     pub start: usize,
-    /// The header of a datagram.
+    /// The header of a datagram; `None` for a stream.
     pub header: Option<Header>,
 }
 
@@ -27,29 +27,29 @@ impl Piece {
         self.bytes.len() - self.start
     }
 
-    /// Returns the charge in bytes.
+    /// Returns the charge in bytes against the receive buffer.
     #[must_use]
     pub const fn charge(&self) -> usize {
         self.left() + OVERHEAD
     }
 }
 
-/// The pieces that were not received yet, in order of arrival.
+/// The pieces that have arrived and have not been received yet, in order of arrival.
 #[derive(Default)]
 pub struct Inbox {
     pieces: VecDeque<Piece>,
-    /// Sum of the charges of the pieces, and of the piece that a receiver has removed, in bytes.
+    /// Sum of the charges in bytes of the pieces, including the piece that a receiver has taken.
     charged: usize,
-    /// Number of bytes in the pieces.
+    /// Number of unreceived bytes in the pieces.
     bytes: usize,
-    /// Number of bytes in the piece that a receiver has removed.
+    /// Number of unreceived bytes in the piece that a receiver has taken out of the inbox.
     out: usize,
     /// Number of bytes that have been appended to the stream since its start.
     received: u64,
 }
 
 impl Inbox {
-    /// Returns the charge of all pieces in bytes.
+    /// Returns the charge in bytes of all pieces, including the piece that a receiver has taken.
     #[must_use]
     pub const fn charged(&self) -> usize {
         self.charged
@@ -73,7 +73,7 @@ impl Inbox {
         self.received - (self.bytes + self.out) as u64
     }
 
-    /// Drops the first byte of the inbox, unless a receiver has removed the first piece.
+    /// Drops the first byte of the inbox. Does nothing while a receiver has taken the first piece.
     pub fn drop_first(&mut self) {
         if self.out > 0 {
             return;
@@ -106,7 +106,7 @@ impl Inbox {
     /// # Errors
     /// The piece, if there is no memory.
     pub fn push(&mut self, piece: Piece) -> Result<(), Piece> {
-        // Reserve room for one more piece, because a receiver can put back a piece that it has removed.
+        // Reserve room for one more piece, because a receiver can put back a piece that it has taken.
         if self.pieces.try_reserve(2).is_err() {
             return Err(piece);
         }
@@ -117,7 +117,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Appends bytes of a stream. They become part of the last piece if that piece stays small.
+    /// Appends bytes of a stream. They become part of the last piece if that piece then has at most `JOINED` bytes.
     ///
     /// # Errors
     /// `bytes`, if there is no memory.
@@ -146,7 +146,7 @@ impl Inbox {
         })
     }
 
-    /// Removes the first piece and returns it. The piece stays charged until [`Self::uncharge`].
+    /// Takes the first piece out of the inbox and returns it. The piece stays charged until [`Self::uncharge`].
     pub fn take(&mut self) -> Option<Piece> {
         let piece = self.pieces.pop_front()?;
         self.out = piece.left();
@@ -154,10 +154,10 @@ impl Inbox {
         Some(piece)
     }
 
-    /// Puts a piece back at the front.
+    /// Puts back a piece that [`Self::take`] returned.
     ///
     /// # Errors
-    /// The piece, if the socket was closed and there is no memory.
+    /// The piece, if there is no memory. This occurs only if the inbox was emptied in the meantime.
     pub fn put_back(&mut self, piece: Piece) -> Result<(), Piece> {
         if self.pieces.try_reserve(1).is_err() {
             return Err(piece);
@@ -169,14 +169,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Subtracts the charge of received bytes, which belong to the removed piece.
+    /// Subtracts the charge of bytes that were received from the piece that was taken.
     pub const fn uncharge(&mut self, charge: usize) {
         self.out = 0;
         self.charged = self.charged.saturating_sub(charge);
     }
 
-    /// Copies bytes of a stream from the offset `from` to `to`. The bytes stay in the inbox. Returns the number of
-    /// bytes copied.
+    /// Copies bytes of a stream to `to`, starting `from` bytes after the first unreceived byte. The bytes stay in the
+    /// inbox. Returns the number of bytes copied.
     #[must_use]
     pub fn peek(&self, mut from: usize, to: &mut [u8]) -> usize {
         let mut done = 0;
@@ -195,7 +195,7 @@ impl Inbox {
         done
     }
 
-    /// Removes all pieces from the inbox of a closed socket, and returns them.
+    /// Takes all pieces out of the inbox of a closed or disconnected socket, and returns them.
     #[must_use]
     pub fn empty(&mut self) -> VecDeque<Piece> {
         self.charged = 0;

@@ -1,4 +1,4 @@
-//! The addresses to which sockets are bound, and which of them overlap.
+//! The sets of addresses at which sockets receive, and which of these sets overlap.
 
 use crate::fs::inet::address::{Family, Ip};
 
@@ -9,25 +9,27 @@ pub enum Place {
     One(Ip),
     /// All IPv4 addresses.
     AnyV4,
-    /// All IPv6 addresses.
+    /// All IPv6 addresses, for a socket with `IPV6_V6ONLY`.
     AnyV6,
-    /// All addresses.
+    /// All IPv4 and IPv6 addresses.
     Any,
 }
 
-/// A set of places under which the claims of a port are counted.
+/// A set of sockets with the same port, by the addresses at which they receive. `Claims` stores one count for each
+/// scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// The sockets that are bound to this place.
+    /// The sockets that receive at exactly these addresses.
     At(Place),
-    /// The sockets that receive at an IPv4 address.
+    /// The sockets that receive at least at one IPv4 address.
     OverV4,
-    /// The sockets that receive at an IPv6 address.
+    /// The sockets that receive at least at one IPv6 address.
     OverV6,
 }
 
 impl Place {
-    /// Returns the place of a socket of `family` that is bound to `ip`. `only` is its option `IPV6_V6ONLY`.
+    /// Returns the addresses at which a socket of `family` receives that is bound to `ip`. `only` is its option
+    /// `IPV6_V6ONLY`.
     #[must_use]
     pub fn of(family: Family, ip: Ip, only: bool) -> Self {
         match ip {
@@ -40,7 +42,7 @@ impl Place {
         }
     }
 
-    /// Returns the places at which a socket must be bound to receive at `ip`, the most specific first.
+    /// Returns the places that contain `ip`, the most specific first.
     #[must_use]
     pub const fn receiving(ip: Ip) -> [Self; 3] {
         match ip {
@@ -49,7 +51,7 @@ impl Place {
         }
     }
 
-    /// Returns the scopes in which a socket with this place is counted.
+    /// Returns the scopes that contain a socket with this place.
     #[must_use]
     pub const fn scopes(self) -> [Option<Scope>; 3] {
         let over = match self {
@@ -60,7 +62,8 @@ impl Place {
         [Some(Scope::At(self)), over[0], over[1]]
     }
 
-    /// Returns scopes that together count exactly the sockets whose places share an address with this place.
+    /// Returns scopes that together contain exactly those sockets whose places have an address in common with this
+    /// place.
     #[must_use]
     pub const fn overlapping(self) -> [Option<Scope>; 3] {
         match self {
@@ -89,7 +92,7 @@ mod tests {
         let other = Place::One(Ip::V4([127, 0, 0, 2]));
         let six = Place::One(Ip::LOCAL_V6);
         let all = [four, other, six, Place::AnyV4, Place::AnyV6, Place::Any];
-        // One row and one column for each place.
+        // Whether the place of the row overlaps that of the column, in the order of `all`.
         let expected = [
             [true, false, false, true, false, true],
             [false, true, false, true, false, true],

@@ -17,19 +17,20 @@ use linux_raw_sys::net;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::WaitError;
 
-/// Maximum number of bytes of a stream that `MSG_TRUNC` drops between two checks of the stream.
+/// Maximum number of bytes of a stream that a receive with `MSG_TRUNC` drops in one step. Each step ends with a check
+/// whether the receive is complete.
 const DROPPED: usize = 65_536;
 
 /// The results of a receive other than its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming {
-    /// Number of bytes stored.
+    /// Number of bytes stored in the destination.
     pub count: usize,
-    /// Length of the complete datagram.
+    /// Length of the complete datagram in bytes, even if it was truncated.
     pub length: usize,
-    /// The header of a datagram.
+    /// The header of the received datagram; `None` for a stream.
     pub header: Option<Header>,
-    /// The control messages that the receive returns about a datagram.
+    /// The types of control messages that the socket's options enable.
     pub told: Told,
     /// Whether the received byte is the urgent byte (`MSG_OOB`).
     pub urgent: bool,
@@ -116,8 +117,9 @@ impl InetSocket {
         }
     }
 
-    /// Moves bytes of the first piece of the stream to `sink`, or drops them, after `done` bytes were received. Returns
-    /// the number of bytes, which is 0 if nothing has arrived. Returns `None` if the receive ends before the mark.
+    /// Moves bytes of the first piece of the stream to `sink`, or drops them if `drops` is set. `done` is the number of
+    /// bytes that this receive has returned before. Returns the number of bytes, which is 0 if nothing has arrived.
+    /// Returns `None` if the receive ends before the mark of the urgent byte.
     fn receive_part(
         &self,
         done: usize,
@@ -174,14 +176,14 @@ impl InetSocket {
         Ok(Some(0))
     }
 
-    /// Copies bytes of the stream to `sink`, from the offset `from` in the inbox. Returns the number of bytes, or
-    /// `None` if the receive ends before the mark.
+    /// Copies bytes of the stream to `sink`, starting `from` bytes after the first unreceived byte. Returns the number
+    /// of bytes, or `None` if the receive ends before the mark of the urgent byte.
     fn peek_part(&self, from: usize, sink: &mut Sink<'_>) -> Result<Option<usize>, Errno> {
         let (before, skips) = {
             let state = self.state.lock();
             (state.before_mark(), state.skips_mark())
         };
-        // A receive that began at the mark has skipped the urgent byte.
+        // If the receive began at the mark, it skips the urgent byte.
         let skipped = usize::from(before == Some(0) && skips);
         let most = match before {
             Some(before) if before > 0 && before <= from => return Ok(None),
@@ -198,7 +200,7 @@ impl InetSocket {
         .map(Some)
     }
 
-    /// Drops bytes of the stream, as many as `sink` has room for and at most about [`DROPPED`]. Returns the same values
+    /// Drops bytes of the stream until `sink` is full or about [`DROPPED`] bytes were dropped. Returns the same values
     /// as [`Self::receive_part`].
     fn drop_part(&self, done: usize, sink: &mut Sink<'_>) -> Result<Option<usize>, Errno> {
         let mut dropped = 0;
@@ -212,7 +214,7 @@ impl InetSocket {
         Ok(Some(dropped))
     }
 
-    /// Puts a piece back at the front of the inbox, unless the socket was closed in the meantime.
+    /// Puts back a piece at the front of the inbox. Drops it if the socket was closed in the meantime.
     fn put_back(&self, piece: Piece) {
         let refused = {
             let mut state = self.state.lock();
@@ -227,7 +229,8 @@ impl InetSocket {
         }
     }
 
-    /// Reduces the charge of the inbox. Wakes a peer that waits for room once a third of the buffers is free.
+    /// Reduces the charge of the inbox by `charge` bytes. If the peer waits for room, wakes it once a third of the
+    /// space that it can use in this inbox is free.
     fn make_room(&self, charge: usize) {
         let sender = {
             let mut state = self.state.lock();
@@ -250,8 +253,8 @@ impl InetSocket {
         }
     }
 
-    /// Returns `None` if more bytes of the stream can arrive. Otherwise returns the result of the receive: an error, or
-    /// `Ok` at the end of the stream (`tcp_recvmsg_locked` of Linux 7.2, `net/ipv4/tcp.c`).
+    /// Returns `None` if more bytes of the stream can arrive. Otherwise returns the result of a receive without bytes:
+    /// an error, or `Ok` at the end of the stream (`tcp_recvmsg_locked` of Linux 7.2, `net/ipv4/tcp.c`).
     fn at_end(&self) -> Option<Result<(), Errno>> {
         let mut state = self.state.lock();
         if state.progress.ended {
@@ -328,14 +331,14 @@ impl InetSocket {
     }
 }
 
-/// Whether a receive waits, and until when.
+/// Whether a receive waits for bytes or a datagram, and its deadline.
 #[derive(Clone, Copy)]
 struct Wait {
     waits: bool,
     deadline: Option<u64>,
 }
 
-/// Stores a datagram, truncated to the room in `sink`.
+/// Stores a datagram in `sink`, truncated to the size of `sink`.
 fn store(piece: &Piece, told: Told, sink: &mut Sink<'_>) -> Result<Incoming, Errno> {
     let count = piece.bytes.len().min(sink.left());
     let stored = if count == 0 {

@@ -34,9 +34,9 @@ const FAST_OPEN: u32 = 0x2000_0000;
 /// The arguments of a send other than its bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Outgoing<'a> {
-    /// The receiver; `None` for the peer.
+    /// The destination; `None` for the peer.
     pub name: Option<Name>,
-    /// The control messages.
+    /// The control messages, as the program passes them.
     pub control: &'a [u8],
     /// The `MSG_` flags.
     pub flags: u32,
@@ -75,7 +75,7 @@ impl InetSocket {
         result
     }
 
-    /// Returns the socket that receives the stream, or an error if nothing can be sent.
+    /// Returns the socket to which this stream socket sends, or an error if it can send nothing.
     fn receiver(&self) -> Result<Receiver, Errno> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
@@ -123,7 +123,7 @@ impl InetSocket {
         }
     }
 
-    /// Sends the next bytes of a stream for which there is room.
+    /// Sends as many of the next bytes of a stream as the peer has room for, up to [`LARGEST_PART`].
     fn send_part(
         &self,
         caller: &dyn Caller,
@@ -172,14 +172,14 @@ impl InetSocket {
         Ok(Part::Sent(count))
     }
 
-    /// Drops `count` bytes for a peer that was closed, and handles the reset with which the peer would answer.
+    /// Drops `count` bytes of `source` because the peer was closed. Resets the connection, as the peer's answer would.
     fn send_to_nobody(&self, count: usize, source: &mut Source<'_>) -> Part {
         source.skip(count);
         self.take_reset();
         Part::Sent(count)
     }
 
-    /// Waits until the other end has room, or until nothing can be sent any more.
+    /// Waits until the peer has room, or until sending fails.
     fn wait_for_room(&self, caller: &dyn Caller) -> Result<(), Errno> {
         let timeout = self.settings().send_timeout;
         let deadline = self.deadline(timeout);
@@ -203,7 +203,7 @@ impl InetSocket {
             })
     }
 
-    /// Sends a datagram (Linux 7.2 `net/ipv4/udp.c`, `udp_sendmsg`; `net/ipv6/udp.c`). The datagram is lost if its
+    /// Sends a datagram (Linux 7.2 `net/ipv4/udp.c`, `udp_sendmsg`; `net/ipv6/udp.c`). The datagram is dropped if its
     /// receiver has no room for it.
     fn send_datagram(
         self: &Arc<Self>,
@@ -279,7 +279,7 @@ impl InetSocket {
         Ok(length)
     }
 
-    /// Appends a datagram, or drops it if the receive buffer is full.
+    /// Appends a datagram to the inbox. Drops it if the receive buffer is full.
     fn deliver(&self, piece: Piece) {
         let refused = {
             let mut state = self.state.lock();
@@ -295,28 +295,28 @@ impl InetSocket {
         }
     }
 
-    /// Records that no socket receives at the destination of a datagram.
+    /// Records the error `ECONNREFUSED`, because no socket receives at the destination of a datagram.
     fn note_refusal(&self) {
         self.state.lock().error = Some(Errno::ECONNREFUSED);
         self.wake();
     }
 }
 
-/// The socket to which a stream socket sends.
+/// The state of the socket to which a stream socket sends.
 enum Receiver {
-    /// The connection is being set up.
+    /// The connection is not established yet.
     Coming,
     /// The other end was closed.
     Gone,
-    /// The other end, and the number of bytes that can be sent to it beyond its receive buffer.
+    /// The peer, and the number of bytes that can be in its inbox beyond its receive buffer.
     Peer(Arc<InetSocket>, usize),
 }
 
-/// The result of sending a part of a stream.
+/// The result of an attempt to send a part of a stream.
 enum Part {
     /// This number of bytes was sent.
     Sent(usize),
-    /// There is no room now.
+    /// The peer has no room now.
     Full,
 }
 

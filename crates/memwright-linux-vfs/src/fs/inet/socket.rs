@@ -1,4 +1,4 @@
-//! The state of an internet socket.
+//! The state and the options of an internet socket.
 
 use crate::fs::{
     caller::Caller,
@@ -28,12 +28,12 @@ use memwright_linux_base::sync::{Lock, Rank};
 use memwright_linux_sched::wait::WaitQueue;
 use memwright_table::Rising;
 
-/// Default size in bytes of the buffers of datagram sockets (`net.core.wmem_default` of Linux 7.2), and of stream sockets
-/// (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
+/// Default sizes in bytes of the buffers: of datagram sockets (`net.core.wmem_default` of Linux 7.2), and of stream
+/// sockets for sending and receiving (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const DATAGRAM_BUFFER: usize = 212_992;
 const STREAM_BUFFERS: (usize, usize) = (16_384, 131_072);
-/// The number of bytes that a stream socket can send beyond the receiver's buffer if the program did not set
-/// `SO_SNDBUF`. On Linux the kernel then increases the buffer as needed.
+/// The number of bytes that a stream socket can have in the peer's inbox beyond the peer's receive buffer, unless the
+/// program set `SO_SNDBUF`. While that option is not set, Linux grows the send buffer as needed.
 const GROWN: usize = 262_144;
 
 /// The options of a socket.
@@ -72,7 +72,7 @@ impl Settings {
         }
     }
 
-    /// Returns the number of bytes that a stream socket can send beyond the receiver's buffer.
+    /// Returns the number of bytes that a stream socket can have in the peer's inbox beyond the peer's receive buffer.
     pub(super) const fn send_room(&self) -> usize {
         if self.send_buffer_set {
             self.send_buffer
@@ -82,22 +82,23 @@ impl Settings {
     }
 }
 
-/// A connection request for which the accept queue has no room yet.
+/// A connection request that waits for room in the accept queue: the connecting socket, and the new socket for the
+/// server's end.
 pub(super) struct Knocker {
     pub(super) client: Weak<InetSocket>,
     pub(super) server: Arc<InetSocket>,
 }
 
-/// The accept queue.
+/// The accept queue of a listening socket, and the connection requests that wait for room in it.
 pub(super) struct Listening {
     pub(super) limit: usize,
     pub(super) waiting: VecDeque<Arc<InetSocket>>,
-    /// Number of connections that are about to be added to the queue.
+    /// Number of connections that are being established and will be added to the queue.
     pub(super) coming: usize,
     pub(super) knocking: Rising<Knocker>,
 }
 
-/// The result of connecting as reported to the program (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
+/// What the program knows about the result of connecting (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The socket has no connection.
@@ -113,15 +114,16 @@ pub(super) struct State {
     pub(super) progress: Progress,
     pub(super) stage: Stage,
     pub(super) listening: Option<Listening>,
-    /// The listening socket at which this socket waits for a connection, and the number of the connection request
-    /// there.
+    /// The listening socket that has this socket's connection request, and the number of the request; `None` while this
+    /// socket does not wait for a connection.
     pub(super) knocks_at: Option<(Weak<InetSocket>, u64)>,
-    /// The other end of the connection.
+    /// The socket at the other end of the connection.
     pub(super) peer: Option<Weak<InetSocket>>,
     pub(super) inbox: Inbox,
-    /// The urgent byte, until a receive has passed its mark.
+    /// The urgent byte; `None` if there is none or a receive has passed its mark.
     pub(super) urgent: Option<Urgent>,
-    /// The number of bytes that the peer can send beyond the receive buffer, if the peer waits for room in the inbox.
+    /// Set if the peer waits for room in the inbox: the number of bytes that it can have there beyond the receive
+    /// buffer.
     pub(super) awaited: Option<usize>,
     pub(super) error: Option<Errno>,
     pub(super) closed: bool,
@@ -138,21 +140,21 @@ pub struct InetSocket {
     pub user: u32,
     /// The inode number of the socket.
     pub number: AtomicU64,
-    /// The open file of the socket, which has the owner that gets SIGURG.
+    /// The open file of the socket, whose owner gets SIGURG.
     pub(super) file: Lock<Weak<OpenFile>>,
     pub(super) vfs: &'static Vfs,
     pub(super) network: &'static Network,
-    /// The entries of the socket in the tables of the network. They change only under the lock of the network.
+    /// The entries of the socket in the tables of the network. They are written only under the lock of these tables.
     pub(super) held: Lock<Held>,
-    /// The index of the socket in the group with its seat.
+    /// The index of the socket in its group of receiving sockets.
     pub(super) index: AtomicUsize,
     pub(super) state: Lock<State>,
-    /// `receiving` serialises the copies of receivers, and `sending` those of senders.
+    /// Serialises the copies of receivers (`receiving`) and those of senders (`sending`).
     pub(super) receiving: Turn,
     pub(super) sending: Turn,
     /// Woken when bytes, a datagram or a connection arrive, or when no more can arrive.
     pub(super) readable: WaitQueue,
-    /// Woken when the peer's inbox has room, or when the connection is set up or ended.
+    /// Woken when the peer's inbox has room, or when the connection is established or ended.
     pub(super) writable: WaitQueue,
 }
 
@@ -206,7 +208,7 @@ impl InetSocket {
         }
     }
 
-    /// Creates the server's end of a connection to this listening socket, with its options.
+    /// Creates the socket for the server's end of a connection to this listening socket, and copies the options.
     pub(super) fn server(&self) -> Self {
         let kind = (self.family, self.protocol);
         let server = Self::with(self.vfs, self.network, kind, self.user);
@@ -215,13 +217,13 @@ impl InetSocket {
         server
     }
 
-    /// Returns the place of the address `endpoint` for this socket.
+    /// Returns the addresses at which this socket receives if it is bound to `endpoint`.
     pub(super) fn place_of(&self, endpoint: Endpoint) -> Place {
         let only = self.state.lock().settings.choices.is_only_v6();
         Place::of(self.family, endpoint.ip, only)
     }
 
-    /// Returns the terms on which the socket claims a port.
+    /// Returns the terms of the socket's claim on a port. `outgoing` is true if `connect` chooses the port.
     pub(super) fn terms(&self, outgoing: bool) -> Terms {
         let choices = self.state.lock().settings.choices;
         Terms {
@@ -242,7 +244,7 @@ impl InetSocket {
         claim.is_some_and(|claim| claim.terms.sharing != Sharing::Alone)
     }
 
-    /// Returns the name of the socket.
+    /// Returns the address and port of the socket; the wildcard address and port 0 if it is not bound.
     #[must_use]
     pub fn name(&self) -> Endpoint {
         let none = Endpoint {
@@ -252,7 +254,7 @@ impl InetSocket {
         self.held.lock().local.unwrap_or(none)
     }
 
-    /// Returns the name of the peer.
+    /// Returns the address and port of the peer.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -265,7 +267,8 @@ impl InetSocket {
         remote.filter(|_| connected).ok_or(Errno::ENOTCONN)
     }
 
-    /// Returns the name of the other end of a connection that was just accepted, even if it has ended.
+    /// Returns the address and port of the client of a connection that was just accepted, even if the connection has
+    /// ended.
     #[must_use]
     pub fn accepted_from(&self) -> Option<Endpoint> {
         self.held.lock().remote
@@ -275,7 +278,7 @@ impl InetSocket {
         self.state.lock().settings
     }
 
-    /// Returns the time at which a wait that begins now times out; `None` for a wait without a timeout.
+    /// Returns the time at which a wait with this timeout ends if it begins now; `None` if `timeout` is 0.
     pub(super) fn deadline(&self, timeout: u64) -> Option<u64> {
         (timeout > 0).then(|| self.vfs.clock.now().saturating_add(timeout))
     }
@@ -285,8 +288,8 @@ impl InetSocket {
         self.writable.wake_all();
     }
 
-    /// Returns the number of bytes that the peer can send to this socket now, if it can send `beyond` bytes more than
-    /// the receive buffer holds. If less than a third of the total is free, the peer is recorded as waiting for room.
+    /// Returns the number of bytes that the peer can send to this socket now. The inbox can contain `beyond` bytes more
+    /// than the receive buffer size. If less than a third of this total is free, records that the peer waits for room.
     pub(super) fn room_for(&self, beyond: usize) -> usize {
         let mut state = self.state.lock();
         let most = state.settings.receive_buffer + beyond;
@@ -338,15 +341,16 @@ impl InetSocket {
         }
     }
 
-    /// Returns whether `poll` reports the peer as writable, if it can send `beyond` bytes more than the receive buffer
-    /// holds. It is writable if a third of the total is free, or if this socket is closed.
+    /// Returns whether `poll` on the peer reports it as writable: a third of the space that the peer can use in this
+    /// inbox is free, or this socket is closed. The inbox can contain `beyond` bytes more than the receive buffer size.
+    /// If the peer is not writable, records that it waits for room.
     pub(super) fn is_writable(&self, beyond: usize) -> bool {
         let room = self.room_for(beyond);
         let state = self.state.lock();
         state.closed || room >= (state.settings.receive_buffer + beyond) / 3
     }
 
-    /// Records the number of the inode of the socket.
+    /// Sets the inode number of the socket.
     pub(super) fn set_number(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
     }

@@ -2,48 +2,49 @@
 
 use crate::fs::readiness::Readiness;
 
-/// The phase of a connection at one of its ends.
+/// The phase of a connection, as one of its ends sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// There is no connection, or it was reset.
+    /// There is no connection, or the connection was reset.
     #[default]
     Closed,
     /// The socket accepts connections.
     Listening,
-    /// The socket waits until the other end has room for the connection.
+    /// The socket waits for room in the accept queue of the listening socket.
     Connecting,
-    /// There is a connection.
+    /// The connection is established.
     Connected,
 }
 
-/// The state of a connection at one of its ends.
+/// The state of a connection, as one of its ends sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The phase.
     pub phase: Phase,
-    /// Whether receiving was shut down, by either end.
+    /// Whether receiving was shut down. It is also set when the other end shuts down sending, and by a reset.
     pub read_shut: bool,
     /// Whether sending was shut down.
     pub write_shut: bool,
-    /// Whether the other end has shut down its sending.
+    /// Whether the other end has shut down sending.
     pub ended: bool,
-    /// Whether this end was the first to shut down its sending.
+    /// Whether this end was the first to shut down sending.
     pub ended_first: bool,
 }
 
-/// The states of a connection, with their numbers in `/proc/net/tcp` (Linux 7.2 `include/net/tcp_states.h`).
+/// The states of a connection that this kernel reports, with their numbers in `/proc/net/tcp` (Linux 7.2
+/// `include/net/tcp_states.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TcpState {
     /// Both ends can send.
     Established = 1,
-    /// The other end has not accepted the connection yet.
+    /// The connection waits for room in the accept queue.
     SynSent = 2,
-    /// This end sends no more.
+    /// This end has shut down sending.
     FinWait = 5,
     /// There is no connection.
     Close = 7,
-    /// The other end sends no more.
+    /// The other end has shut down sending.
     CloseWait = 8,
     /// The socket accepts connections.
     Listen = 10,
@@ -63,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether there is a connection that has not ended.
+    /// Returns whether the connection is established and at least one end can still send.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         match self.state() {
@@ -72,19 +73,19 @@ impl Progress {
         }
     }
 
-    /// Returns whether the close of this end leaves the connection in the state `TIME_WAIT`.
+    /// Returns whether the connection enters the state `TIME_WAIT` when the socket at this end is closed.
     #[must_use]
     pub const fn waits_after_close(&self) -> bool {
         matches!(self.phase, Phase::Connected) && (self.ended_first || !self.ended)
     }
 
-    /// Records that this end sends no more.
+    /// Records that this end has shut down sending.
     pub const fn end(&mut self) {
         self.ended_first |= !self.ended && !self.write_shut;
         self.write_shut = true;
     }
 
-    /// Records that the other end sends no more.
+    /// Records that the other end has shut down sending.
     pub const fn note_end(&mut self) {
         self.ended = true;
         self.read_shut = true;
@@ -98,6 +99,8 @@ impl Progress {
     }
 
     /// Returns the readiness of a stream socket that is not listening (`tcp_poll` of Linux 7.2, `net/ipv4/tcp.c`).
+    /// `readable` is true if there are bytes to receive, `writable` if the peer's inbox has room, and `failed` if an
+    /// error is pending.
     #[must_use]
     pub fn readiness(&self, readable: bool, writable: bool, failed: bool) -> Readiness {
         let mut ready = Readiness::empty();

@@ -15,7 +15,7 @@ use crate::fs::{
 use linux_raw_sys::net;
 use memwright_linux_abi::errno::Errno;
 
-/// The urgent byte.
+/// The urgent byte of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Urgent {
     /// The position of the byte in the stream.
@@ -25,7 +25,7 @@ pub(super) struct Urgent {
 }
 
 impl State {
-    /// Returns the number of bytes before the mark; `None` if there is no mark or if it was passed.
+    /// Returns the number of bytes before the mark; `None` if there is no mark or a receive has passed it.
     pub(super) fn before_mark(&self) -> Option<usize> {
         let urgent = self.urgent.as_ref()?;
         let front = self.inbox.front_sequence();
@@ -45,12 +45,12 @@ impl State {
         self.before_mark() == Some(0)
     }
 
-    /// Returns whether an urgent byte waits for a receive with `MSG_OOB`.
+    /// Returns whether there is an urgent byte that no receive with `MSG_OOB` has returned yet.
     pub(super) fn has_urgent(&self) -> bool {
         self.urgent.is_some_and(|urgent| urgent.byte.is_some())
     }
 
-    /// Returns whether there is a datagram, possibly an empty one, or a byte of a stream that a receive returns.
+    /// Returns whether a receive without `MSG_OOB` would return a datagram, which can be empty, or a byte of a stream.
     pub(super) fn is_readable(&self) -> bool {
         let skipped = self.urgent.is_some() && self.skips_mark() && self.is_at_mark();
         if skipped {
@@ -60,8 +60,8 @@ impl State {
         }
     }
 
-    /// Makes `byte`, which was just appended, the urgent byte. If the stream is at the mark of an earlier urgent byte
-    /// and a receive would skip that byte, drops it.
+    /// Makes `byte`, the last byte of the stream, the urgent byte. If the first byte of the inbox is an earlier urgent
+    /// byte that a receive would skip, drops that earlier byte.
     pub(super) fn note_urgent(&mut self, byte: u8) {
         let sequence = self.inbox.received() - 1;
         if self.is_at_mark() && self.skips_mark() && self.inbox.front_sequence() < sequence {
@@ -73,7 +73,7 @@ impl State {
         });
     }
 
-    /// Removes the mark if it was passed.
+    /// Removes the mark if a receive has passed it.
     pub(super) fn pass_mark(&mut self) {
         if self.urgent.is_some() && self.before_mark().is_none() {
             self.urgent = None;
@@ -81,18 +81,18 @@ impl State {
     }
 }
 
-/// The part of the first bytes of a stream that one receive returns.
+/// The part of the unreceived bytes that one receive can return without passing the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Number of bytes that are skipped: 1 at the mark.
+    /// Number of bytes to skip first: 1 if the stream is at the mark and a receive skips the urgent byte.
     pub(super) skipped: usize,
     /// Number of bytes to return.
     pub(super) wanted: usize,
 }
 
 impl Cut {
-    /// Returns the part for a receive of `wanted` bytes that ends at the mark, which is `before` bytes away. `skips` is
-    /// true if a receive skips the urgent byte.
+    /// Returns the part for a receive of up to `wanted` bytes. The mark is `before` bytes away; `None` if there is no
+    /// mark. `skips` is true if a receive skips the urgent byte.
     pub(super) fn at(before: Option<usize>, skips: bool, wanted: usize) -> Self {
         match before {
             Some(0) if skips && wanted > 0 => Self {
@@ -109,7 +109,7 @@ impl Cut {
 }
 
 impl InetSocket {
-    /// Receives the urgent byte.
+    /// Receives the urgent byte (`MSG_OOB`).
     ///
     /// # Errors
     /// `EINVAL` if there is no urgent byte, or if `SO_OOBINLINE` is set; `ENOTCONN`, `EFAULT`.
@@ -154,7 +154,7 @@ impl InetSocket {
         })
     }
 
-    /// Notifies the owner of the socket's file that an urgent byte has arrived (`sk_send_sigurg`).
+    /// Notifies the owner of the socket's file of a new urgent byte, which sends it SIGURG (`sk_send_sigurg`).
     pub(super) fn signal_urgent(&self) {
         let Some(open) = self.file.lock().upgrade() else {
             return;
@@ -175,7 +175,8 @@ mod tests {
     fn parts_end_at_the_mark() {
         #[rustfmt::skip]
         let rows = [
-            // Bytes before the mark, whether it is skipped, bytes wanted; bytes skipped and returned.
+            // The arguments of `Cut::at`: bytes before the mark, whether a receive skips the urgent byte, and bytes
+            // wanted. Then the expected numbers of bytes to skip and to return.
             (None,    true,  5, (0, 5)),
             (Some(3), true,  5, (0, 3)),
             (Some(3), false, 2, (0, 2)),

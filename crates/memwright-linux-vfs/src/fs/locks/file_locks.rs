@@ -19,7 +19,8 @@ pub enum LockFamily {
     Whole,
 }
 
-/// The number of ranges that are locked through one descriptor table or one open file.
+/// The number of ranges that are locked through one descriptor table or one open file, to estimate the memory of the
+/// locks.
 #[derive(Debug, Default)]
 pub struct Held(AtomicU64);
 
@@ -30,16 +31,16 @@ impl Held {
         Self(AtomicU64::new(0))
     }
 
-    /// Returns an estimate of the kernel memory that the ranges take, in bytes.
+    /// Returns an estimate of the kernel memory in bytes that the locked ranges use.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        /// The memory of one range, in bytes, if its block is half full.
+        /// Memory of one range in bytes, if its piece is half full.
         const RANGE: u64 = 48;
         self.0.load(Ordering::Relaxed) * RANGE
     }
 
-    /// Records that a holder's number of ranges changed from `before` to `after`. Saturates at zero, because a new
-    /// table that `execve` installs does not count the ranges of the table that it replaces.
+    /// Records that the number of ranges of a holder changed from `before` to `after`. The count stops at zero:
+    /// `execve` installs a new table, which does not count the ranges that were locked through the old one.
     fn change(&self, before: usize, after: usize) {
         let changed = |count: u64| Some((count + after as u64).saturating_sub(before as u64));
         let changed = self
@@ -51,10 +52,10 @@ impl Held {
 
 /// The advisory locks of an inode.
 pub struct FileLocks {
-    /// The lock of the state has the rank of a leaf, because an open file releases its advisory locks wherever it is
-    /// dropped, which can be with the last area that maps it.
+    /// The locks and the blocked requests. The lock has the rank of a leaf, because the drop of an open file releases
+    /// its advisory locks. It can be dropped with the last area that maps the file.
     pub(in crate::fs) state: Lock<State>,
-    /// Set when the first lock is taken, so that closing a file that was never locked does not acquire `state`.
+    /// Set before the first lock is taken. While it is not set, closing the file need not acquire `state`.
     pub(in crate::fs) used: AtomicBool,
 }
 
@@ -64,7 +65,7 @@ pub(in crate::fs) struct State {
     whole: Family,
 }
 
-/// The locks of one kind, and the requests that they block.
+/// The locks of one kind, and the requests that wait for such locks.
 pub(in crate::fs) struct Family {
     locks: RecordLocks,
     pub(in crate::fs) requests: Requests,
@@ -115,7 +116,7 @@ impl FileLocks {
         self.state.lock().records.locks.conflict(wanted)
     }
 
-    /// Tries to take a lock. Returns a conflicting lock, or `None` if the lock was taken.
+    /// Tries to take a lock. Returns a conflicting lock, or `None` if the lock was taken. Counts the ranges in `held`.
     pub(in crate::fs) fn attempt(
         &self,
         family: LockFamily,
@@ -135,7 +136,8 @@ impl FileLocks {
         }
     }
 
-    /// Wakes the requests that can be granted now, but only one of several that conflict with each other.
+    /// Wakes the requests that no held lock conflicts with. Of requests that conflict with each other, wakes only the
+    /// first.
     pub(in crate::fs) fn wake(&self, family: LockFamily) {
         let mut walk = Walk::default();
         loop {
@@ -151,10 +153,10 @@ impl FileLocks {
         }
     }
 
-    /// Releases the locks of `holder` on the bytes from `first` to `last`, inclusive.
+    /// Releases the locks of `holder` on the bytes from `first` to `last`, inclusive, and wakes requests.
     ///
     /// # Errors
-    /// `ENOLCK` if memory is exhausted when a lock must be split.
+    /// `ENOLCK` if a lock must be split and memory is exhausted.
     pub fn release(
         &self,
         family: LockFamily,
@@ -174,8 +176,7 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Releases all locks of `holder`, of both kinds. Called when one of the holder's descriptors of the file is
-    /// closed.
+    /// Releases all locks of `holder`, of both kinds. Called when the holder closes a descriptor of the file.
     pub fn forget(&self, holder: Holder, held: &Held) {
         if !self.used.load(Ordering::Relaxed) {
             return;
@@ -206,7 +207,7 @@ mod tests {
         let three = held.bytes();
         held.change(3, 1);
         assert_eq!(3 * held.bytes(), three);
-        // The new table releases the ranges of the table that `execve` replaced.
+        // The ranges were counted in the table that `execve` replaced, and are released through the new one.
         held.change(5, 0);
         assert_eq!(held.bytes(), 0);
         held.change(0, 3);

@@ -1,9 +1,9 @@
-//! Blocked requests for the locks of a file, and the choice of the requests to wake after a change.
+//! The requests that wait for locks of a file, and which of them a change wakes.
 //!
 //! A thread that releases or weakens a lock wakes the requests that no longer conflict with a held lock. Of requests
 //! that conflict with each other, only the first is woken. When a woken request leaves the queue, with or without its
-//! lock, its thread wakes further requests by the same rule. So each of ten thousand threads that wait for one byte is
-//! woken once. If each release woke all of them, fifty million wake-ups would be necessary.
+//! lock, its thread wakes further requests by the same rule. If ten thousand threads wait for one byte, each thread is
+//! therefore woken once. Waking all of them at each release would take fifty million wake-ups.
 
 use crate::fs::locks::record::{Record, Strength};
 use alloc::collections::VecDeque;
@@ -22,18 +22,18 @@ pub(in crate::fs) struct Request {
 }
 
 impl Request {
-    /// Returns whether the request was woken and has not failed again since then.
+    /// Returns whether the request was woken since its thread last began to wait.
     pub(in crate::fs) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// Records that the thread of the request waits again, so that the request can be woken.
+    /// Records that the thread of the request begins to wait, so that the next change can wake it.
     pub(in crate::fs) fn wait_again(&self) {
         self.woken.store(false, Ordering::Release);
     }
 }
 
-/// The smallest range that covers a set of ranges; `None` for an empty set.
+/// The smallest range that covers all ranges that were added; `None` if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hull(Option<(u64, u64)>);
 
@@ -57,7 +57,8 @@ impl Hull {
     }
 }
 
-/// A scan over the requests: its position, and the ranges of those requests that were woken and are still in the queue.
+/// A scan over the requests, which one change starts: the position, and the ranges of the requests before it that were
+/// woken and are still in the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::fs) struct Walk {
     from: u64,
@@ -73,8 +74,8 @@ impl Walk {
         }
     }
 
-    /// Returns whether one of the woken requests can conflict with `wanted`. A false positive only delays the request
-    /// until the woken requests leave the queue.
+    /// Returns whether a woken request before the position can conflict with `wanted`. If it cannot in fact, `wanted`
+    /// is delayed until the woken requests leave the queue.
     fn may_exclude(&self, wanted: &Record) -> bool {
         let exclusive = wanted.strength == Strength::Exclusive;
         self.exclusive.overlaps(wanted) || exclusive && self.shared.overlaps(wanted)
@@ -85,7 +86,7 @@ impl Walk {
 pub(in crate::fs) struct Requests {
     list: VecDeque<Shared<Request>>,
     next: u64,
-    /// Covers the ranges of all requests. It is reset when the queue becomes empty.
+    /// Covers the ranges of all requests, and of requests that have left. It is reset when the queue becomes empty.
     hull: Hull,
 }
 
@@ -123,7 +124,7 @@ impl Requests {
             .list
             .binary_search_by_key(&request.number, |one| one.number);
         if let Ok(place) = place {
-            // The caller holds another reference, so this drop is not the last.
+            // The caller holds another reference, so this is not the last one.
             let _ = self.list.remove(place);
         }
         if self.list.is_empty() {
@@ -131,8 +132,8 @@ impl Requests {
         }
     }
 
-    /// Returns the next request to wake and marks it as woken, or `None` at the end of the scan. `is_held` returns
-    /// whether a held lock conflicts with a request.
+    /// Marks the next request to wake as woken and returns it, or returns `None` at the end of the scan. `is_held`
+    /// returns whether a held lock conflicts with a request.
     pub(in crate::fs) fn next(
         &self,
         walk: &mut Walk,
@@ -141,7 +142,7 @@ impl Requests {
         let start = self.list.partition_point(|one| one.number < walk.from);
         for request in self.list.range(start..) {
             if walk.exclusive.holds(self.hull) {
-                // The woken requests can conflict with every other request.
+                // A woken exclusive request can conflict with all further requests.
                 return None;
             }
             walk.from = request.number + 1;
@@ -174,7 +175,8 @@ mod tests {
         }
     }
 
-    /// Returns the numbers of the requests that one change wakes.
+    /// Returns the numbers of the requests that a change wakes. `is_held` returns whether a held lock conflicts with a
+    /// request.
     fn woken(requests: &Requests, is_held: impl Fn(&Record) -> bool) -> Vec<u64> {
         let mut walk = Walk::default();
         let mut numbers = Vec::new();
@@ -234,13 +236,13 @@ mod tests {
     fn the_next_is_woken_when_the_first_leaves() {
         let mut requests = requests(&[(Exclusive, 7, 7); 3]);
         assert_eq!(woken(&requests, |_| false), [0]);
-        // Neither a request that was already woken nor one that conflicts with a woken request is woken.
+        // A request that was already woken is not woken again. Requests that conflict with it are not woken either.
         assert_eq!(woken(&requests, |_| false), []);
         let first = requests.list[0].clone();
         requests.remove(&first);
         assert_eq!(woken(&requests, |_| true), []);
         assert_eq!(woken(&requests, |_| false), [1]);
-        // After the attempt of a woken request fails, the request is woken again.
+        // A woken request whose attempt failed waits again, and the next change wakes it.
         requests.list[0].wait_again();
         assert_eq!(woken(&requests, |_| false), [1]);
     }

@@ -1,7 +1,7 @@
 //! The locked ranges of one holder, sorted and stored in pieces of bounded size.
 //!
-//! A program can lock every second byte of a file, so a holder can have a large number of ranges. Pieces keep each
-//! memory block small, and a change moves only the ranges of a few pieces.
+//! A program can lock every second byte of a file, so that a holder has a large number of ranges. Pieces limit the size
+//! of a memory block, and a change moves only the ranges in a few pieces.
 
 use crate::fs::locks::record::Strength;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub(in crate::fs) struct Ranges {
     exclusive: usize,
 }
 
-/// The position of a range, or the position after the last range.
+/// The position of a range, as a piece and an index in it, or the position after the last range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     piece: usize,
@@ -120,8 +120,8 @@ impl Ranges {
         Ok(())
     }
 
-    /// Returns the position of the first range that does not satisfy `precedes`. The ranges that satisfy `precedes`
-    /// come before all others.
+    /// Returns the position of the first range for which `precedes` returns false. `precedes` returns true for all
+    /// ranges before it.
     fn position(&self, precedes: impl Fn(&Range) -> bool) -> Position {
         let piece = self
             .pieces
@@ -137,7 +137,7 @@ impl Ranges {
         self.pieces.get(at.piece)?.get(at.index).copied()
     }
 
-    /// Returns the range before a position.
+    /// Returns the range before the position `at` and its position, or `None` if there is none.
     fn before(&self, at: Position) -> Option<(Position, Range)> {
         let before = match at {
             Position { piece, index: 0 } => {
@@ -177,8 +177,8 @@ impl Ranges {
         now.iter().chain(later.iter().flatten())
     }
 
-    /// Reserves room for the ranges that a change at `first` inserts. These ranges are inserted into the piece of the
-    /// first range that ends at or after `first`, or into the piece before it.
+    /// Reserves room for the ranges that a change of the bytes from `first` on inserts. They are inserted into the
+    /// piece with the first range that ends at or after `first`, or into the piece before it.
     fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
         if self.pieces.is_empty() {
             let mut piece = Vec::new();
@@ -210,7 +210,7 @@ impl Ranges {
         self.pieces.try_insert(index + 1, upper)
     }
 
-    /// Removes the ranges in `from..to`. A piece that becomes empty is removed, unless it contains `from`.
+    /// Removes the ranges from `from` up to `to`. Removes the pieces that become empty, except that of `from`.
     fn remove(&mut self, from: Position, to: Position) {
         if from.piece == to.piece {
             if let Some(piece) = self.pieces.get_mut(from.piece) {
@@ -236,9 +236,10 @@ impl Ranges {
         }
     }
 
-    /// Inserts ranges, for which the piece has room, at `at`. If the piece is still empty afterwards, removes it.
+    /// Inserts ranges at `at`. The piece has room for them. If the piece is empty and there are no ranges, removes the
+    /// piece.
     fn insert(&mut self, at: Position, ranges: impl Iterator<Item = Range>) {
-        // The position after the last range is the end of the last piece.
+        // If `at` is the position after the last range, insert at the end of the last piece.
         let at = match self.pieces.get(at.piece) {
             Some(_) => at,
             None => {
@@ -260,7 +261,7 @@ impl Ranges {
     }
 }
 
-/// Returns the number of exclusive ranges.
+/// Returns how many of the ranges are exclusive.
 fn exclusive_among(ranges: &[Range]) -> usize {
     let is_exclusive = |range: &&Range| range.strength == Strength::Exclusive;
     ranges.iter().filter(is_exclusive).count()
@@ -287,7 +288,7 @@ mod tests {
     use crate::fs::locks::record::Strength::{self, Exclusive, Shared};
     use alloc::{vec, vec::Vec};
 
-    /// A model of the ranges: the strength of the lock on each byte of a short file.
+    /// A model for comparison: the strength of the lock on each byte of a short file.
     type Bytes = Vec<Option<Strength>>;
 
     fn listed(ranges: &Ranges) -> Vec<Range> {
@@ -302,7 +303,7 @@ mod tests {
         listed
     }
 
-    /// Returns the ranges that correspond to these bytes.
+    /// Returns the ranges that lock these bytes.
     fn expected(bytes: &Bytes) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         for (at, strength) in bytes.iter().enumerate() {
@@ -358,7 +359,7 @@ mod tests {
         let mut ranges = Ranges::new();
         let count = 100_000;
         for index in 0..count {
-            // Lock bytes from both ends inwards, so that pieces are split on either side.
+            // Lock bytes alternately from both ends, so that pieces are split on either side.
             let byte = if index % 2 == 0 {
                 index
             } else {

@@ -1,4 +1,4 @@
-//! A lock on a range of a file, and its holder.
+//! A lock on a range of a file, and the holder of a lock.
 
 /// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub enum Strength {
     Exclusive,
 }
 
-/// A lock on a range.
+/// A held or requested lock on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The holder.

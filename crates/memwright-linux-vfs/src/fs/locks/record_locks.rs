@@ -4,9 +4,9 @@
 //! `F_GETLK` reports the first conflict in the order in which holders took the first of their present locks (Linux 7.3
 //! `fs/locks.c`, `posix_lock_inode`).
 //!
-//! A hundred thousand open files can hold locks on one file. A map finds the group of a holder. The search for a
-//! conflict compares the span of each other holder, which takes a few instructions. The search is skipped for a shared
-//! lock while no other holder has an exclusive lock.
+//! A file can have a hundred thousand holders. A map finds the group, which contains the ranges of one holder. The
+//! search for a conflict first compares the requested range with the span of each group, which takes a few
+//! instructions. For a shared lock, the search is skipped while no other holder has an exclusive lock.
 
 use crate::fs::locks::{
     ranges::Ranges,
@@ -15,22 +15,22 @@ use crate::fs::locks::{
 use memwright_linux_base::{ordered::Ordered, paged::Paged};
 use memwright_table::OutOfMemory;
 
-/// The reason why a lock was not taken. The holder's locks are unchanged.
+/// The reason why a lock was not taken. The locks of the holder are unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireError {
-    /// This lock of another holder conflicts.
+    /// A lock of another holder conflicts. This is the first such lock.
     Conflict(Record),
     /// There is no memory for the lock.
     OutOfMemory,
 }
 
-/// The locks of one holder, with at least one range.
+/// The locks of one holder, which has locked at least one range.
 #[derive(Debug)]
 struct Group {
     holder: Holder,
-    /// The sequence number that orders the holders by when they took the first of their present locks.
+    /// Sequence number of the group. The holder with a smaller number took the first of its present locks earlier.
     since: u64,
-    /// The first and the last byte that are locked.
+    /// The first and the last byte that the holder has locked.
     span: (u64, u64),
     ranges: Ranges,
 }
@@ -62,13 +62,13 @@ impl Group {
 /// The locks of one file.
 #[derive(Debug, Default)]
 pub struct RecordLocks {
-    /// The groups in no order.
+    /// The groups, in arbitrary order.
     groups: Paged<Group>,
     /// The index of each holder's group.
     by_holder: Ordered<Holder, usize>,
     /// Number of groups that have an exclusive lock.
     exclusive: usize,
-    /// `since` of the next group.
+    /// The number `since` of the next group.
     next: u64,
 }
 
@@ -84,7 +84,7 @@ impl RecordLocks {
         }
     }
 
-    /// Returns the first lock that conflicts with `wanted`, or `None` if there is none.
+    /// Returns the first lock of another holder that conflicts with `wanted`, or `None` if there is none.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         let own = self.group(wanted.holder);
@@ -95,7 +95,7 @@ impl RecordLocks {
         }
         let (mut earliest, mut first) = (u64::MAX, None);
         for group in self.groups.blocks().flatten() {
-            // Most groups are later than a conflict that was already found, so this comparison is the first.
+            // Compare `since` first: once a conflict was found, most of the other groups have a greater number.
             if group.since < earliest
                 && group.may_overlap(wanted)
                 && group.holder != wanted.holder
@@ -107,7 +107,7 @@ impl RecordLocks {
         first
     }
 
-    /// Returns the number of ranges of `holder`.
+    /// Returns the number of ranges that `holder` has locked.
     #[must_use]
     pub fn ranges_of(&self, holder: Holder) -> usize {
         self.group(holder).map_or(0, |group| group.ranges.len())
@@ -117,7 +117,8 @@ impl RecordLocks {
         self.groups.get(*self.by_holder.get(&holder)?)
     }
 
-    /// Locks or unlocks a range of the holder of the group at `index`, and removes the group if no range is left.
+    /// Locks or unlocks a range for the holder of the group at `index`. Removes the group if the holder has no lock
+    /// left.
     fn set(
         &mut self,
         index: usize,
@@ -137,7 +138,7 @@ impl RecordLocks {
         Ok(())
     }
 
-    /// Removes the group at `index`.
+    /// Removes the group at `index` and returns it.
     fn take(&mut self, index: usize) -> Option<Group> {
         let group = self.groups.swap_remove(index)?;
         self.by_holder.remove(&group.holder);
@@ -150,8 +151,8 @@ impl RecordLocks {
         Some(group)
     }
 
-    /// Unlocks the bytes from `first` to `last`, inclusive, for `holder`. Parts of its locks outside of this range stay
-    /// locked.
+    /// Unlocks the bytes from `first` to `last`, inclusive, for `holder`. The holder's locks outside of this range
+    /// stay.
     ///
     /// # Errors
     /// [`OutOfMemory`] if a lock must be split and memory is exhausted. The locks are unchanged then.
@@ -174,7 +175,7 @@ impl RecordLocks {
             .map_err(|OutOfMemory| AcquireError::OutOfMemory)
     }
 
-    /// Locks the range of `wanted`, with which no lock of another holder conflicts.
+    /// Locks the range of `wanted` for its holder. No lock of another holder conflicts.
     fn take_over(&mut self, wanted: Record) -> Result<(), OutOfMemory> {
         let span = (wanted.first, wanted.last);
         if let Some(&index) = self.by_holder.get(&wanted.holder) {
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Returns the ranges of `holder`.
+    /// Returns the ranges that `holder` has locked.
     fn held(locks: &RecordLocks, holder: Holder) -> Vec<(u64, u64, Strength)> {
         let group = locks.groups.iter().find(|group| group.holder == holder);
         group.map_or(Vec::new(), |group| {
@@ -277,11 +278,11 @@ mod tests {
     fn ranges_join_and_part() {
         let all = u64::MAX;
         let cases = [
-            // Adjacent ranges of equal strength become one lock.
+            // Adjacent ranges of equal strength are merged.
             (10, 19, Some(Exclusive), vec![(10, 19, Exclusive)]),
             (20, 29, Some(Exclusive), vec![(10, 29, Exclusive)]),
             (0, 9, Some(Exclusive), vec![(0, 29, Exclusive)]),
-            // Locking a part of a range with the same strength changes nothing.
+            // Locking a part of a locked range with equal strength changes nothing.
             (5, 6, Some(Exclusive), vec![(0, 29, Exclusive)]),
             (
                 10,
@@ -333,8 +334,8 @@ mod tests {
         locks.acquire(record(A, Exclusive, 50, 59)).unwrap();
         let wanted = record(C, Exclusive, 0, u64::MAX);
         assert_eq!(locks.conflict(&wanted), Some(record(A, Exclusive, 50, 59)));
-        // A holder that replaces its lock keeps its position in the order of holders. A holder that releases its locks
-        // and takes a new one is the last.
+        // A holder that replaces its only lock keeps its place in the order of conflicts. A holder that releases its
+        // locks and takes a new one is the last.
         locks.acquire(record(A, Shared, 50, 59)).unwrap();
         assert_eq!(locks.conflict(&wanted), Some(record(A, Shared, 50, 59)));
         locks.release(A, 0, u64::MAX).unwrap();
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(locks.conflict(&wanted), Some(record(B, Exclusive, 0, 9)));
     }
 
-    /// A model of the locks: all ranges of all holders, in the order of the holders.
+    /// A model for comparison: the ranges of each holder, in the order of the holders.
     type Listed = Vec<(Holder, Vec<(u64, u64, Strength)>)>;
 
     fn first_conflict(model: &Listed, wanted: &Record) -> Option<Record> {

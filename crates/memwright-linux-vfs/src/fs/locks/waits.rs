@@ -1,4 +1,4 @@
-//! The wait-for graph of record locks between processes, for deadlock detection.
+//! The wait-for graph of processes that wait for record locks, for deadlock detection.
 
 use crate::fs::locks::{
     file_locks::FileLocks,
@@ -8,11 +8,11 @@ use alloc::{sync::Arc, vec::Vec};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Number of steps after which the search for a cycle ends without result (Linux 7.3 `fs/locks.c`,
-/// `MAX_DEADLK_ITERATIONS`).
+/// The search for a cycle takes one more step than this number at most. Then it reports that there is no cycle (Linux
+/// 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
 const MOST_STEPS: usize = 10;
 
-/// A file that can be locked.
+/// A file that can be locked, that is, an inode.
 pub trait Locked {
     /// Returns the locks of the file.
     fn locks(&self) -> &FileLocks;
@@ -28,8 +28,8 @@ struct Wait<I> {
 }
 
 impl<I: Locked> Wait<I> {
-    /// Returns the process that holds a conflicting lock now. This process may differ from the one that held the lock
-    /// when the thread began to wait.
+    /// Returns the process that holds a conflicting lock now, which need not be the one that held it when the thread
+    /// began to wait. Returns `None` if there is no conflict or the holder is an open file.
     fn blocker(&self) -> Option<u64> {
         match self.inode.locks().conflict(&self.wanted)?.holder {
             Holder::Process(process) => Some(process),
@@ -41,16 +41,16 @@ impl<I: Locked> Wait<I> {
 /// The reason why a thread must not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitRefused {
-    /// The holder of the lock waits, directly or indirectly, for a lock of the thread's process.
+    /// The holder of the lock waits, directly or indirectly, for a lock that the thread's process holds.
     Deadlock,
     /// There is no memory to record the wait.
     OutOfMemory,
 }
 
-/// The threads that wait for record locks of processes, on any file. `I` is the type of files.
+/// The threads that wait for record locks of processes, on all files. `I` is the type of inodes.
 pub struct LockWaits<I> {
-    /// The waits, sorted by process and then by thread. The search for a cycle reads the locks of files while it holds
-    /// this lock.
+    /// The waits, sorted by process and then by thread. The search for a cycle acquires the locks of [`FileLocks`]
+    /// while it holds this lock.
     waits: Lock<Vec<Wait<I>>>,
 }
 
@@ -63,8 +63,8 @@ impl<I> Default for LockWaits<I> {
 }
 
 impl<I: Locked> LockWaits<I> {
-    /// Records that a thread waits for the lock `wanted` on `inode`, which `blocker` holds. Replaces the previous
-    /// record of the thread.
+    /// Records that a thread waits for the lock `wanted` on `inode`, with which a lock of the process `blocker`
+    /// conflicts. Replaces the previous record of the thread.
     ///
     /// # Errors
     /// [`WaitRefused`] if the thread must not wait. The thread's previous record is removed then.
@@ -109,15 +109,16 @@ fn remove<I>(waits: &mut Vec<Wait<I>>, process: u64, thread: u64) -> Option<Wait
     index.ok().map(|index| waits.remove(index))
 }
 
-/// Returns the process for which `process` waits. If several of its threads wait, only the first of them is considered,
-/// as in Linux's `what_owner_is_waiting_for`.
+/// Returns the process that holds a lock for which `process` waits. If several threads of `process` wait, considers
+/// only the first, as Linux's `what_owner_is_waiting_for` does.
 fn blocker_of<I: Locked>(waits: &[Wait<I>], process: u64) -> Option<u64> {
     let index = waits.partition_point(|wait| wait.process < process);
     let wait = waits.get(index).filter(|wait| wait.process == process);
     wait?.blocker()
 }
 
-/// Returns whether a cycle of waiting processes would exist if `process` waited for `blocker`.
+/// Returns whether a wait of `process` for `blocker` would complete a cycle. `blocker_of` returns the process for which
+/// a process waits.
 fn closes_circle(process: u64, blocker: u64, blocker_of: impl Fn(u64) -> Option<u64>) -> bool {
     let mut holder = blocker;
     for _ in 0..=MOST_STEPS {
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn circles_are_refused() {
-        // Each process below 4 waits for the next.
+        // Process 1 waits for process 2, 2 for 3, and 3 for 4.
         let blocker_of = |process: u64| (process < 4).then_some(process + 1);
         for (blocker, closes) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
             assert_eq!(closes_circle(4, blocker, blocker_of), closes, "{blocker}");

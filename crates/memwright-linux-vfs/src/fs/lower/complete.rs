@@ -12,12 +12,13 @@ use memwright_linux_abi::{
 };
 use memwright_linux_base::sync::PausePoints;
 
-/// The maximum length in bytes of a reply that contains a part of the directory's entries.
+/// Maximum length in bytes of one reply to a request for the entries of a directory.
 const ROOM: usize = 32 << 10;
 /// Number of entries that are added between two scheduling points.
 const ENTRIES: u32 = 16;
 
-/// Adds to this directory all entries that it has in the lower tree. Does nothing for other inodes.
+/// Adds all entries that this directory has in the lower tree, so that the directory is no longer partial. Does nothing
+/// for an inode that is not a partial directory.
 ///
 /// # Errors
 /// `ENOMEM`, and the errors of the host's file system. The entries that were added before the error remain.
@@ -76,7 +77,8 @@ pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Completes the directory `parent`, from which `name` is to be removed, and the entry `name` if it is a directory.
+/// Completes the directory `parent`, from which the entry `name` is to be removed. If that entry is a directory,
+/// completes it too, because it can only be removed if it is empty.
 ///
 /// # Errors
 /// Those of [`complete`].

@@ -1,4 +1,4 @@
-//! Copies the contents of a file from the lower tree.
+//! Copies the contents of a file from the lower tree (copy-up).
 
 use crate::{
     direct_reclaim::Retry,
@@ -18,7 +18,7 @@ use memwright_linux_abi::{
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::PAGE_SIZE;
 
-/// The fraction of all frames that must be free after a file is copied up: one of this many.
+/// After a copy-up, at least one in this many frames must be free.
 const SPARED: u64 = 16;
 
 /// Copies the contents of a file if they are still in the lower tree. Takes no guest time, unless memory has to be
@@ -66,7 +66,7 @@ pub fn copy_up(caller: &dyn Caller, inode: &Inode, regular: &Regular) -> Result<
     Ok(())
 }
 
-/// Stores bytes at `offset`. The clock is stopped, except while memory is reclaimed.
+/// Stores bytes at `offset`. Stops the guest's clock meanwhile, except while memory is reclaimed.
 fn store(
     vfs: &Vfs,
     lower: &Lower,

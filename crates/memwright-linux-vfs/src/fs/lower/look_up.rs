@@ -1,4 +1,4 @@
-//! Looks a name up in the lower tree.
+//! Looks up a name in the lower tree.
 
 use crate::fs::{
     dentry::Dentry,
@@ -11,7 +11,7 @@ use memwright_linux_abi::{
     errno::Errno,
 };
 
-/// Returns the entry `name` of a partial directory, and adds it to the directory if the lower tree has it.
+/// Looks up the entry `name` of a partial directory in the lower tree. Adds the entry to the directory and returns it.
 ///
 /// # Errors
 /// `ENOENT` if there is no such entry, `ENOMEM`, and the errors of the host's file system.
@@ -31,9 +31,9 @@ pub fn look_up(directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errn
         let mut entries = entries.lock();
         let found = entries.get(name).cloned();
         match found {
-            // Another thread added the entry first, or a program created the name.
+            // Another thread added the entry in the meantime, or a program created a file with this name.
             Some(found) => Some(found),
-            // Another thread has completed the directory, and perhaps removed the name.
+            // Another thread completed the directory in the meantime. The name was removed since then.
             None if !entries.is_partial() => None,
             None => {
                 entries.insert(name, entry.clone());

@@ -1,8 +1,8 @@
 //! The operations on a file system with a lower tree. Each submodule contains one operation.
 //!
-//! A directory is partial while the lower tree can have entries that the directory itself does not have. Before a name
-//! is removed from a directory, all its entries are read from the lower tree: otherwise the next lookup would find the
-//! name in the lower tree again.
+//! A directory is partial while the lower tree can have entries that the directory does not have in memory. Before a
+//! name is removed from a directory, the directory is completed: all its entries are read from the lower tree.
+//! Otherwise the next lookup would find the removed name in the lower tree again.
 
 mod complete;
 mod copy_up;
@@ -24,7 +24,8 @@ use memwright_linux_abi::{channel::lower::LowerNode, errno::Errno};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::TryPush;
 
-/// Creates an inode for a file of the lower tree, in the file system of `directory`.
+/// Creates an inode for the file, directory or symbolic link `node` at `path` in the lower tree. The inode is in the
+/// file system of `directory`.
 fn make(
     lower: &Lower,
     directory: &Inode,
@@ -66,7 +67,7 @@ fn make(
     Ok(Arc::new(inode))
 }
 
-/// Allocates a buffer for the reply to a request.
+/// Allocates a buffer of `length` bytes for the reply to a request.
 fn answer_room(length: usize) -> Result<Box<[u8]>, Errno> {
     let mut room = Vec::new();
     room.try_fill(length, 0)?;

@@ -1,4 +1,4 @@
-//! Populates the initial tree with the files of the initrd and the files that every guest has.
+//! Populates the tree at boot with the files of the initrd and the files that every guest has.
 
 use crate::{
     cpio::{CpioArchive, CpioEntry},
@@ -50,7 +50,7 @@ const FILES: &[(&[u8], &[u8])] = &[
     (b"/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files\n"),
 ];
 
-/// Device nodes, with their permissions.
+/// Device nodes in `/dev`, with their permissions.
 const DEVICES: &[(&[u8], Device, u32)] = &[
     (b"null", Device::Null, 0o666),
     (b"zero", Device::Zero, 0o666),
@@ -78,27 +78,27 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     })
 }
 
-/// The directories of `/sys` that lead to the cgroup file system, and the root of that file system.
+/// The directories of `/sys` above the cgroup file system, and the root of the cgroup file system.
 pub struct CgroupNodes {
-    /// `/sys/fs`.
+    /// The node of `/sys/fs`.
     pub above: Box<dyn GeneratedNode>,
-    /// `/sys/fs/cgroup`, on which the file system is mounted.
+    /// The node of `/sys/fs/cgroup`, on which the cgroup file system is mounted.
     pub mount_point: Box<dyn GeneratedNode>,
-    /// The root of the file system.
+    /// The node of the root of the cgroup file system.
     pub root: Box<dyn GeneratedNode>,
 }
 
-/// The roots of the file systems whose contents are generated.
+/// The nodes of the file systems whose contents are generated.
 pub struct GeneratedRoots {
     /// The root of `/proc`.
     pub proc: Box<dyn GeneratedNode>,
     /// The root of `/sys`.
     pub sys: Box<dyn GeneratedNode>,
-    /// The cgroup file system.
+    /// The nodes of the cgroup file system.
     pub cgroups: CgroupNodes,
 }
 
-/// Populates an empty tree. If the archive has several entries with the same name, the last one determines the file.
+/// Populates an empty tree. If the archive has several entries with the same name, the last one replaces the others.
 ///
 /// # Errors
 /// `ENOSPC` if the files do not fit into memory.
@@ -122,7 +122,8 @@ pub fn fill(
         },
     };
     for &(path, permissions) in DIRECTORIES {
-        // If the archive has a symbolic link at this path (as for a merged `/usr`), no directory is created.
+        // The archive can have a symbolic link at this path, for example if `/usr` is merged. Then no directory is
+        // created.
         if !brings_link(archive, path) {
             filler.directory(path, permissions)?;
         }
@@ -151,7 +152,7 @@ pub fn fill(
 }
 
 /// Mounts the cgroup file system on `/sys/fs/cgroup`. Other entries of `/sys` are created when they are looked up, but
-/// the two directories of this path are permanent.
+/// `/sys/fs` and `/sys/fs/cgroup` are permanent.
 fn mount_cgroups(mounts: &Mounts<Dentry>, system: &Arc<Dentry>, nodes: CgroupNodes, now: Moment) {
     let place = |above: &Arc<Dentry>, name: &[u8], node| {
         let file_system = &system.inode.file_system;
@@ -187,8 +188,8 @@ impl Filler<'_> {
         )
     }
 
-    /// Returns the directory at `path`, with its permissions set to `permissions`. Creates the directory and its
-    /// parents if they do not exist.
+    /// Returns the directory at `path` and sets its permissions to `permissions`. Creates it and its parents if they do
+    /// not exist.
     fn directory(&self, path: &[u8], permissions: u32) -> Result<Arc<Dentry>, Errno> {
         let mut here = self.mounts.root.clone();
         for name in path
@@ -235,8 +236,8 @@ impl Filler<'_> {
         self.mounts.names.create(&self.change, &parent, name, node)
     }
 
-    /// Returns the directory at `path`, which is to contain a file, and creates it if necessary. An existing directory
-    /// keeps its permissions.
+    /// Returns the directory at `path`, in which a file is to be created. Creates the directory if it does not exist.
+    /// An existing directory keeps its permissions.
     fn parent(&self, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         let absolute: alloc::vec::Vec<u8> = [b"/", path].concat();
         match self
@@ -266,7 +267,7 @@ impl Filler<'_> {
     }
 
     fn archive(&self, archive: CpioArchive<'_>) -> Result<(), Errno> {
-        // The entries of files with hard links, by the inode number in the archive.
+        // The first entry of each file with several hard links, by the inode number in the archive.
         let mut shared = BTreeMap::new();
         for entry in archive {
             let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);
@@ -321,13 +322,14 @@ impl Filler<'_> {
                     self.node(Body::Fifo(Arc::new(pipe)), permissions, now),
                 )?;
             }
-            // Device nodes and sockets of the archive are ignored. The kernel creates its own device nodes.
+            // Ignore device nodes and sockets in the archive. The kernel creates its own device nodes.
             _ => {}
         }
         Ok(())
     }
 
-    /// Adds the hard link `name` to the file `first`. In a cpio archive, the last link of a file has its contents.
+    /// Adds the hard link `name` to the file of the entry `first`. Only the last link of a file in a cpio archive has
+    /// the contents.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
         if let Body::Regular(regular) = &first.inode.body
             && !data.is_empty()
@@ -364,7 +366,7 @@ impl Filler<'_> {
         };
         for &(name, device, permissions) in DEVICES {
             let body = match self.mounts.terminal() {
-                // `/dev/console` is the program's terminal if it has one, else the kernel log.
+                // `/dev/console` is the terminal of the standard streams if there is one, else the kernel log.
                 Some(terminal) if device == Device::Console => Body::Console(terminal),
                 Some(_) | None => Body::Character(device),
             };

@@ -1,4 +1,4 @@
-//! The mount tree, and the file systems that are not mounted, such as those of pipes and sockets.
+//! The mount tree of the guest, and the file systems that are not mounted, such as those of pipes and sockets.
 
 pub mod initrd;
 mod mount;
@@ -43,15 +43,15 @@ use memwright_linux_base::{
 };
 use unmount::take_down;
 
-/// The id of the first file system that is mounted on a directory. Lower ids belong to the root and to file systems
-/// that are not in the tree.
+/// The mount id of the first file system that is mounted on a directory. Smaller ids belong to the root and to file
+/// systems that are not in the tree.
 const FIRST_MOUNT: u32 = 21;
 
 /// Maximum number of mounts, including the root (`fs.mount-max`, `sysctl_mount_max` of Linux 6.18, `fs/namespace.c`).
 const MOST_MOUNTS: usize = 100_000;
 
 impl Mounts<Dentry> {
-    /// Creates a tree with an empty root directory.
+    /// Creates a mount tree with an empty root directory, and the entries of the standard streams.
     #[must_use]
     pub fn new(
         memory: &Arc<Memory>,
@@ -64,8 +64,8 @@ impl Mounts<Dentry> {
             nanoseconds: 0,
         };
         let file_system = |kind, minor| Arc::new(FileSystem::new(kind, minor));
-        // An inode takes at most a page in addition to its contents, so the inodes of the root file system take at most
-        // a quarter of memory.
+        // An inode uses at most one page in addition to its contents, so this limit lets the inodes of the root file
+        // system use at most a quarter of memory.
         let most_nodes = memory.frames().total() / 4;
         let mut root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
         root_files.lower = manifest
@@ -81,7 +81,7 @@ impl Mounts<Dentry> {
         };
         let root = Inode::new(&root_files, body, 0o755, Subject::ROOT, now);
         if let Some(lower) = &root_files.lower {
-            // An empty path needs no memory.
+            // An empty path needs no memory, so recording it cannot fail.
             let _ = lower.note(root.number, Box::default());
         }
         let console = Arc::new(Console::new());
@@ -121,7 +121,7 @@ impl Mounts<Dentry> {
         }
     }
 
-    /// Returns a path walker with root's rights and without a caller, with which the kernel populates the tree at boot.
+    /// Returns a path walker with root's rights and without a caller. The kernel uses it to populate the tree at boot.
     #[must_use]
     pub fn boot_walker(&self) -> Walker<'_> {
         Walker {
@@ -131,7 +131,8 @@ impl Mounts<Dentry> {
         }
     }
 
-    /// Mounts a new file system of type `kind` on the directory `at`. Returns the root of the new file system.
+    /// Mounts a new file system of type `kind` on the directory `at`. Its root has the contents `body`. Returns the
+    /// root.
     pub fn mount(
         &self,
         at: &Arc<Dentry>,
@@ -158,8 +159,8 @@ impl Mounts<Dentry> {
         FileSystem::new(kind, minor)
     }
 
-    /// Appends the roots of mounted file systems to `batch`, each with the mount id of its parent, until the batch is
-    /// full. Starts at the mount id `from` and follows the order of mounting.
+    /// Appends the roots of mounted file systems, each with the mount id of its parent, to `batch` until it is full.
+    /// Starts at the mount id `from`, in the order of mounting.
     pub fn note(&self, from: u64, batch: &mut Batch<(Arc<Dentry>, u64)>) {
         for mount in self
             .mounts
@@ -190,7 +191,7 @@ impl Mounts<Dentry> {
             .cloned()
     }
 
-    /// Creates an empty regular file in `file_system`.
+    /// Creates an empty regular file without a name in `file_system`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -213,9 +214,8 @@ impl Mounts<Dentry> {
         Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
-    /// Creates an empty file in the root file system, for a file that exists before any program runs. Its pages are
-    /// never swapped out. On an ordinary system such a file is on a disk, from which Linux can read its clean pages
-    /// again without swap.
+    /// Creates an empty file in the root file system, for a file that is created at boot. Its pages are never swapped
+    /// out. Linux systems usually have such a file on a disk, and reclaim its clean pages without swap.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -226,7 +226,7 @@ impl Mounts<Dentry> {
     }
 
     /// Creates an open file with an anonymous inode, for `eventfd`, `pidfd_open`, `userfaultfd` and similar calls.
-    /// `name` is its name in `/proc/PID/fd`, such as `[eventfd]`.
+    /// `/proc/PID/fd` shows `anon_inode:` followed by `name`, such as `[eventfd]`.
     #[must_use]
     pub fn open_anonymous(
         &self,
@@ -256,7 +256,7 @@ impl Mounts<Dentry> {
         crate::fs::initrd::fill(self, vfs, archive, disks, generated)
     }
 
-    /// Returns the first of the standard streams that is a terminal, or `None` if no stream is.
+    /// Returns the first standard stream that is a terminal, or `None` if none is.
     #[must_use]
     pub fn terminal(&self) -> Option<ConsoleStream> {
         self.streams
@@ -285,8 +285,8 @@ impl Mounts<Dentry> {
             let console = self
                 .boot_walker()
                 .resolve(&self.root, b"/dev/console", LastLink::Follow);
-            // `ttyname` compares the inode of the descriptor with that of `/dev/console`, so a terminal is opened
-            // through the latter.
+            // Open a terminal through `/dev/console`, because `ttyname` compares the inode of the descriptor with the
+            // inode of that file.
             let entry = match console {
                 Ok(console) if stream.is_terminal() => console,
                 Ok(_) | Err(_) => entry.clone(),
@@ -297,8 +297,8 @@ impl Mounts<Dentry> {
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
     }
 
-    /// Returns the number of live inodes without a name, for each type that has any. The standard streams are not
-    /// included.
+    /// Returns the number of inodes in each file system that is not mounted, without those of the standard streams.
+    /// Omits file systems without inodes.
     pub fn nameless_nodes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let home = |entry: &Arc<Dentry>| entry.inode.file_system.device == self.pipes.device;
         let streams = self.streams.iter().filter(|entry| home(entry)).count() as u64;
@@ -313,7 +313,7 @@ impl Mounts<Dentry> {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Tears down the complete tree. This frees the frames of every file that is not open.
+    /// Tears down all mounted and detached file systems. This frees the frames of every file that is not open.
     #[expect(clippy::disallowed_methods, reason = "no program runs any more")]
     pub fn clear(&self) {
         let mounts = core::mem::take(&mut *self.mounts.lock());
@@ -329,8 +329,8 @@ impl Mounts<Dentry> {
     }
 }
 
-/// Creates the root entry of a file system that is to be mounted on the directory `at`. The entry gets the name and the
-/// parent of that directory.
+/// Creates the root entry of a file system that is to be mounted on the directory `at`. The entry has the same name and
+/// parent as that directory.
 fn covering(at: &Arc<Dentry>, inode: Inode) -> Arc<Dentry> {
     Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)))
 }

@@ -17,9 +17,9 @@ impl Mounts<Dentry> {
     /// Mounts the file system `mounted` on the directory `at`.
     ///
     /// # Errors
-    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose entries are created when they are looked up;
-    /// `EBUSY` for the root; `ENOENT` if the directory was removed or its file system detached; `ENOSPC` if there are
-    /// too many mounts (`fs.mount-max`).
+    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, because its entry is created by each lookup; `EBUSY`
+    /// for the root of the tree; `ENOENT` if the directory was removed or its file system detached; `ENOSPC` if there
+    /// are too many mounts (`fs.mount-max`).
     pub fn mount_files(
         &self,
         at: &Arc<Dentry>,
@@ -84,7 +84,7 @@ impl Mounts<Dentry> {
         Ok(())
     }
 
-    /// Returns the directory on which the file system whose root is `root` is mounted; `None` for the root of the tree.
+    /// Returns the directory on which the file system with the root `root` is mounted; `None` for the root of the tree.
     ///
     /// # Errors
     /// `EINVAL` if `root` is not the root of a mounted file system.

@@ -7,7 +7,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::lock_with_room_for;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Number of references to the root of an unused mount: those of the mount table, the covered directory and the caller.
+/// Number of references to the root of an unused file system: those of the mount table, the directory on which it is
+/// mounted, and the caller.
 const KNOWN: usize = 3;
 
 impl Mounts<Dentry> {
@@ -56,7 +57,7 @@ impl Mounts<Dentry> {
         Ok(())
     }
 
-    /// Returns the ids of a mount and of all mounts below it, parents before children.
+    /// Returns the id of a mount and the ids of all mounts below it, parents before children.
     fn with_those_within(&self, mount: u64) -> Result<Vec<u64>, OutOfMemory> {
         let mut numbers = Vec::new();
         numbers.try_push(mount)?;
@@ -71,8 +72,8 @@ impl Mounts<Dentry> {
         Ok(numbers)
     }
 
-    /// Frees detached file systems without users. Called after a file or directory was released. Does nothing unless a
-    /// detached file system may have lost its last user since the last call.
+    /// Frees the detached file systems that have no users. Called after a file or directory was released. Does nothing
+    /// unless `idle` is set: a detached file system may have lost its last user since the last call.
     pub fn reap(&self, sockets: &Registry) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
@@ -83,8 +84,8 @@ impl Mounts<Dentry> {
         }
     }
 
-    /// Removes the first root of an unused file system at or after `place` from the list of detached roots, and returns
-    /// it.
+    /// Finds the first unused file system at or after index `place` in the list of detached roots. Removes its root
+    /// from the list and returns it.
     fn next_abandoned(&self, sockets: &Registry, place: &mut usize) -> Option<Arc<Dentry>> {
         let guard = self.names.keep();
         let mut detached = self.detached.lock();
@@ -94,8 +95,8 @@ impl Mounts<Dentry> {
             }
             let goes = !is_bound(sockets, root) && self.names.is_abandoned(&guard, root);
             if !goes {
-                // A path walk or a bound socket keeps the file system in use. The end of either does not set `idle`, so
-                // the next call must check again.
+                // A path walk or a bound socket still uses the file system. When it ends, it does not set `idle`, so
+                // set it for the next call.
                 self.idle.store(true, Ordering::SeqCst);
             }
             goes
@@ -112,15 +113,15 @@ impl Mounts<Dentry> {
     }
 }
 
-/// Returns whether a socket is bound to a name in the file system with this root.
+/// Returns whether a socket is bound to an inode of the file system with this root.
 fn is_bound(sockets: &Registry, root: &Dentry) -> bool {
     let device = root.inode.file_system.device;
     sockets.has_node_of(device.encode())
 }
 
 /// Removes all entries in and below the directory `root`. This breaks the reference cycles between entries and their
-/// directories. The walk descends into the first remaining entry and ascends through the parent, so that it needs
-/// neither a list nor a stack that grows with the tree.
+/// directories. The walk descends into the first remaining entry and ascends to the parent, so that it needs no memory
+/// that grows with the tree.
 pub(super) fn take_down(root: &Arc<Dentry>) {
     let mut here = root.clone();
     loop {

@@ -1,4 +1,4 @@
-//! The names of netlink sockets, and their binding and connecting.
+//! The names of netlink sockets, and the calls that bind and connect them.
 
 use crate::{
     fs::{caller::Caller, netlink::socket::NetlinkSocket},
@@ -10,7 +10,7 @@ use memwright_linux_abi::errno::Errno;
 /// Size in bytes of `struct sockaddr_nl` of `linux/netlink.h`.
 pub const NAME_SIZE: usize = 12;
 
-/// The name of a netlink socket.
+/// The name of a netlink socket, as in `struct sockaddr_nl`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetlinkName {
     /// The port; 0 for the kernel.
@@ -48,7 +48,7 @@ impl NetlinkName {
         bytes
     }
 
-    /// Checks that `caller` is allowed to send to this name. Every process is allowed to send to the kernel.
+    /// Checks that `caller` is allowed to send to this name. Only the kernel's name is allowed without `CAP_NET_ADMIN`.
     ///
     /// # Errors
     /// `EPERM`.
@@ -80,7 +80,7 @@ impl NetlinkSocket {
         Ok(())
     }
 
-    /// Sets the name to which the socket sends; `None` for the kernel (`netlink_connect`).
+    /// Sets the name to which the socket sends by default; `None` stands for the kernel (`netlink_connect`).
     ///
     /// # Errors
     /// `EPERM` if the caller is not allowed to send to `name`.
@@ -92,7 +92,7 @@ impl NetlinkSocket {
         Ok(())
     }
 
-    /// Returns the name of the socket; port 0 before it is bound.
+    /// Returns the name of the socket, with port 0 if it is not bound.
     #[must_use]
     pub fn name(&self) -> NetlinkName {
         let state = self.state.lock();
@@ -102,13 +102,14 @@ impl NetlinkSocket {
         }
     }
 
-    /// Returns the name to which the socket sends.
+    /// Returns the name to which the socket sends by default.
     #[must_use]
     pub fn peer_name(&self) -> NetlinkName {
         self.state.lock().peer
     }
 
-    /// Binds the socket to a port that the kernel chooses, unless the socket already has a port.
+    /// Binds the socket to a port that the kernel chooses (see [`Ports::claim_any`](super::ports::Ports::claim_any)),
+    /// unless the socket already has a port.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -128,7 +129,8 @@ impl NetlinkSocket {
         Ok(())
     }
 
-    /// Assigns a claimed port to the socket. Releases the port if another thread has bound the socket in the meantime.
+    /// Assigns `port`, which the caller has claimed, to the socket. Releases the port if another thread has bound the
+    /// socket in the meantime.
     fn keep_port(&self, port: u32) {
         let kept = *self.state.lock().port.get_or_insert(port);
         if kept != port {

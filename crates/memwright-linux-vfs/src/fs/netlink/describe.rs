@@ -1,4 +1,4 @@
-//! Writes descriptions of the loopback interface, its addresses and its routes.
+//! Writes the messages that describe the loopback interface, its addresses and its routes.
 
 use crate::fs::{
     inet::{Family, Ip},
@@ -10,7 +10,7 @@ use crate::fs::{
 };
 use memwright_table::OutOfMemory;
 
-/// The types of the replies.
+/// The types of the messages (`RTM_NEWLINK`, `RTM_NEWADDR`, `RTM_NEWROUTE`).
 const NEW_LINK: u16 = 16;
 const NEW_ADDRESS: u16 = 20;
 const NEW_ROUTE: u16 = 24;
@@ -20,10 +20,10 @@ const SCOPE_OF_HOST: u8 = 254;
 const SCOPE_OF_LINK: u8 = 253;
 /// `IFA_F_PERMANENT`.
 const PERMANENT: u8 = 0x80;
-/// An infinite lifetime.
+/// The lifetime of an address that does not expire, in seconds.
 const FOREVER: [u8; 4] = [0xff; 4];
 
-/// Types of attributes of an interface (`linux/if_link.h`).
+/// Types of attributes in the description of an interface (`linux/if_link.h`).
 mod link {
     pub const ADDRESS: u16 = 1;
     pub const BROADCAST: u16 = 2;
@@ -40,7 +40,7 @@ mod link {
     pub const CARRIER: u16 = 33;
 }
 
-/// Types of attributes of an address (`linux/if_addr.h`).
+/// Types of attributes in the description of an address (`linux/if_addr.h`).
 mod address {
     pub const ADDRESS: u16 = 1;
     pub const LOCAL: u16 = 2;
@@ -50,7 +50,7 @@ mod address {
     pub const ORIGIN: u16 = 11;
 }
 
-/// Types of attributes of a route (`linux/rtnetlink.h`).
+/// Types of attributes in the description of a route (`linux/rtnetlink.h`).
 mod route {
     pub const DESTINATION: u16 = 1;
     pub const INTERFACE: u16 = 4;
@@ -60,8 +60,8 @@ mod route {
     pub const PREFERENCE: u16 = 20;
 }
 
-/// Writes the description of the interface (Linux 7.2 `net/core/rtnetlink.c`, `rtnl_fill_ifinfo`), without statistics
-/// and without the attributes that concern offloading, other namespaces and the configuration of protocols.
+/// Writes the description of the interface (Linux 7.2 `net/core/rtnetlink.c`, `rtnl_fill_ifinfo`). Omits the statistics
+/// and the attributes about offloading, other namespaces and the configuration of protocols.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -73,8 +73,7 @@ pub fn link(writer: &mut Writer, flags: u16, to: Return) -> Result<(), OutOfMemo
     writer.begin((NEW_LINK, flags), to, &head)?;
     writer.string(link::NAME, interface::LOOPBACK)?;
     writer.number(link::QUEUE, interface::QUEUE)?;
-    // The operational state is unknown (`IF_OPER_UNKNOWN`), and the link mode is the default, as for the loopback
-    // interface of Linux.
+    // The operational state is `IF_OPER_UNKNOWN` and the link mode is 0, as for the loopback interface of Linux.
     writer.attribute(link::STATE, &[0])?;
     writer.attribute(link::MODE, &[0])?;
     writer.number(link::LARGEST_PACKET, interface::LARGEST_PACKET)?;
@@ -89,7 +88,7 @@ pub fn link(writer: &mut Writer, flags: u16, to: Return) -> Result<(), OutOfMemo
 }
 
 /// Writes the addresses of the interface (`inet_fill_ifaddr` of Linux 7.2, `net/ipv4/devinet.c`; `inet6_fill_ifaddr`,
-/// `net/ipv6/addrconf.c`). The addresses were created at boot.
+/// `net/ipv6/addrconf.c`). The timestamps of the addresses are those of the boot.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -128,7 +127,7 @@ pub fn addresses(
     Ok(())
 }
 
-/// A route.
+/// A route of the loopback interface.
 struct Route {
     destination: Ip,
     prefix: u8,

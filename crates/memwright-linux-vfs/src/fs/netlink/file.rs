@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_sched::wait::Queues;
 
-/// The open file behind a descriptor of a socket.
+/// The open file behind a descriptor of a netlink socket.
 pub struct NetlinkFile {
     /// The socket.
     pub socket: NetlinkSocket,
@@ -53,7 +53,7 @@ impl File for NetlinkFile {
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        // A read of zero bytes leaves the first reply in the queue.
+        // A read of zero bytes must leave the first reply in the queue.
         if sink.left() == 0 {
             return Ok(0);
         }
@@ -80,7 +80,7 @@ impl File for NetlinkFile {
     }
 
     fn queues<'a>(&'a self, _caller: &'a dyn Caller, _wanted: Readiness, queues: &mut Queues<'a>) {
-        // A send never waits.
+        // A send never waits, so the queue of readers is sufficient.
         queues.add(&self.socket.readable);
     }
 

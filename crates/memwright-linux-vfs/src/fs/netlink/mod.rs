@@ -1,8 +1,8 @@
 //! Netlink sockets, through which programs query network interfaces, addresses and routes (`NETLINK_ROUTE`).
 //!
 //! The only interface is the loopback interface, whose properties are in [`interface`](crate::fs::interface). A send
-//! processes its requests and queues the replies. The bytes of a reply are written only when the program receives the
-//! reply. The receive buffer limits the queue.
+//! processes the requests that it contains, and queues the replies. The bytes of a reply are generated only when the
+//! program receives the reply. The size of the receive buffer limits the queue.
 
 mod address;
 mod describe;

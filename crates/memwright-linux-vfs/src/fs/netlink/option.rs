@@ -76,7 +76,7 @@ impl NetlinkSocket {
         Ok(())
     }
 
-    /// Sets the timeout of receives or of sends, which `name` selects.
+    /// Sets the timeout of receives or that of sends. `name` selects which (`SO_RCVTIMEO_OLD` or `SO_SNDTIMEO_OLD`).
     ///
     /// # Errors
     /// `EDOM` if the microseconds are out of range.
@@ -84,8 +84,8 @@ impl NetlinkSocket {
         self.state.lock().options.set_timeout(name, time)
     }
 
-    /// Returns whether a receive returns the multicast group of a message, and whether it returns the sender's
-    /// credentials.
+    /// Returns whether a receive also returns the multicast group of a message (`NETLINK_PKTINFO`), and whether it
+    /// returns the sender's credentials (`SO_PASSCRED`).
     #[must_use]
     pub fn tells(&self) -> (bool, bool) {
         let state = self.state.lock();

@@ -6,7 +6,8 @@ use memwright_linux_base::{
 };
 use memwright_table::OutOfMemory;
 
-/// The first port that the kernel tries if the process id is in use as a port. It tries lower ports next, as on Linux.
+/// The first port that the kernel tries if the process id is in use as a port. The kernel continues with lower numbers,
+/// as Linux does.
 const FIRST: i32 = -4097;
 
 struct Taken {
@@ -14,7 +15,7 @@ struct Taken {
     next: i32,
 }
 
-/// The ports in use.
+/// The set of ports that are in use.
 pub struct Ports(Lock<Taken>);
 
 impl Default for Ports {

@@ -1,4 +1,4 @@
-//! Receives replies.
+//! Receives the replies of the kernel.
 
 use crate::fs::{
     caller::Caller,
@@ -14,15 +14,15 @@ use memwright_linux_sched::wait::WaitError;
 /// The results of a receive other than its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetlinkReceived {
-    /// Number of bytes stored.
+    /// Number of bytes stored in the destination.
     pub count: usize,
-    /// Length of the complete datagram.
+    /// Length of the complete datagram in bytes, even if it was truncated.
     pub length: usize,
 }
 
 impl NetlinkSocket {
-    /// Receives the messages of one datagram into `sink` (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_recvmsg`). Every
-    /// datagram is from the kernel.
+    /// Receives the messages of one datagram into `sink` (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_recvmsg`). The
+    /// sender is always the kernel.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `EAGAIN`, `ENOBUFS` if replies were lost, `ERESTARTSYS`, `EINTR`, `EFAULT`, `ENOMEM`.

@@ -1,4 +1,4 @@
-//! The replies that wait in a socket.
+//! The replies that wait in a netlink socket until the program receives them.
 
 use crate::fs::netlink::{
     describe,
@@ -11,7 +11,7 @@ use memwright_table::OutOfMemory;
 
 /// Charge in bytes of a reply, in addition to that of its contents.
 const OVERHEAD: usize = 512;
-/// Charge in bytes of a description, whose bytes are written only when the program receives it.
+/// Charge in bytes of a description. Its bytes are generated only when the program receives it.
 const DESCRIPTION: usize = 1024;
 /// `NLMSG_ERROR` and `NLMSG_DONE`.
 const ERROR: u16 = 2;
@@ -21,12 +21,12 @@ const MANY: u16 = 2;
 /// `NLM_F_CAPPED`, the flag of an acknowledgement that does not repeat the body of the request.
 const CAPPED: u16 = 0x100;
 
-/// What a reply contains.
+/// The content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content {
     /// The description of the interface.
     Link,
-    /// The entries of a dump.
+    /// The entries that a dump lists.
     Dump(Dump),
     /// The end of a dump.
     End,
@@ -34,9 +34,9 @@ pub enum Content {
     Result {
         /// The error; `None` for an acknowledgement.
         error: Option<Errno>,
-        /// The complete request, or only its header.
+        /// The complete request, or only its header if `capped` is set.
         request: Vec<u8>,
-        /// Whether the reply does not repeat the body of the request.
+        /// Whether the reply omits the body of the request.
         capped: bool,
     },
 }
@@ -51,7 +51,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Returns the charge in bytes.
+    /// Returns the charge in bytes against the receive buffer.
     #[must_use]
     pub const fn charge(&self) -> usize {
         match &self.content {
@@ -61,7 +61,7 @@ impl Reply {
         }
     }
 
-    /// Writes the bytes.
+    /// Generates the bytes of the reply.
     ///
     /// # Errors
     /// `OutOfMemory`.

@@ -1,4 +1,4 @@
-//! The messages that programs send.
+//! Decodes the messages that programs send.
 
 /// Size in bytes of `struct nlmsghdr` of `linux/netlink.h`.
 pub const HEADER: usize = 16;
@@ -12,13 +12,13 @@ const TYPE: u16 = 0x3fff;
 /// A message from a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The type.
+    /// The type of the message.
     pub kind: u16,
     /// The `NLM_F_` flags.
     pub flags: u16,
     /// The sequence number, which the reply repeats.
     pub sequence: u32,
-    /// The complete message.
+    /// The bytes of the complete message.
     pub whole: &'a [u8],
 }
 
@@ -47,8 +47,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Iterates over the messages of one send (`netlink_rcv_skb` of Linux 7.2, `net/netlink/af_netlink.c`). Ends at a message
-/// that is shorter than its header or extends beyond the send.
+/// Iterates over the messages of one send (`netlink_rcv_skb` of Linux 7.2, `net/netlink/af_netlink.c`). Ends at the
+/// first message that is shorter than its header or extends beyond the send.
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a>(pub &'a [u8]);
 

@@ -1,13 +1,13 @@
-//! Chooses the reply to a request of `NETLINK_ROUTE`.
+//! Determines the reply to a request of `NETLINK_ROUTE`.
 
 use crate::fs::{inet::Family, interface, netlink::request::Request};
 use memwright_linux_abi::errno::Errno;
 
 /// Messages of types below this one control netlink itself (`NLMSG_MIN_TYPE`).
 const FIRST_TYPE: u16 = 16;
-/// The greatest type (`RTM_MAX` of Linux 7.2, `include/uapi/linux/rtnetlink.h`).
+/// The largest message type (`RTM_MAX` of Linux 7.2, `include/uapi/linux/rtnetlink.h`).
 const LAST_TYPE: u16 = 123;
-/// The types of the requests to which the reply is a description.
+/// The types of the requests for interfaces, addresses and routes.
 const GET_LINK: u16 = 18;
 const GET_ADDRESS: u16 = 22;
 const GET_ROUTE: u16 = 26;
@@ -19,7 +19,7 @@ const BRIDGE: u8 = 7;
 /// Size in bytes of `struct ifinfomsg`, and the offset of the interface index in it.
 const LINK_HEAD: usize = 16;
 const LINK_NUMBER: usize = 4;
-/// `IFLA_IFNAME` and `IFLA_ALT_IFNAME`, and the number of bytes from which on a name is too long.
+/// The attributes `IFLA_IFNAME` and `IFLA_ALT_IFNAME`, and the length in bytes at which a name is too long.
 const NAME: u16 = 3;
 const OTHER_NAME: u16 = 53;
 const NAME_SIZE: usize = 16;
@@ -34,7 +34,8 @@ pub enum Families {
 }
 
 impl Families {
-    /// Returns the families that the number in a request selects. A number of no internet family selects all families.
+    /// Returns the families that the `AF_` number in a request selects. A number other than those of the internet
+    /// families selects all families.
     const fn of(number: u8) -> Self {
         match Family::from_number(number as u32) {
             Some(family) => Self::One(family),
@@ -52,7 +53,7 @@ impl Families {
     }
 }
 
-/// What a dump lists.
+/// What the reply to a dump request lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dump {
     /// Interfaces.
@@ -81,8 +82,8 @@ pub enum Answer {
 /// configuration.
 ///
 /// # Errors
-/// `EPERM` for a change without privileges, `EOPNOTSUPP` for other changes and unknown types, `ENODEV` if there is no
-/// such interface, `EINVAL` for a request without an interface, `ERANGE` for a name that is too long.
+/// `EPERM` for a change without privileges, `EOPNOTSUPP` for any other change and for an unknown type, `ENODEV` if the
+/// interface does not exist, `EINVAL` if the request names no interface, `ERANGE` if a name is too long.
 pub fn answer(request: &Request<'_>, privileged: bool) -> Result<Answer, Errno> {
     if request.flags & IS_REQUEST == 0 || request.kind < FIRST_TYPE {
         return Ok(Answer::Nothing);

@@ -32,7 +32,7 @@ const CAPPED: u32 = 1 << 10;
 
 impl NetlinkSocket {
     /// Sends requests to the kernel (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_sendmsg`). Returns the number of
-    /// bytes sent. A socket cannot send to another socket.
+    /// bytes sent. Sends to other sockets fail.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ENODATA` for an empty message, `EPERM` if the caller is not allowed to send to the name,
@@ -84,7 +84,7 @@ impl NetlinkSocket {
         Ok(length)
     }
 
-    /// Queues the replies to a request.
+    /// Processes a request and queues the replies to it.
     fn answer(&self, request: &Request<'_>, port: u32, privileged: bool) -> Result<(), Errno> {
         let to = Return {
             sequence: request.sequence,

@@ -24,16 +24,16 @@ pub(super) struct State {
     pub(super) port: Option<u32>,
     /// The multicast groups of which the socket is a member. No message is ever sent to a group.
     pub(super) groups: u64,
-    /// The name to which the socket sends.
+    /// The name to which the socket sends by default.
     pub(super) peer: NetlinkName,
     pub(super) replies: VecDeque<Reply>,
     /// Sum of the charges of the replies, in bytes.
     pub(super) charged: usize,
-    /// Whether replies were lost. Further replies are lost until the program has received all replies in the queue.
+    /// Whether a reply was lost. Further replies are dropped until the program has received all replies in the queue.
     pub(super) congested: bool,
     pub(super) error: Option<Errno>,
     pub(super) options: Options,
-    /// Options of `SOL_NETLINK` that are set, as a bit mask by their numbers.
+    /// The Boolean options of `SOL_NETLINK` that are set, as a bit mask by option number.
     pub(super) flags: u32,
 }
 
@@ -82,8 +82,8 @@ impl NetlinkSocket {
 }
 
 impl State {
-    /// Returns whether the receive buffer has room for another reply. If it has no room, replies are lost from now on,
-    /// and the next receive returns an error unless `NETLINK_NO_ENOBUFS` is set (`netlink_overrun` of Linux 7.2,
+    /// Returns whether the receive buffer has room for another reply. If it has none, and `NETLINK_NO_ENOBUFS` is not
+    /// set, the next receive fails, and replies are dropped until the queue is empty (`netlink_overrun` of Linux 7.2,
     /// `net/netlink/af_netlink.c`).
     fn has_room(&mut self) -> bool {
         /// `NETLINK_NO_ENOBUFS`.
@@ -97,7 +97,7 @@ impl State {
         false
     }
 
-    /// Appends the contents of replies, or drops all of them if there is no room.
+    /// Appends replies with these contents. Drops all of them if there is no room.
     pub(super) fn push<const N: usize>(&mut self, to: Return, contents: [Content; N]) {
         if !self.has_room() || self.replies.try_reserve(N).is_err() {
             return;
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Removes the first reply and returns it. Ends the congestion if no reply is left.
+    /// Removes and returns the first reply. If no reply is left, further replies are queued again.
     pub(super) fn pop(&mut self) -> Option<Reply> {
         let reply = self.replies.pop_front();
         self.charged -= reply.as_ref().map_or(0, Reply::charge);

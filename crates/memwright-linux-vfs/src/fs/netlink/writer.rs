@@ -4,7 +4,7 @@ use crate::fs::netlink::request::ALIGNMENT;
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The fields of a request that the header of a reply repeats.
+/// The fields of a request that the headers of its replies repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
     /// The sequence number of the request.
@@ -13,16 +13,16 @@ pub struct Return {
     pub port: u32,
 }
 
-/// The messages of one datagram.
+/// Writes the messages of one datagram.
 #[derive(Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// The offset of the last message.
+    /// The offset of the last message in `bytes`.
     start: usize,
 }
 
 impl Writer {
-    /// Begins a message: appends its header, and the structure `head` that follows the header.
+    /// Begins a message: appends its header and the structure `head`, which follows the header.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -42,7 +42,7 @@ impl Writer {
         self.put(head)
     }
 
-    /// Appends an attribute to the message.
+    /// Appends an attribute to the last message.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -54,7 +54,7 @@ impl Writer {
         self.put(data)
     }
 
-    /// Appends a string with a NUL as an attribute.
+    /// Appends a string and its NUL as an attribute to the last message.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -64,7 +64,7 @@ impl Writer {
         self.attribute(kind, &data[..=text.len()])
     }
 
-    /// Appends a number as an attribute.
+    /// Appends a number as an attribute to the last message.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -72,7 +72,7 @@ impl Writer {
         self.attribute(kind, &number.to_le_bytes())
     }
 
-    /// Appends bytes to the message.
+    /// Appends bytes to the last message.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -80,7 +80,8 @@ impl Writer {
         self.put(data)
     }
 
-    /// Appends bytes, and zeros up to the next multiple of the alignment. Updates the length of the message.
+    /// Appends bytes, and zeros up to the next multiple of [`ALIGNMENT`]. Updates the length in the header of the last
+    /// message.
     fn put(&mut self, data: &[u8]) -> Result<(), OutOfMemory> {
         self.bytes.try_push_all(data)?;
         let end = self.bytes.len().next_multiple_of(ALIGNMENT);

@@ -1,5 +1,5 @@
-//! The thread on whose behalf the file system works, and what it does for such a thread: permissions, limits,
-//! descriptors and path resolution.
+//! The calling thread, as the file system sees it, and operations on behalf of that thread: permission checks, limits,
+//! descriptors and signals.
 
 use crate::{
     fs::{FileTable, FsContext, open_file::OpenFile, permission::Subject, vfs::Vfs},
@@ -28,12 +28,12 @@ pub struct CallerIds {
     pub thread: u32,
 }
 
-/// The thread that calls the file system.
+/// The thread on whose behalf the file system works.
 pub trait Caller: CanWait {
-    /// Returns the file system that the thread calls.
+    /// Returns the virtual file system of the machine.
     fn vfs(&self) -> &'static Vfs;
 
-    /// Returns the memory of the thread's program.
+    /// Returns the user memory of the thread's process.
     fn memory(&self) -> UserMemory<'static>;
 
     /// Returns the ids of the thread and of its process.
@@ -42,25 +42,27 @@ pub trait Caller: CanWait {
     /// Returns the credentials and limits of the thread's process.
     fn identity(&self) -> &Identity;
 
-    /// Returns the scheduler's part of the thread.
+    /// Returns the scheduler's state of the thread.
     fn task(&self) -> &Task;
 
-    /// Returns the descriptor table.
+    /// Returns the descriptor table of the thread's process.
     fn files(&self) -> Arc<FileTable>;
 
-    /// Returns the root, the working directory and the file-creation mask.
+    /// Returns the root directory, the working directory and the umask of the thread's process.
     fn fs(&self) -> Arc<FsContext>;
 
     /// Sends a signal to the thread.
     fn raise(&self, info: SignalInfo);
 
-    /// Lets other runnable threads run.
+    /// Lets other runnable threads run on this CPU.
     fn yield_now(&self);
 
-    /// Returns the queue that is woken when a signal arrives that a signalfd can read.
+    /// Returns the wait queue that is woken when the thread's process or the thread gets a signal that a signalfd can
+    /// read.
     fn signal_arrivals(&self) -> &Arc<WaitQueue>;
 
-    /// Counts a read or write of this number of pages, if the thread is in a memcg. Returns the memcg.
+    /// Counts a read or write of this number of pages in the memcg of the thread's process. Returns the memcg, or
+    /// `None` if the process is in none.
     fn count_pages(&self, pages: u64) -> Option<Memcg>;
 }
 
@@ -68,7 +70,7 @@ impl dyn Caller + '_ {
     /// Waits until `ready` returns `Some`, like [`CanWait::wait`].
     ///
     /// # Errors
-    /// Those of [`CanWait::wait`]. `ready` is called once more before either.
+    /// Those of [`CanWait::wait`], which calls `ready` a last time before it returns an error.
     pub fn wait_until<T>(
         &self,
         queues: &[&WaitQueue],
@@ -92,10 +94,11 @@ impl dyn Caller + '_ {
         self.task().signal_pending()
     }
 
-    /// Checks that the kernel heap is above its reserve. Operations that allocate call this first.
+    /// Checks that the free part of the kernel heap is larger than the reserve. Operations that allocate on behalf of a
+    /// program call this first.
     ///
     /// # Errors
-    /// `ENOMEM` if the heap is in its reserve.
+    /// `ENOMEM` if only the reserve is left.
     pub fn check_heap(&self) -> Result<(), Errno> {
         if self.vfs().instruments.heap_low() {
             Err(Errno::ENOMEM)
@@ -104,30 +107,31 @@ impl dyn Caller + '_ {
         }
     }
 
-    /// Returns the ids and the override capability that permission checks use.
+    /// Returns the subject of permission checks: the thread's file system ids, and whether it overrides permissions.
     #[must_use]
     pub fn subject(&self) -> Subject {
         let credentials = self.identity().credentials.lock();
         Subject {
             user: credentials.user.file,
             group: credentials.group.file,
-            // A file-system uid other than 0 drops the capability (`setfsuid`).
+            // A file-system uid other than 0 disables the capability (`setfsuid`).
             overrides: credentials.user.file == 0 && credentials.has(Capabilities::PERMISSIONS),
         }
     }
 
-    /// Returns the size in bytes to which the calling process is allowed to make files grow (`RLIMIT_FSIZE`).
+    /// Returns the maximum size in bytes to which the calling process is allowed to make a file grow (`RLIMIT_FSIZE`).
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
         self.identity().soft_limit(Resource::FileSize)
     }
 
-    /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than `file_size_limit`.
+    /// Sends SIGXFSZ to the calling thread. It tried to make a file larger than
+    /// `file_size_limit`.
     pub fn file_too_large(&self) {
         self.raise(SignalInfo::kernel(Signal::SIGXFSZ));
     }
 
-    /// Sends SIGPIPE to the calling thread, which writes to a pipe or socket without a reader.
+    /// Sends SIGPIPE to the calling thread. It wrote to a pipe or socket without a reader.
     pub fn broken_pipe(&self) {
         let detail = Detail::Sender {
             process: self.ids().process,
@@ -162,7 +166,8 @@ impl dyn Caller + '_ {
             .map(|descriptor| descriptor as u64)
     }
 
-    /// Checks that the caller has a free descriptor, for calls in which Linux reserves one before other checks.
+    /// Checks that the caller can open another descriptor. Used by calls in which Linux reserves a descriptor before it
+    /// makes other checks.
     ///
     /// # Errors
     /// `EMFILE`.

@@ -1,31 +1,32 @@
-//! Directory entries. Each is a name in the tree and leads to an inode.
+//! Directory entries. Each entry is a name in the directory tree and refers to an inode.
 
 use crate::fs::{file_name::FileName, file_system::FileSystem, inode::Inode};
 use alloc::{sync::Arc, vec::Vec};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Room for a path of the usual length in bytes, which is then allocated at once.
+/// Initial capacity in bytes of a path, so that most paths need one allocation.
 const USUAL_PATH: usize = 64;
 
-/// The position of an entry in the tree.
+/// The position of an entry in the directory tree.
 struct Place {
-    /// The parent directory; `None` for the root and for files without a path.
+    /// The parent directory; `None` for a root, and for an entry that is not in the tree.
     parent: Option<Arc<Dentry>>,
     name: FileName,
     /// Whether the name was removed while the entry was in use.
     removed: bool,
 }
 
-/// A directory entry: a name in the tree.
+/// A directory entry: a name in the directory tree, and the inode to which it refers.
 ///
-/// A directory holds its entries, and each entry holds its directory. This reference cycle is broken when a name is
-/// removed, and for the complete tree by [`Mounts::clear`](crate::fs::node::mounts::Mounts::clear).
+/// A directory has a reference to each of its entries, and each entry has one to its directory. The removal of a name
+/// breaks this reference cycle. [`Mounts::clear`](crate::fs::node::mounts::Mounts::clear) breaks all cycles of the
+/// tree.
 pub struct Dentry {
-    /// The inode.
+    /// The inode of the entry.
     pub inode: Arc<Inode>,
     place: Lock<Place>,
-    /// The root of the file system that is mounted on this directory, if any.
+    /// The root of the file system that is mounted on this directory; `None` if there is none.
     mounted: Lock<Option<Arc<Dentry>>>,
 }
 
@@ -37,8 +38,8 @@ impl Dentry {
         Self::placed(Some(parent.clone()), name, inode)
     }
 
-    /// Creates an entry without a parent. This is the root, whose name is empty, or a pipe, socket or anonymous file,
-    /// whose name is its text in `/proc/PID/fd`.
+    /// Creates an entry without a parent: the root, whose name is empty, or the entry of a pipe, socket or anonymous
+    /// inode, whose name is the text that `/proc/PID/fd` shows.
     #[must_use]
     pub fn detached(name: &[u8], inode: Arc<Inode>) -> Self {
         Self::placed(None, name, inode)
@@ -58,7 +59,7 @@ impl Dentry {
         }
     }
 
-    /// Returns the parent directory; the root is its own parent.
+    /// Returns the parent directory. An entry without a parent is its own parent.
     #[must_use]
     pub fn parent(self: &Arc<Self>) -> Arc<Self> {
         self.place
@@ -74,20 +75,20 @@ impl Dentry {
         self.place.lock().name.to_vec()
     }
 
-    /// Returns whether the name was removed.
+    /// Returns whether the name of the entry was removed from its directory.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.place.lock().removed
     }
 
-    /// Records that the name was removed.
+    /// Records that the name of the entry was removed from its directory.
     pub fn mark_removed(&self) {
         self.place.lock().removed = true;
     }
 
     /// Records that the entry was renamed to `name` in `parent`.
     pub fn move_to(&self, parent: &Arc<Self>, name: &[u8]) {
-        // The old parent is dropped after the lock is released, because this reference can be the last one.
+        // Drop the old parent after the lock is released, because this reference can be the last one.
         let old = {
             let mut place = self.place.lock();
             place.name = FileName::new(name);
@@ -107,7 +108,8 @@ impl Dentry {
     }
 
     /// Unmounts the file system that is mounted on this directory, unless `keeps` returns `true` for its root, and
-    /// returns that root. The lock is held while `keeps` runs, so that no path walk crosses the mount meanwhile.
+    /// returns that root. The lock is held while `keeps` runs, so that no path walk enters the mounted file system
+    /// meanwhile.
     pub fn unmount_unless(&self, keeps: impl FnOnce(&Arc<Self>) -> bool) -> Option<Arc<Self>> {
         let mut mounted = self.mounted.lock();
         if mounted.as_ref().is_none_or(keeps) {
@@ -116,7 +118,7 @@ impl Dentry {
         mounted.take()
     }
 
-    /// Detaches the root of an unmounted file system from the tree: it has no parent and no name afterwards.
+    /// Detaches the root of an unmounted file system from the tree. It then has no parent, and its name is empty.
     pub fn detach(&self) {
         let above = {
             let mut place = self.place.lock();
@@ -133,7 +135,7 @@ impl Dentry {
         let mut here = self;
         loop {
             let root = here.mounted.lock().clone();
-            // Another file system can be mounted on the root of the first one.
+            // Another file system can be mounted on the root of this one.
             match root {
                 Some(root) => here = root,
                 None => return here,
@@ -163,15 +165,16 @@ impl Dentry {
         }
     }
 
-    /// Returns the path from `root`, and whether the entry is `root` or below it. Only memory limits the depth of the
-    /// tree.
+    /// Returns the path from `root`, and whether the entry is `root` or below it. The path can be longer than
+    /// `PATH_MAX`.
     ///
     /// For an entry that is not below `root`, returns the path from the root of the tree and `false`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> Result<(Vec<u8>, bool), OutOfMemory> {
-        // The path is built backwards, with each name reversed. It is reversed as a whole at the end.
+        // The path is built from its end, with the bytes of each name reversed. Finally, the bytes of the whole path
+        // are reversed.
         let mut path = Vec::new();
         path.try_make_room(USUAL_PATH)?;
         let mut here = self.clone();
@@ -186,7 +189,7 @@ impl Dentry {
             let Some(above) = above else {
                 reached = false;
                 if path.len() > start {
-                    // A detached entry has a name but no position in the tree.
+                    // The topmost entry is not in the tree and has a name. The path is this name.
                     path.drain(..start);
                     return Ok((path, false));
                 }
@@ -203,7 +206,8 @@ impl Dentry {
         Ok((path, reached))
     }
 
-    /// Returns the topmost ancestor: the root of the tree, or the entry itself if it has no path.
+    /// Returns the topmost ancestor: the root of the tree, or of a detached file system. Returns the entry itself if it
+    /// has no parent.
     #[must_use]
     pub fn top(self: &Arc<Self>) -> Arc<Self> {
         let mut here = self.clone();
@@ -216,8 +220,8 @@ impl Dentry {
         }
     }
 
-    /// Returns the path from `root` as `/proc` prints it, with the suffix ` (deleted)` if the name was removed. For a
-    /// detached entry, returns its name in place of a path.
+    /// Returns the path from `root` as `/proc` prints it, with the suffix ` (deleted)` if the name was removed. For an
+    /// entry that is not in the tree, returns its name instead of a path.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -244,7 +248,8 @@ impl AsRef<FileSystem> for Dentry {
 
 impl Drop for Dentry {
     /// Drops the ancestors iteratively. A program controls the depth of the tree, so a recursive drop of parents could
-    /// overflow the kernel stack. A mounted file system is unmounted before its directory is dropped.
+    /// overflow the kernel stack. This function does not consider mounts, because a file system is unmounted before its
+    /// directory is dropped.
     fn drop(&mut self) {
         let mut above = self.place.get_mut().parent.take();
         while let Some(mut directory) = above.and_then(Arc::into_inner) {

@@ -1,10 +1,10 @@
-//! Disks, as the file system knows them.
+//! Disks as files: the interface between the file system and the disk drivers.
 
 use crate::fs::{attributes::DeviceNumber, open_file::File};
 use alloc::{boxed::Box, string::String, sync::Arc};
 use memwright_linux_abi::errno::Errno;
 
-/// A disk that a node of `/dev` names. It is implemented above the file system.
+/// A disk with a device node in `/dev`. A crate above the file system implements it.
 pub trait DiskNode: Send + Sync {
     /// Returns its name in `/dev`.
     fn name(&self) -> String;
@@ -12,7 +12,7 @@ pub trait DiskNode: Send + Sync {
     /// Returns its device number.
     fn device_number(&self) -> DeviceNumber;
 
-    /// Opens the device, exclusively if `alone`.
+    /// Opens the device, exclusively if `alone` (`O_EXCL`).
     ///
     /// # Errors
     /// `EBUSY` if `alone` and the device is in use as swap.

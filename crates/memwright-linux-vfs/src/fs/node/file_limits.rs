@@ -4,19 +4,19 @@ use crate::fs::body::ring::{DEFAULT_PAGES, MAX_PAGES};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::PAGE_SIZE;
 
-/// The limits on files, which `/proc/sys/fs` can change at run time.
+/// The limits on files, which writes to `/proc/sys/fs` change at run time.
 pub struct FileLimits {
     /// Maximum number of open files in the system (`file-max`).
     pub open_files: AtomicU64,
-    /// Maximum number of files that the epolls of one user watch (`epoll/max_user_watches`).
+    /// Maximum number of entries in the epolls of one user (`epoll/max_user_watches`).
     pub watches: AtomicU64,
-    /// If the pipes of a user have more pages than this, the user's new pipes are small (`pipe-user-pages-soft`); 0 for
-    /// no limit.
+    /// Soft limit on the number of pages of a user's pipes (`pipe-user-pages-soft`); 0 for none. Above it, new pipes of
+    /// the user are small.
     pub pipe_pages_soft: AtomicU64,
-    /// If the pipes of a user have more pages than this, the user cannot create pipes (`pipe-user-pages-hard`); 0 for
-    /// no limit.
+    /// Hard limit on the number of pages of a user's pipes (`pipe-user-pages-hard`); 0 for none. Above it, the user
+    /// cannot create pipes.
     pub pipe_pages_hard: AtomicU64,
-    /// Size in bytes of the largest pipe (`pipe-max-size`).
+    /// Maximum size in bytes of a pipe (`pipe-max-size`).
     pub largest_pipe: AtomicU64,
 }
 
@@ -26,13 +26,14 @@ impl FileLimits {
     pub fn new(pages: u64) -> Self {
         /// Minimum of the limit on open files (`NR_FILE` of `include/linux/fs.h`).
         const LEAST_FILES: u64 = 8192;
-        /// Kibibytes of memory for each open file (`files_maxfiles_init` in `fs/file_table.c`).
+        /// Kibibytes of memory per open file (`files_maxfiles_init` in `fs/file_table.c`).
         const KIBIBYTES: u64 = 10;
-        /// Size in bytes of a watch in Linux. Watches can use one part in `PART` of memory (`eventpoll_init`).
+        /// Size in bytes of an epoll entry in Linux. The entries can use one part in `PART` of memory
+        /// (`eventpoll_init`).
         const WATCH: u64 = 192;
         const PART: u64 = 25;
-        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit allows as many pipes of the
-        /// default size.
+        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit on pages allows this number
+        /// of pipes with the default size.
         const DESCRIPTORS: u64 = 1024;
         let page = PAGE_SIZE as u64;
         Self {
@@ -44,12 +45,12 @@ impl FileLimits {
         }
     }
 
-    /// Returns whether new pipes of a user whose pipes have this number of pages are small.
+    /// Returns whether the soft limit is exceeded for a user whose pipes have this number of pages.
     pub(in crate::fs) fn is_soft_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_soft.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a user whose pipes have this number of pages cannot create more pipes.
+    /// Returns whether the hard limit is exceeded for a user whose pipes have this number of pages.
     pub(in crate::fs) fn is_hard_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_hard.load(Ordering::Relaxed))
     }

@@ -1,41 +1,42 @@
-//! The owner of an open file, to which a signal is sent when input or output becomes possible (`F_SETOWN`, `O_ASYNC`).
+//! The owner of an open file: the threads that get a signal when input or output becomes possible (`F_SETOWN`,
+//! `O_ASYNC`).
 
 use alloc::sync::Arc;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_linux_sched::wait::Observer;
 
-/// The threads to which a signal is sent.
+/// The threads that get a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Who {
-    /// There is no owner.
+    /// None: the file has no owner.
     #[default]
     Nobody,
     /// One thread.
     Thread(u32),
     /// A process.
     Process(u32),
-    /// All processes of a group.
+    /// All processes of a process group.
     Group(u32),
 }
 
-/// The owner, and the signal that it gets.
+/// The owner of an open file, and the signal that it gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// The owner itself.
+    /// The threads that get the signal.
     pub who: Who,
     /// The real and the effective user id of the process that set the owner.
     pub users: [u32; 2],
-    /// Number of the signal; 0 for SIGIO without details.
+    /// Number of the signal; 0 for SIGIO without details (`siginfo`).
     pub signal: u8,
 }
 
-/// What an open file knows of its owner.
+/// The owner of an open file, and the observers that send signals to it.
 pub struct FileOwner {
-    /// The owner. It is shared with the notices.
+    /// The owner. The observers share it.
     pub ownership: Arc<Lock<Ownership>>,
-    /// What observes the queues of the file while `O_ASYNC` is set: input, and output.
+    /// The observers of the wait queues for input and for output, while `O_ASYNC` is set.
     pub notices: Lock<Option<[Arc<dyn Observer>; 2]>>,
-    /// Sends SIGURG to the owner when urgent data arrives at a socket, once an owner was set.
+    /// The observer that sends SIGURG when urgent data arrives at the socket; `None` until an owner was set.
     pub urgent: Lock<Option<Arc<dyn Observer>>>,
 }
 
@@ -49,7 +50,7 @@ impl Default for FileOwner {
     }
 }
 
-/// The place of the owner in an open file. A file that has never had one needs no memory for it.
+/// The owner of an open file, if it has ever had one. Other files need no memory for an owner.
 pub struct OwnerSlot(Lock<Option<Arc<FileOwner>>>);
 
 impl Default for OwnerSlot {
@@ -59,13 +60,14 @@ impl Default for OwnerSlot {
 }
 
 impl OwnerSlot {
-    /// Returns the owner, if one was set.
+    /// Returns the owner, or `None` if the file has never had one.
     #[must_use]
     pub fn get(&self) -> Option<Arc<FileOwner>> {
         self.0.lock().clone()
     }
 
-    /// Returns the owner, and makes the file have one. The caller has checked the heap.
+    /// Returns the owner. Creates it, without threads that get a signal, if the file has never had one. The caller has
+    /// checked that the kernel heap is above its reserve.
     #[must_use]
     pub fn get_or_make(&self) -> Arc<FileOwner> {
         if let Some(owner) = self.get() {
@@ -76,7 +78,7 @@ impl OwnerSlot {
         slot.get_or_insert_with(|| new.clone()).clone()
     }
 
-    /// Returns the owner and the signal.
+    /// Returns the owner and the signal that it gets; the default if the file has never had an owner.
     #[must_use]
     pub fn ownership(&self) -> Ownership {
         let owner = self.get();

@@ -8,14 +8,14 @@ use alloc::{boxed::Box, sync::Arc};
 use core::any::Any;
 use memwright_linux_abi::errno::Errno;
 
-/// Inode numbers of the nodes of `/proc/sys`, whose permissions are those of settings.
+/// Inode numbers of the nodes of `/proc/sys`, whose permissions are checked by `permitted_setting`.
 pub const SETTING_NUMBERS: core::ops::Range<u64> = 0x200..0x700;
 
-/// A function that receives the entries of a directory. It returns false if an entry did not fit.
+/// A function that gets the entries of a directory, one per call. It returns `false` if an entry did not fit.
 pub type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
-/// A node of a file system that is not stored anywhere, such as `/proc`: its entries and contents are generated from
-/// the state of the kernel when they are accessed.
+/// A node of a file system that is not stored, such as `/proc`. Its entries and contents are generated from the state
+/// of the kernel when they are accessed.
 pub trait GeneratedNode: Any + Send + Sync {
     /// Returns the file type.
     fn kind(&self) -> Kind;
@@ -23,16 +23,16 @@ pub trait GeneratedNode: Any + Send + Sync {
     /// Returns the number of links.
     fn links(&self) -> u32;
 
-    /// Returns the size that `stat` reports.
+    /// Returns the size in bytes that `stat` reports.
     fn size(&self, caller: Option<&dyn Caller>) -> u64;
 
-    /// Returns whether the caller may search the directory whatever its permission bits are.
+    /// Returns whether the caller is allowed to search the directory even if its permission bits forbid it.
     fn admits(&self, caller: &dyn Caller) -> bool;
 
     /// Returns the target of a link.
     ///
     /// # Errors
-    /// `EINVAL` if the node is not a link, and those of the file system.
+    /// `EINVAL` if the node is not a symbolic link, and those of the file system.
     fn link(&self, caller: &dyn Caller) -> Result<Link, Errno>;
 
     /// Creates the file operations of the node.

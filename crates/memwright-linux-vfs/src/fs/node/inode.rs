@@ -43,9 +43,9 @@ pub enum Body {
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.
     Console(ConsoleStream),
-    /// A socket. The table of bound sockets finds it by the device and inode number.
+    /// A socket. The registry of bound sockets finds it by device number and inode number.
     Socket,
-    /// The inode of a descriptor that refers to no file.
+    /// An anonymous inode: that of a descriptor that refers to no file.
     Anonymous,
     /// A node of `/proc` or `/sys`.
     Generated(Box<dyn GeneratedNode>),
@@ -59,7 +59,7 @@ impl Body {
     }
 }
 
-/// The part of an inode that `chmod`, `chown`, `utimensat` and the use of the file change.
+/// The part of an inode that `chmod`, `chown`, `utimensat` and accesses to the file change.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     /// The twelve permission bits.
@@ -72,7 +72,7 @@ pub struct Metadata {
     pub accessed: Moment,
     /// Last change of the contents.
     pub modified: Moment,
-    /// Last change of the inode.
+    /// Last change of the contents or the metadata.
     pub changed: Moment,
     /// Creation time.
     pub created: Moment,
@@ -107,7 +107,7 @@ impl Inode {
         Self::numbered(file_system, number, body, permissions, owner, now)
     }
 
-    /// Creates an inode with the given number. In `/proc` and `/sys`, the number identifies the contents.
+    /// Creates an inode with the given number. The file systems that generate their contents choose the numbers.
     #[must_use]
     pub fn numbered(
         file_system: &Arc<FileSystem>,
@@ -166,7 +166,7 @@ impl Inode {
         }
     }
 
-    /// Returns the node of a file system whose contents are generated; `None` for other inodes.
+    /// Returns the generated node; `None` for an inode of another type.
     #[must_use]
     pub fn generated(&self) -> Option<&dyn GeneratedNode> {
         match &self.body {
@@ -217,7 +217,7 @@ impl Inode {
         change(&mut self.metadata.lock());
     }
 
-    /// Records a change of the contents.
+    /// Records a change of the contents at `now`.
     pub fn touch_modified(&self, now: Moment) {
         self.change(|metadata| {
             metadata.modified = now;
@@ -225,8 +225,8 @@ impl Inode {
         });
     }
 
-    /// Clears the set-id bits of a regular file, by the rule of [`before_write`], before the calling process changes
-    /// the contents (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
+    /// Clears the set-id bits of a regular file, as [`before_write`] specifies, before the calling process changes the
+    /// contents (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
     pub fn drop_set_ids(&self, caller: &dyn Caller) {
         if !sets_ids(self.metadata.lock().permissions) || self.kind() != Kind::Regular {
             return;
@@ -242,9 +242,9 @@ impl Inode {
         });
     }
 
-    /// Records an access at `now`, as the mount's flags say: never, always, or by the `relatime` rule, under which the
-    /// time is updated only if the file has changed since the last recorded access or that access is a day old
-    /// (`relatime_need_update` in `fs/inode.c` of Linux 7.2).
+    /// Records an access at `now`, as the mount's flags specify: never, always, or by the `relatime` rule. Under that
+    /// rule, the time is updated only if the file has changed since the last recorded access, or if that access is a
+    /// day old (`relatime_need_update` in `fs/inode.c` of Linux 7.2).
     pub fn touch_accessed(&self, now: Moment) {
         const DAY: i64 = 24 * 60 * 60;
         let flags = self.file_system.flags();
@@ -276,20 +276,20 @@ impl Inode {
         may.then_some(()).ok_or(Errno::EACCES)
     }
 
-    /// Returns whether the file system can store the contents. hugetlbfs cannot store the target of a symbolic link:
-    /// nothing can be written to its page cache (`hugetlbfs_write_begin`).
+    /// Returns whether the file system can store the contents of the inode. hugetlbfs cannot store the target of a
+    /// symbolic link, because nothing can be written to its page cache (`hugetlbfs_write_begin`).
     pub(in crate::fs) fn has_place_for_contents(&self) -> bool {
         let in_pool = self.file_system.kind == FileSystemKind::Hugetlb;
         !in_pool || !matches!(self.body, Body::Symlink(_))
     }
 
-    /// Returns whether it is a node of `/proc/sys`.
+    /// Returns whether the inode is a node of `/proc/sys`.
     fn is_setting(&self) -> bool {
         let is_proc = self.file_system.kind == FileSystemKind::Proc;
         is_proc && SETTING_NUMBERS.contains(&self.number)
     }
 
-    /// Checks that `subject` is allowed to change the inode's attributes, that is, that it is the owner or root.
+    /// Checks that `subject` is allowed to change the inode's attributes: it must be the owner or root.
     ///
     /// # Errors
     /// `EPERM`.
@@ -302,7 +302,7 @@ impl Inode {
     }
 
     /// Sets the permissions and group that a new inode inherits from its directory `parent` (see [`inherited`]). The
-    /// inode has no name yet.
+    /// caller has not added a name for the inode yet.
     pub fn inherit(&self, parent: &Self, subject: Subject) {
         let parent = parent.metadata();
         let directory = self.is_directory();
@@ -314,7 +314,7 @@ impl Inode {
         });
     }
 
-    /// Returns what `stat` reports. The size of some nodes of `/proc` depends on the calling process.
+    /// Returns the attributes that `stat` reports. The size of some nodes of `/proc` depends on the calling process.
     #[must_use]
     pub fn attributes(&self, caller: Option<&dyn Caller>) -> Attributes {
         let mut metadata = self.metadata();
@@ -323,11 +323,11 @@ impl Inode {
             Body::Symlink(target) => (target.len() as u64, 0, DeviceNumber::default()),
             Body::Character(device) => (0, 0, device.number()),
             Body::Block(disk) => (0, 0, disk.device_number()),
-            // tmpfs reports twenty bytes per entry, including `.` and `..`; hugetlbfs reports nothing.
+            // tmpfs reports twenty bytes per entry, including `.` and `..`; hugetlbfs reports a size of 0.
             Body::Directory(entries) => {
                 let entries = entries.lock();
                 let count = entries.len() as u64 + 2;
-                // As on btrfs, one link says that the number of subdirectories is unknown.
+                // A link count of 1 means that the number of subdirectories is unknown, as on btrfs.
                 if entries.is_partial() {
                     metadata.links = 1;
                 }
@@ -364,8 +364,8 @@ impl Inode {
     /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if the inode is not a symbolic link, `ENOENT` for a link of `/proc` without `caller`, and those of the
-    /// links of `/proc`.
+    /// `EINVAL` if the inode is not a symbolic link, `ENOENT` for a link of `/proc` if there is no `caller`, and the
+    /// errors of links of `/proc`.
     pub fn link(&self, caller: Option<&dyn Caller>) -> Result<Link, Errno> {
         match &self.body {
             Body::Symlink(target) => Ok(Link::Path(target.to_vec())),
@@ -383,8 +383,8 @@ impl Inode {
 }
 
 impl Inode {
-    /// Returns the text that `readlink` returns for a symbolic link. For a link that leads directly to a directory
-    /// entry, this is the entry's present path.
+    /// Returns the text that `readlink` returns for a symbolic link. For a link that refers directly to a directory
+    /// entry, this is the present path of the entry.
     ///
     /// # Errors
     /// Those of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.
@@ -394,7 +394,7 @@ impl Inode {
             Link::Entry(entry) => {
                 let path = entry.shown_path(&caller.fs().root());
                 let path = path.map_err(|_| Errno::ENOMEM)?;
-                // The path and its NUL must fit in a page (Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`).
+                // The path and its NUL must fit into a page (Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`).
                 if path.len() < PATH_MAX {
                     Ok(path)
                 } else {
@@ -423,8 +423,8 @@ impl Drop for Inode {
 
 /// The target of a symbolic link.
 pub enum Link {
-    /// A path, to be resolved from the link's directory.
+    /// A path, which is resolved from the directory of the link.
     Path(Vec<u8>),
-    /// A directory entry itself, whatever its present path is (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
+    /// A directory entry itself, independent of its path (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
     Entry(Arc<Dentry>),
 }

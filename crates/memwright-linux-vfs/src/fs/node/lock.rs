@@ -1,4 +1,4 @@
-//! The wait for an advisory lock.
+//! Acquires an advisory lock, and waits for it.
 
 use crate::fs::{
     caller::Caller,
@@ -11,7 +11,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_table::OutOfMemory;
 
 impl FileLocks {
-    /// Takes a lock on the file `inode`, replacing the holder's locks in that range.
+    /// Takes a lock on the file `inode`. The lock replaces the locks that its holder has in that range. Waits for
+    /// conflicting locks if `wait` is set.
     ///
     /// # Errors
     /// `EAGAIN` if another lock conflicts and `wait` is false, `EDEADLK` if the holder of that lock waits, directly or
@@ -28,7 +29,7 @@ impl FileLocks {
         let (locks, vfs) = (&inode.locks, caller.vfs());
         locks.used.store(true, Ordering::Relaxed);
         if locks.attempt(family, wanted, held)?.is_none() {
-            // Replacing a lock by a weaker one can unblock other requests.
+            // The lock may have replaced a stronger one, so that other requests can be granted.
             locks.wake(family);
             return Ok(());
         }
@@ -44,12 +45,13 @@ impl FileLocks {
         if let Holder::Process(process) = wanted.holder {
             vfs.lock_waits.end(process, caller.ids().thread.into());
         }
-        // Wakes the requests that earlier wake-ups skipped because they conflict with this request.
+        // Wake the requests that earlier wake-ups skipped because they conflict with this request.
         locks.wake(family);
         acquired
     }
 
-    /// Waits until `attempt` takes the lock. `attempt` returns the conflicting lock if there is one.
+    /// Calls `attempt` until it takes the lock, and sleeps in between. `attempt` returns the conflicting lock if there
+    /// is one.
     fn wait(
         &self,
         caller: &dyn Caller,
@@ -59,15 +61,16 @@ impl FileLocks {
     ) -> Result<(), Errno> {
         let mut again = false;
         loop {
-            // Reset before the attempt, so that a release after the attempt wakes this request again.
+            // Reset the request before the attempt, so that a release after the attempt wakes it again.
             request.wait_again();
             let Some(conflict) = attempt()? else {
                 return Ok(());
             };
             note_wait(caller, inode, &request.wanted, conflict.holder)?;
             if again {
-                // Earlier wake-ups skipped the requests that conflict with this request. This request does not get the
-                // lock yet, and the lock that conflicts with it does not necessarily block those requests.
+                // The wake-up of this request made earlier scans skip the requests that conflict with it. This request
+                // is blocked again, and the lock that blocks it does not necessarily block those requests. So wake
+                // them.
                 self.wake(family);
             }
             let woken = || request.is_woken().then_some(());
@@ -78,7 +81,7 @@ impl FileLocks {
     }
 }
 
-/// Records that the calling thread waits for a lock of `blocker`, and fails if that completes a cycle of waiting
+/// Records that the calling thread waits for a lock of `blocker`. Fails if this wait would complete a cycle of waiting
 /// processes. Deadlocks are detected only between processes, because several processes can use the same open file
 /// (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
 fn note_wait(

@@ -1,4 +1,4 @@
-//! An open file as the object that the areas of programs map.
+//! An open file as a memory object, which the areas of programs map.
 
 use crate::fs::{inode::Body, open_file::OpenFile, regular::describe_object};
 use core::fmt;
@@ -10,8 +10,8 @@ use memwright::{FolioOrders, PolicyId};
 use memwright_linux_abi::{M, Memory};
 use memwright_table::{Frame, OutOfMemory, PageSize};
 
-/// An area that maps a file holds a reference to the open file, as in Linux. So two areas merge only if they were
-/// mapped through the same open file, and the file stays open while it is mapped.
+/// An area that maps a file holds a reference to the open file, as in Linux. Two areas therefore merge only if they
+/// were mapped through the same open file. The file stays open while it is mapped.
 impl Object<M> for OpenFile {
     fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
         self.pages()?.frame(memory, index, write)

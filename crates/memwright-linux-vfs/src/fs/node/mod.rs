@@ -1,4 +1,4 @@
-//! Inodes, directory entries, open files and descriptors, and the thread on whose behalf they work. Their types refer to
+//! Inodes, directory entries, open files, descriptor tables, and the interface of calling threads. These types refer to
 //! each other.
 
 pub mod caller;

@@ -1,4 +1,4 @@
-//! The mount tree: its root, the mounted file systems, and the file systems without a mount.
+//! The types of the mount tree: the root, the mounted file systems, and the file systems that are not mounted.
 
 use crate::{
     changes::Changes,
@@ -21,7 +21,7 @@ pub(in crate::fs) struct Mount<E> {
 }
 
 impl<E: AsRef<FileSystem>> Mount<E> {
-    /// Returns the id of the parent mount.
+    /// Returns the mount id of the file system that contains the mount point. The root is its own parent.
     pub(in crate::fs) fn upper(&self) -> u64 {
         let above = self.at.as_ref().unwrap_or(&self.root);
         E::as_ref(above).mount
@@ -30,9 +30,9 @@ impl<E: AsRef<FileSystem>> Mount<E> {
 
 /// The table of mounts.
 pub(in crate::fs) struct MountTable<E> {
-    /// The mounts by id, which is the order of mounting.
+    /// The mounts by id. Ids are assigned in the order of mounting.
     pub(in crate::fs) mounts: BTreeMap<u64, Mount<E>>,
-    /// The pairs of a parent mount's id and a child mount's id.
+    /// Pairs of the id of a parent mount and the id of a mount directly below it.
     pub(in crate::fs) within: BTreeSet<(u64, u64)>,
 }
 
@@ -57,7 +57,7 @@ impl<E: AsRef<FileSystem>> MountTable<E> {
         table
     }
 
-    /// Adds a mount.
+    /// Adds the mount with the id `number`.
     pub(in crate::fs) fn insert(&mut self, number: u64, mount: Mount<E>) {
         if mount.at.is_some() {
             self.within.insert((mount.upper(), number));
@@ -65,14 +65,14 @@ impl<E: AsRef<FileSystem>> MountTable<E> {
         self.mounts.insert(number, mount);
     }
 
-    /// Removes a mount.
+    /// Removes the mount with the id `number` and returns it.
     pub(in crate::fs) fn remove(&mut self, number: u64) -> Option<Mount<E>> {
         let mount = self.mounts.remove(&number)?;
         self.within.remove(&(mount.upper(), number));
         Some(mount)
     }
 
-    /// Returns the ids of the child mounts of the mount `number`.
+    /// Returns the ids of the mounts directly below the mount `number`.
     pub(in crate::fs) fn within(&self, number: u64) -> impl Iterator<Item = u64> + '_ {
         let numbers = self.within.range((number, 0)..=(number, u64::MAX));
         numbers.map(|(_, number)| *number)
@@ -83,9 +83,9 @@ impl<E: AsRef<FileSystem>> MountTable<E> {
 pub struct Mounts<E> {
     /// The root of the tree.
     pub root: Arc<E>,
-    /// Standard input, output and error.
+    /// The entries of standard input, output and error.
     pub streams: [Arc<E>; 3],
-    /// Creates, removes and renames directory entries.
+    /// Creates, removes and renames directory entries, under the lock of the tree.
     pub names: Namespace,
     pub(in crate::fs) memory: Arc<Memory>,
     pub(in crate::fs) root_files: Arc<FileSystem>,
@@ -96,11 +96,11 @@ pub struct Mounts<E> {
     pub(in crate::fs) anonymous: Arc<FileSystem>,
     pub(in crate::fs) mounts: Lock<MountTable<E>>,
     pub(in crate::fs) next_mount: AtomicU32,
-    /// Notifies waiters of changes of the mount table.
+    /// Counts the changes of the mount table, and wakes the threads that wait for one.
     pub changes: Changes,
     /// The roots of file systems that were detached while they were in use.
     pub(in crate::fs) detached: Lock<Vec<Arc<E>>>,
-    /// Whether a detached file system may have lost its last user since the last check.
+    /// Set when a detached file system may have lost its last user since the last check.
     pub(in crate::fs) idle: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,5 @@
-//! Open file descriptions: what a descriptor refers to, shared by its duplicates.
+//! Open file descriptions, here called open files: the objects to which descriptors refer. Duplicates of a descriptor
+//! share one.
 
 use crate::fs::{
     Readiness,
@@ -29,7 +30,7 @@ use memwright::object::Object;
 use memwright_linux_abi::{M, errno::Errno};
 use memwright_linux_sched::wait::Queues;
 
-/// What `mmap` of a file maps.
+/// What a mapping of a file maps.
 pub enum Mapping {
     /// Zero-filled anonymous memory: `/dev/zero`.
     Zeroes,
@@ -37,8 +38,8 @@ pub enum Mapping {
     Object(Arc<dyn Object<M>>),
 }
 
-/// Gives access to the concrete type of a file; implemented for every type. The oldest supported compiler cannot upcast
-/// `dyn File` to `dyn Any`.
+/// Gives access to the concrete type of a file. It is implemented for every type, because the oldest supported compiler
+/// cannot upcast `dyn File` to `dyn Any`.
 pub trait AsAny: Any {
     /// Returns the value as `Any`, for downcasts.
     fn as_any(&self) -> &dyn Any;
@@ -50,10 +51,10 @@ impl<T: Any> AsAny for T {
     }
 }
 
-/// The operations of an open file. A file does not support an operation whose default implementation it keeps.
+/// The operations of an open file. The default implementation of an operation is for files that do not support it.
 pub trait File: Send + Sync + AsAny {
-    /// Reads at `position` and advances `position`. Files without a position ignore it. Returns the number of bytes
-    /// read.
+    /// Reads at `position`, which it advances by the number of bytes. Files without a position ignore `position`.
+    /// Returns the number of bytes read.
     ///
     /// # Errors
     /// `EINVAL` unless the file can be read.
@@ -68,8 +69,8 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::EINVAL)
     }
 
-    /// Writes at `position` and advances `position`. Files without a position ignore it. Returns the number of bytes
-    /// written.
+    /// Writes at `position`, which it advances by the number of bytes. Files without a position ignore `position`.
+    /// Returns the number of bytes written.
     ///
     /// # Errors
     /// `EINVAL` unless the file can be written.
@@ -84,7 +85,7 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::EINVAL)
     }
 
-    /// Returns how it treats positions.
+    /// Returns whether the file has a position, and whether `lseek` fails.
     fn positions(&self) -> Positions {
         Positions::Kept
     }
@@ -109,8 +110,8 @@ pub trait File: Send + Sync + AsAny {
         }
     }
 
-    /// Passes the directory entries from `position` on to `emit`, and advances `position`. Stops when `emit` returns
-    /// `false` because an entry did not fit.
+    /// Passes the directory entries from `position` on to `emit`, and advances `position`. Stops at the entry for which
+    /// `emit` returns `false`, which did not fit.
     ///
     /// # Errors
     /// `ENOTDIR` unless it is a directory.
@@ -131,22 +132,22 @@ pub trait File: Send + Sync + AsAny {
         Readiness::READ | Readiness::WRITE
     }
 
-    /// Returns how `poll` and similar calls can wait for the file.
+    /// Returns how `poll`, `select` and epolls can detect changes of the readiness.
     fn polling(&self) -> Polling {
         Polling::Always
     }
 
-    /// Adds the queues that are woken when the `wanted` bits of [`Self::readiness`] change.
+    /// Adds the wait queues that are woken when the `wanted` bits of [`Self::readiness`] change to `queues`.
     fn queues<'a>(&'a self, caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         let _ = (caller, wanted, queues);
     }
 
-    /// Returns whether `splice` can read or write the file. Pipes are handled separately.
+    /// Returns whether `splice` can read or write the file. It handles pipes itself.
     fn splices(&self) -> Splices {
         Splices::Neither
     }
 
-    /// Handles an `ioctl` command that is not one of those that every descriptor supports.
+    /// Executes an `ioctl` command. Commands that every descriptor supports are handled elsewhere.
     ///
     /// # Errors
     /// `ENOTTY` for an unknown command.
@@ -170,19 +171,19 @@ pub trait File: Send + Sync + AsAny {
         Ok(())
     }
 
-    /// Returns the class in which the open file is counted.
+    /// Returns the class in which the open file is counted (see [`OpenKind`]).
     fn counted_as(&self) -> OpenKind {
         OpenKind::Named
     }
 
-    /// Returns an estimate of the kernel memory that the file holds, in bytes.
+    /// Returns an estimate in bytes of the kernel memory that the open file uses.
     fn kernel_bytes(&self) -> u64 {
-        /// An open file with its inode and directory entry.
+        /// Estimated size in bytes of an open file with its inode and directory entry.
         const PLAIN: u64 = 512;
         PLAIN
     }
 
-    /// Returns what `mmap` maps.
+    /// Returns what a mapping of the file maps.
     ///
     /// # Errors
     /// `ENODEV` unless the file can be mapped.
@@ -192,36 +193,36 @@ pub trait File: Send + Sync + AsAny {
     }
 }
 
-/// Flags that `fcntl(F_SETFL)` changes.
+/// The flags that `fcntl(F_SETFL)` can change.
 pub const CHANGEABLE_FLAGS: u32 =
     raw::O_APPEND | raw::O_NONBLOCK | raw::O_DIRECT | raw::O_NOATIME | raw::FASYNC;
 
 /// An open file description.
 pub struct OpenFile {
-    /// The directory entry through which it was opened.
+    /// The directory entry through which the file was opened.
     pub entry: Used<Dentry>,
-    /// Its operations.
+    /// The operations of the file.
     pub file: Box<dyn File>,
     flags: AtomicU32,
     position: AtomicU64,
-    /// Serialises threads that use or move the position.
+    /// Serialises the threads that use or change the position.
     turn: Turn,
     identity: u64,
     vfs: Option<&'static Vfs>,
-    /// The number of locks that the open file owns.
+    /// The number of ranges that the open file has locked.
     pub locked: Held,
-    /// The epolls that watch it.
+    /// The entries of epolls that watch the open file.
     pub(in crate::fs) watches: Watches<Self>,
-    /// Its owner.
+    /// The owner, which gets signals about input and output.
     pub owner: OwnerSlot,
 }
 
-/// The next identity. Identities are never reused: an open file owns `flock` locks by its identity.
+/// The next identity. Identities are not reused, because an open file owns its advisory locks by its identity.
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
     /// Creates an open file for the inode of `entry`, with these `O_` flags. If `vfs` is given, the open file is
-    /// counted there.
+    /// counted in [`Vfs::open_files`].
     #[must_use]
     pub fn new(
         vfs: Option<&'static Vfs>,
@@ -270,7 +271,7 @@ impl OpenFile {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Sets the flags in [`CHANGEABLE_FLAGS`] as in `flags`, and keeps the others.
+    /// Sets the flags in [`CHANGEABLE_FLAGS`] to those in `flags`. The other flags are unchanged.
     pub fn set_flags(&self, flags: u32) {
         let kept = self.flags() & !CHANGEABLE_FLAGS;
         self.flags
@@ -283,7 +284,8 @@ impl OpenFile {
         self.flags() & raw::O_NONBLOCK != 0
     }
 
-    /// Returns whether it was opened with `O_PATH`: it refers to a location and supports no I/O.
+    /// Returns whether the file was opened with `O_PATH`, so that it refers to an entry of the tree and supports no
+    /// I/O.
     #[must_use]
     pub fn is_path(&self) -> bool {
         self.flags() & raw::O_PATH != 0
@@ -303,7 +305,7 @@ impl OpenFile {
         flags & raw::O_PATH == 0 && matches!(flags & raw::O_ACCMODE, raw::O_WRONLY | raw::O_RDWR)
     }
 
-    /// Returns the lock owner that stands for this open file, for `flock` and open file description locks.
+    /// Returns the holder of the locks that belong to this open file: `flock` locks and open file description locks.
     #[must_use]
     pub fn holder(&self) -> Holder {
         Holder::OpenFile(self.identity)
@@ -315,7 +317,7 @@ impl OpenFile {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// Returns what `fstat` reports.
+    /// Returns the attributes that `fstat` reports.
     #[must_use]
     pub fn attributes(&self, caller: &dyn Caller) -> Attributes {
         self.inode().attributes(Some(caller))
@@ -327,8 +329,8 @@ impl OpenFile {
         self.file.positions() == Positions::Kept
     }
 
-    /// Calls `act` with the position and stores the position that `act` leaves. A sleeping mutex serialises this with
-    /// other threads. For a file without a position, calls `act` with zero and stores nothing.
+    /// Calls `act` with the position, and stores the position that `act` leaves. Holds the sleeping mutex of the
+    /// position meanwhile. For a file without a position, calls `act` with 0 and stores nothing.
     fn with_position<T>(
         &self,
         caller: &dyn Caller,
@@ -371,7 +373,7 @@ impl OpenFile {
         })
     }
 
-    /// Reads at `position`, without using the file's own position.
+    /// Reads at `position`. The file's own position is unchanged.
     ///
     /// # Errors
     /// `EBADF` unless opened for reading, `ESPIPE` if the file has no position, and those of the file.
@@ -390,7 +392,7 @@ impl OpenFile {
         self.file.read(caller, self, &mut position, sink)
     }
 
-    /// Writes at `position`, without using the file's own position.
+    /// Writes at `position`. The file's own position is unchanged.
     ///
     /// # Errors
     /// `EBADF` unless opened for writing, `ESPIPE` if the file has no position, and those of the file.
@@ -412,7 +414,7 @@ impl OpenFile {
     /// Sets the position.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a signal arrives while this thread waits for another thread that uses the position.
+    /// `ERESTARTSYS` if a signal arrives while the calling thread waits for the mutex of the position.
     pub fn set_position(&self, caller: &dyn Caller, to: u64) -> Result<(), Errno> {
         self.with_position(caller, |position| {
             *position = to;
@@ -420,7 +422,7 @@ impl OpenFile {
         })
     }
 
-    /// Moves the position and returns the new position.
+    /// Changes the position as `lseek` does. Returns the new position.
     ///
     /// # Errors
     /// `EBADF` for `O_PATH`, `ESPIPE` if the file refuses `lseek`, `ERESTARTSYS`, and those of the file.
@@ -439,7 +441,7 @@ impl OpenFile {
         })
     }
 
-    /// Passes directory entries from the position on to `emit`.
+    /// Passes the directory entries from the position on to `emit`, and advances the position.
     ///
     /// # Errors
     /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, and those of the file.
@@ -456,7 +458,7 @@ impl OpenFile {
         })
     }
 
-    /// Returns what `mmap` maps.
+    /// Returns what a mapping of the file maps.
     ///
     /// # Errors
     /// `EBADF` for `O_PATH`, `ENODEV` if the file cannot be mapped.

@@ -23,7 +23,7 @@ impl FsContext {
         }
     }
 
-    /// Returns a copy, for a process that does not share this context.
+    /// Returns a copy for a process that is not to share this context.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl FsContext {
 
     /// Changes the root.
     pub fn set_root(&self, root: Arc<Dentry>) {
-        // The old root is dropped after the lock is released.
+        // Drop the old root after the lock is released.
         let old = core::mem::replace(&mut *self.root.lock(), Used::new(root));
         drop(old);
     }

@@ -1,4 +1,4 @@
-//! The inode and the open file of a socket, whatever its protocol is.
+//! Creates the inode and the open file of a socket of any protocol.
 
 use crate::fs::{
     caller::Caller,
@@ -10,7 +10,8 @@ use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 use memwright_linux_base::short::Short;
 
-/// Creates an open file for a socket. `file` makes the file of the number of its inode. `flags` can contain `O_NONBLOCK`.
+/// Creates an open file for a socket. `file` creates the file operations from the inode number. `flags` can contain
+/// `O_NONBLOCK`.
 #[must_use]
 pub fn open_socket<F: File + 'static>(
     caller: &dyn Caller,

@@ -1,4 +1,4 @@
-//! The descriptor table of a process.
+//! The descriptor table of processes.
 
 use crate::fs::{
     descriptors::Descriptors,
@@ -13,10 +13,10 @@ use memwright_linux_base::sync::{Lock, PausePoints, Rank};
 /// Number of files that are closed between two scheduling points.
 const CLOSES: u32 = 32;
 
-/// The descriptors of one process, or of several processes that share the table.
+/// The descriptors of one process, or of several processes that share them (`CLONE_FILES`).
 pub struct FileTable {
     slots: Lock<Descriptors<Arc<OpenFile>>>,
-    /// The number of ranges that the processes that use the table have locked with `fcntl`.
+    /// The number of ranges that are locked with `fcntl` through the table.
     pub locked: Held,
 }
 
@@ -36,8 +36,8 @@ impl FileTable {
         }
     }
 
-    /// Creates a copy of the table, whose descriptors refer to the same open files. For a process that does not share
-    /// this table.
+    /// Creates a copy of the table for a process that is not to share it. The descriptors of the copy refer to the same
+    /// open files.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -66,7 +66,7 @@ impl FileTable {
             .ok_or(Errno::EBADF)
     }
 
-    /// Returns the open file of a descriptor, which must not have been opened with `O_PATH`.
+    /// Returns the open file of a descriptor. Descriptors that were opened with `O_PATH` are refused.
     ///
     /// # Errors
     /// `EBADF`, also for a descriptor opened with `O_PATH`.
@@ -98,7 +98,8 @@ impl FileTable {
         open: Arc<OpenFile>,
         close_on_exec: bool,
     ) -> Result<i32, Errno> {
-        // On failure, the file is closed after the lock is released, because closing a file can wake other threads.
+        // Keep a reference, so that on failure the file is closed after the lock is released. Closing a file can wake
+        // other threads.
         let spare = open.clone();
         let result = self.slots.lock().allocate(from, limit, open, close_on_exec);
         drop(spare);
@@ -126,8 +127,8 @@ impl FileTable {
         result
     }
 
-    /// Closes a descriptor. As POSIX requires, this releases all record locks of `process` on the file, even those that
-    /// it took through another descriptor.
+    /// Closes a descriptor of `process`. As POSIX requires, this releases all record locks of the process on the file,
+    /// even those that it took through another descriptor.
     ///
     /// # Errors
     /// `EBADF`.
@@ -137,7 +138,7 @@ impl FileTable {
         Ok(())
     }
 
-    /// Closes all descriptors from `first` to `last`.
+    /// Closes all descriptors of `process` from `first` to `last`, inclusive.
     pub fn close_range(&self, process: u32, first: u32, last: u32) {
         let mut from = first as usize;
         let mut points = PausePoints::every(CLOSES);
@@ -151,19 +152,19 @@ impl FileTable {
             let Some(descriptor) = next.filter(|&descriptor| descriptor as u32 <= last) else {
                 return;
             };
-            // Another thread may have closed the descriptor since then.
+            // This fails if another thread has closed the descriptor in the meantime.
             let _ = self.close(process, descriptor);
             from = descriptor as usize + 1;
         }
     }
 
-    /// Marks all descriptors from `first` to `last` close-on-exec.
+    /// Marks all descriptors from `first` to `last`, inclusive, close-on-exec.
     pub fn mark_range(&self, first: u32, last: u32) {
         let mut slots = self.slots.lock();
         slots.mark_range(first as usize, last as usize);
     }
 
-    /// Closes the close-on-exec descriptors.
+    /// Closes the close-on-exec descriptors of `process` at `execve`.
     pub fn close_for_exec(&self, process: u32) {
         let mut from = 0;
         let mut points = PausePoints::every(CLOSES);
@@ -178,8 +179,8 @@ impl FileTable {
         }
     }
 
-    /// Drops an exiting process's reference to the table, and releases the record locks of that process, whose id is
-    /// `process`. Closes the descriptors if this was the last reference.
+    /// Drops the reference of the exiting process `process` to the table. Releases the record locks of the process.
+    /// Closes the descriptors if this was the last reference.
     pub fn release(self: Arc<Self>, process: u32) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
@@ -226,7 +227,7 @@ impl FileTable {
             .ok_or(Errno::EBADF)
     }
 
-    /// Returns the lowest open descriptor from `from` on, and its file.
+    /// Returns the lowest open descriptor that is at least `from`, and its open file.
     #[must_use]
     pub fn next_open(&self, from: usize) -> Option<(i32, Arc<OpenFile>)> {
         let slots = self.slots.lock();
@@ -235,8 +236,8 @@ impl FileTable {
             .map(|(descriptor, open)| (descriptor, open.clone()))
     }
 
-    /// Returns an estimate of the kernel memory of the open files and the record locks, in bytes. The OOM killer uses
-    /// it to select a victim.
+    /// Returns an estimate in bytes of the kernel memory of the open files and the record locks. The OOM killer uses it
+    /// to select a victim.
     #[must_use]
     pub fn kernel_bytes(&self) -> u64 {
         let (mut from, mut bytes) = (0, self.locked.bytes());

@@ -1,11 +1,12 @@
-//! The references that open files hold to their directory entries, and processes to their root and working directories.
+//! References to directory entries that count as users of the file system.
 
 use crate::fs::file_system::FileSystem;
 use alloc::sync::Arc;
 use core::ops::Deref;
 
-/// A reference to a directory entry that is counted as a user of the entry's file system. A detached file system is freed
-/// when it has no users. `E` is the type of directory entries, which refer to their file systems.
+/// A reference of an open file to its directory entry, or of a process to its root or working directory. It counts as a
+/// user of the entry's file system. A detached file system is freed when it has no users. `E` is the type of directory
+/// entries.
 pub struct Used<E: AsRef<FileSystem>>(Arc<E>);
 
 impl<E: AsRef<FileSystem>> Used<E> {

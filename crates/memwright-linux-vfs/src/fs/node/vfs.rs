@@ -1,4 +1,4 @@
-//! The state that all file systems and open files share.
+//! The state that all file systems and open files share, and the services of the kernel that they use.
 
 use crate::{
     direct_reclaim::DirectReclaim,
@@ -19,45 +19,45 @@ use memwright_linux_base::sync::Lock;
 
 /// Creates userfaultfds for the device `/dev/userfaultfd`.
 pub trait UserfaultMaker: Sync {
-    /// Creates a userfaultfd for the caller's memory. Returns its descriptor.
+    /// Creates a userfaultfd for the memory of the calling process. Returns its descriptor.
     ///
     /// # Errors
     /// `EINVAL` for unknown flags, and the errors of creating a descriptor.
     fn make(&self, caller: &dyn Caller, flags: u32) -> Result<u64, Errno>;
 }
 
-/// The virtual file system: the tree, the limits, and what files need of the rest of the machine.
+/// The virtual file system: the mount tree, the limits, and the services of the kernel that files use.
 pub struct Vfs {
-    /// Physical memory.
+    /// The physical memory.
     pub memory: Arc<Memory>,
     /// Reclaims pages for operations that find no memory.
     pub reclaim: Arc<dyn DirectReclaim + Send>,
-    /// The clock.
+    /// The clock of the machine.
     pub clock: &'static dyn Clock,
-    /// The channels behind the standard streams.
+    /// The channels to the command on the host, behind the standard streams.
     pub channels: &'static dyn Channels,
-    /// Tells when the kernel heap is low.
+    /// Reports whether the free kernel heap is down to its reserve.
     pub instruments: &'static dyn Instruments,
-    /// Seconds since 1970 at boot.
+    /// Real time at boot, in seconds since 1970.
     pub epoch: u64,
     /// Rows and columns of the terminal.
     pub terminal_size: (u16, u16),
-    /// The file-system tree.
+    /// The mount tree.
     pub mounts: Mounts<Dentry>,
-    /// The number of open files.
+    /// The number of open files of each class.
     pub open_files: OpenCounts,
     /// Limits of `/proc/sys/fs`.
     pub file_limits: FileLimits,
-    /// Threads waiting for record locks.
+    /// The threads that wait for record locks.
     pub lock_waits: LockWaits<Inode>,
-    /// Creates userfaultfds, once the memory calls have started.
+    /// Creates userfaultfds; `None` until the memory system calls are initialised.
     pub userfaultfds: Lock<Option<&'static dyn UserfaultMaker>>,
-    /// The source of all random numbers.
+    /// The generator of all random numbers that programs get.
     pub random: Lock<Random>,
 }
 
 impl Vfs {
-    /// Returns the current time of the real-time clock, in the form in which inodes record times.
+    /// Returns the current real time, in the form in which inodes record times.
     pub fn now(&self) -> Moment {
         Moment::from_nanoseconds(self.real_time())
     }

@@ -10,28 +10,29 @@ use memwright_table::{Shared, TryPush};
 
 /// Longest name in bytes, without its NUL (`XATTR_NAME_MAX`).
 pub const NAME_MAX: usize = 255;
-/// Largest value in bytes (`XATTR_SIZE_MAX`).
+/// Maximum size of a value in bytes (`XATTR_SIZE_MAX`).
 pub const VALUE_MAX: usize = 65_536;
-/// Longest list of names in bytes (`XATTR_LIST_MAX`).
+/// Maximum length of a list of names in bytes (`XATTR_LIST_MAX`).
 pub const LIST_MAX: usize = 65_536;
 
 /// The prefix of the names that only privileged processes see.
 pub const TRUSTED: &[u8] = b"trusted.";
 
-/// Which previous state `setxattr` accepts.
+/// Whether `setxattr` accepts an attribute that exists, and one that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepts {
-    /// The attribute may exist: there is no `XATTR_CREATE`.
+    /// Whether the attribute is allowed to exist: `XATTR_CREATE` is not set.
     pub existing: bool,
-    /// The attribute may be absent: there is no `XATTR_REPLACE`.
+    /// Whether the attribute is allowed not to exist: `XATTR_REPLACE` is not set.
     pub absent: bool,
 }
 
 impl Accepts {
-    /// Checks whether an attribute that exists, or does not, may be set (Linux 6.18 `fs/xattr.c`, `simple_xattr_set`).
+    /// Checks that an attribute can be set. `exists` is true if it exists now (Linux 6.18 `fs/xattr.c`,
+    /// `simple_xattr_set`).
     ///
     /// # Errors
-    /// `EEXIST`, `ENODATA`.
+    /// `EEXIST` if it exists and must not, `ENODATA` if it does not exist and must.
     pub fn check(self, exists: bool) -> Result<(), Errno> {
         match (exists, self.existing, self.absent) {
             (true, false, _) => Err(Errno::EEXIST),
@@ -41,24 +42,24 @@ impl Accepts {
     }
 }
 
-/// The name and the value of an attribute. Both are shared with their readers, so that a value is copied without a lock.
+/// The value of an attribute. It is shared with its readers, which copy it without a lock.
 pub type Value = Shared<Vec<u8>>;
 
-/// The attributes of an inode that has some.
+/// The attributes of an inode that has had at least one.
 struct Store {
     values: Ordered<Vec<u8>, Value>,
-    /// Length in bytes of the list of all names, each with its NUL.
+    /// Length in bytes of the list of all names, including their NULs.
     listed: usize,
-    /// Length in bytes of the names in that list that only privileged processes see.
+    /// Length in bytes of the names that only privileged processes see, including their NULs.
     hidden: usize,
-    /// Inode space that the attributes take.
+    /// Inode space in bytes that the attributes use, which counts against the limit on inodes.
     space: u64,
 }
 
-/// The extended attributes of an inode. An inode without any has no memory for them.
+/// The extended attributes of an inode; `None` until the first one is set.
 pub struct Xattrs(Lock<Option<Box<Store>>>);
 
-/// Returns the inode space that an attribute takes (`simple_xattr_space` of Linux 6.18).
+/// Returns the inode space in bytes that an attribute uses (`simple_xattr_space` of Linux 6.18).
 #[must_use]
 pub fn space_of(name: &[u8], value: &[u8]) -> u64 {
     40 + name.len() as u64 + value.len() as u64
@@ -74,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Counts an attribute that was added.
+    /// Adds an attribute to the lengths and the inode space.
     fn count(&mut self, name: &[u8], value: &[u8]) {
         self.listed += name.len() + 1;
         if name.starts_with(TRUSTED) {
@@ -83,7 +84,7 @@ impl Store {
         self.space += space_of(name, value);
     }
 
-    /// Counts an attribute that was removed.
+    /// Subtracts an attribute from the lengths and the inode space.
     fn uncount(&mut self, name: &[u8], value: &[u8]) {
         self.listed -= name.len() + 1;
         if name.starts_with(TRUSTED) {
@@ -92,7 +93,8 @@ impl Store {
         self.space -= space_of(name, value);
     }
 
-    /// Returns the length in bytes of the list that a process sees.
+    /// Returns the length in bytes of the list of the names that a process sees. `privileged` is true if it also sees
+    /// the names with the prefix [`TRUSTED`].
     const fn list_length(&self, privileged: bool) -> usize {
         if privileged {
             self.listed
@@ -109,7 +111,7 @@ impl Default for Xattrs {
 }
 
 impl Xattrs {
-    /// Sets the store of an inode that has none. Returns it otherwise.
+    /// Installs the store `new` if there is none, otherwise returns `new`.
     fn install(&self, new: Box<Store>) -> Option<Box<Store>> {
         let mut store = self.0.lock();
         if store.is_some() {
@@ -119,11 +121,11 @@ impl Xattrs {
         None
     }
 
-    /// Locks the attributes with room for one more.
+    /// Locks the attributes, with a store that has room for one more attribute.
     fn lock_with_room(&self) -> Result<LockGuard<'_, Option<Box<Store>>>, Errno> {
         if self.0.lock().is_none() {
             let new = Box::new(Store::new());
-            // A store that another thread has made in the meantime stays, and this one is dropped after the lock.
+            // If another thread has installed a store in the meantime, drop this one after the lock is released.
             let _other = self.install(new);
         }
         Ok(lock_with_room(&self.0, |store| {
@@ -131,7 +133,7 @@ impl Xattrs {
         })?)
     }
 
-    /// Sets an attribute. Returns the value that it replaces.
+    /// Sets an attribute. Returns the previous value, or `None` if the attribute did not exist.
     ///
     /// # Errors
     /// Those of [`Accepts::check`], and `ENOMEM`.
@@ -149,7 +151,7 @@ impl Xattrs {
             store.uncount(&name, old);
         }
         store.count(&name, &value);
-        // There is room, and the key is either dropped or kept by the map.
+        // The store has room. The map keeps `name` only if the attribute is new.
         match store.values.get_mut(&name) {
             Some(place) => *place = value,
             None => drop(store.values.insert(name, value)?),
@@ -157,7 +159,7 @@ impl Xattrs {
         Ok(old)
     }
 
-    /// Removes an attribute. Returns its value.
+    /// Removes an attribute and returns its value.
     ///
     /// # Errors
     /// `ENODATA` if there is none.
@@ -179,7 +181,7 @@ impl Xattrs {
         store.values.get(name).cloned().ok_or(Errno::ENODATA)
     }
 
-    /// Returns the length in bytes of the list of names.
+    /// Returns the length in bytes of the list of the names that a process sees.
     #[must_use]
     pub fn list_length(&self, privileged: bool) -> usize {
         let locked = self.0.lock();
@@ -188,13 +190,14 @@ impl Xattrs {
             .map_or(0, |store| store.list_length(privileged))
     }
 
-    /// Returns the names in order, each followed by a NUL.
+    /// Returns the names that a process sees, in order, each followed by a NUL.
     ///
     /// # Errors
     /// `ERANGE` if the list is longer than `most` bytes, `ENOMEM`.
     pub fn list(&self, privileged: bool, most: usize) -> Result<Vec<u8>, Errno> {
         let mut list = Vec::new();
-        // The names below, in and above the prefix that may be hidden.
+        // The first names of three parts: the names before, with and after the prefix `trusted.`, of which the second
+        // can be hidden.
         let mut parts: [Vec<u8>; 3] = Default::default();
         parts[1].try_push_all(TRUSTED).map_err(|_| Errno::ENOMEM)?;
         parts[2]
@@ -228,7 +231,7 @@ impl Xattrs {
         }
     }
 
-    /// Returns the inode space that all attributes take.
+    /// Returns the inode space in bytes that all attributes use.
     pub fn space(&mut self) -> u64 {
         self.0.get_mut().as_ref().map_or(0, |store| store.space)
     }

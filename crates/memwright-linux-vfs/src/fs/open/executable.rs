@@ -1,4 +1,4 @@
-//! Opens executable files.
+//! Opens executable files for `execve`.
 
 use crate::fs::{
     caller::Caller,
@@ -18,7 +18,7 @@ use linux_raw_sys::general as raw;
 use memwright::object::Object;
 use memwright_linux_abi::{M, errno::Errno};
 
-/// A regular file that is being executed. While it exists, the file cannot be opened for writing.
+/// A regular file that is open for execution. While it exists, the file cannot be opened for writing.
 pub struct Executable {
     open: Arc<OpenFile>,
 }
@@ -27,8 +27,8 @@ impl dyn Caller + '_ {
     /// Opens the program at `path`, which is resolved from `start`, for execution.
     ///
     /// # Errors
-    /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` if it is not a regular file or has no execute
-    /// permission, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
+    /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` if it is not a regular file, has no execute
+    /// permission or is on a mount with `noexec`, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
     pub fn open_executable(
         &self,
         start: &Arc<Dentry>,
@@ -45,12 +45,12 @@ impl dyn Caller + '_ {
         self.executable(&entry)
     }
 
-    /// Opens the program whose directory entry is `entry` for execution. The caller has found the entry by a path or an
-    /// open file.
+    /// Opens the program of the directory entry `entry` for execution. The caller has found the entry by a path or
+    /// through an open file.
     ///
     /// # Errors
-    /// `EACCES` if the file is not a regular file or has no execute permission, `ELOOP` for a symbolic link, `ETXTBSY`
-    /// if the file is open for writing.
+    /// `EACCES` if the file is not a regular file, has no execute permission or is on a mount with `noexec`, `ELOOP`
+    /// for a symbolic link, `ETXTBSY` if the file is open for writing.
     pub fn executable(&self, entry: &Arc<Dentry>) -> Result<Executable, Errno> {
         match entry.inode.kind() {
             Kind::Regular => {}
@@ -72,7 +72,8 @@ impl dyn Caller + '_ {
         let Body::Regular(regular) = &entry.inode.body else {
             return Err(Errno::EACCES);
         };
-        // Execution does not require read permission, so that permission is not checked.
+        // `open_entry` does not check the permissions (`created` is true), because execution does not require read
+        // permission.
         let request = OpenRequest::new(raw::O_RDONLY, 0)?;
         let open = self.open_entry(entry, request, true)?;
         regular.begin_executing()?;
@@ -96,13 +97,13 @@ impl Executable {
         }
     }
 
-    /// Returns the open file, which the caller maps.
+    /// Returns the open file of the program.
     #[must_use]
     pub fn open_file(&self) -> &Arc<OpenFile> {
         &self.open
     }
 
-    /// Returns the open file as an object, which the caller maps.
+    /// Returns the open file as a memory object, which the caller maps.
     #[must_use]
     pub fn object(&self) -> Arc<dyn Object<M>> {
         self.open.clone()
@@ -114,13 +115,14 @@ impl Executable {
         &self.open.entry
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size of the file in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.regular().map_or(0, Regular::size)
     }
 
-    /// Reads from `offset`. Returns the number of bytes read, which is smaller than the buffer at the end of the file.
+    /// Reads from `offset`. Returns the number of bytes read, which is less than the length of `bytes` at the end of
+    /// the file.
     ///
     /// # Errors
     /// Those of [`Regular::read_at`].

@@ -26,10 +26,10 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::short::Short;
 
-/// Flags that take effect only while a file is opened.
+/// Flags that take effect only while a file is opened. The open file does not keep them.
 const CREATION_FLAGS: u32 = raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_TRUNC;
 
-/// The part of `O_TMPFILE` other than `O_DIRECTORY`.
+/// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
 const TMPFILE: u32 = raw::O_TMPFILE & !raw::O_DIRECTORY;
 
 /// The flags that have an effect together with `O_PATH`.
@@ -77,7 +77,7 @@ impl OpenRequest {
         self.flags & flag != 0
     }
 
-    /// Returns the permissions required to open an existing file.
+    /// Returns the permissions that opening an existing file requires.
     fn wanted(self) -> Permission {
         let mut wanted = match self.flags & raw::O_ACCMODE {
             raw::O_RDONLY => Permission::READ,
@@ -93,7 +93,7 @@ impl OpenRequest {
 }
 
 impl dyn Caller + '_ {
-    /// Opens the file at `path`, which is resolved from `start`, or creates it with `O_CREAT`.
+    /// Opens the file at `path`, which is resolved from `start`. With `O_CREAT`, creates the file if it does not exist.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -127,8 +127,8 @@ impl dyn Caller + '_ {
             }
             return self.open_entry(&entry, request, false);
         }
-        // A path that ends in `.` or `..` refers to an existing directory (`open_last_lookups` in `fs/namei.c` of Linux
-        // 7.3).
+        // A trailing slash is an error, except after `.` and `..`, which refer to existing directories
+        // (`open_last_lookups` in `fs/namei.c` of Linux 7.3).
         if walked.slash && matches!(walked.last, Last::Name(_)) {
             return Err(Errno::EISDIR);
         }
@@ -168,7 +168,7 @@ impl dyn Caller + '_ {
             .create(&change, &walked.parent, name, inode)
         {
             Ok(entry) => self.open_entry(&entry, request, true),
-            // Another thread created the file after the lookup.
+            // Another thread has created the file since the lookup.
             Err(Errno::EEXIST) if !request.has(raw::O_EXCL) => {
                 let entry = walker.lookup(&walked.parent, name)?;
                 self.open_entry(&entry, request, false)
@@ -211,8 +211,8 @@ impl dyn Caller + '_ {
         self.open_entry(&entry, request, true)
     }
 
-    /// Opens a resolved entry. `created` is true if the caller has just created the file. In this case its permission
-    /// bits are not checked.
+    /// Opens the file of `entry`. `created` is true if the caller has just created the file. The permission bits are
+    /// not checked in this case.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -251,7 +251,7 @@ impl dyn Caller + '_ {
         if request.has(raw::O_NOATIME) {
             inode.check_owner(self.subject())?;
         }
-        // Not even root can write a file of `/sys` without a write bit (`kernfs_fop_open`).
+        // A file of `/sys` without a write bit cannot be opened for writing, not even by root (`kernfs_fop_open`).
         if inode.file_system.kind == FileSystemKind::Sysfs
             && request.wanted().contains(Permission::WRITE)
             && inode.metadata().permissions & 0o222 == 0
@@ -271,8 +271,8 @@ impl dyn Caller + '_ {
         Ok(Arc::new(open))
     }
 
-    /// Truncates a file that is opened with `O_TRUNC`. Like an open for writing, this fails while the file is being
-    /// executed, even if it is opened read-only (Linux 7.3 `fs/namei.c`, `handle_truncate`).
+    /// Truncates a file that is opened with `O_TRUNC`. Fails while the file is being executed, as an open for writing
+    /// does, even if the file is opened read-only (Linux 7.3 `fs/namei.c`, `handle_truncate`).
     fn truncate_at_open(&self, inode: &Inode) -> Result<(), Errno> {
         let Body::Regular(regular) = &inode.body else {
             return Ok(());
@@ -291,7 +291,7 @@ impl dyn Caller + '_ {
         regular.set_size(self.vfs(), 0)
     }
 
-    /// Creates the file operations for an inode.
+    /// Creates the file operations for an open of an inode. Copies a file up from the lower tree first.
     fn operations(&self, inode: &Arc<Inode>, request: OpenRequest) -> Result<Box<dyn File>, Errno> {
         let access = request.flags & raw::O_ACCMODE;
         let reads = access != raw::O_WRONLY;
@@ -328,7 +328,7 @@ impl dyn Caller + '_ {
     }
 }
 
-/// The file operations of an `O_PATH` descriptor. It refers to a location in the tree and supports no operation.
+/// The file operations of an `O_PATH` descriptor, which refers to an entry of the tree and supports no operation.
 struct PathFile;
 
 impl File for PathFile {}

@@ -12,12 +12,12 @@ use memwright_linux_abi::errno::Errno;
 use memwright_table::PAGE_SIZE;
 
 impl Pipe {
-    /// Changes the capacity to at least `bytes`, rounded up to a power of two of pages. Returns the new capacity in
-    /// bytes (`pipe_set_size` in `fs/pipe.c` of Linux 7.3).
+    /// Changes the capacity to `bytes`, rounded up to a power of two of pages. Returns the new capacity in bytes
+    /// (`pipe_set_size` in `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
     /// `EBUSY` if the contents do not fit in the new capacity or a writer is copying into the pipe, `EPERM` if the
-    /// capacity exceeds a limit and the caller is unprivileged, `EINVAL` for an invalid size, `ENOMEM`.
+    /// capacity grows beyond a limit and the caller is unprivileged, `EINVAL` for an invalid size, `ENOMEM`.
     pub fn set_capacity(&self, caller: &dyn Caller, bytes: usize) -> Result<usize, Errno> {
         let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
         let pages = size / PAGE_SIZE;
@@ -53,8 +53,8 @@ impl Pipe {
     }
 }
 
-/// Returns the capacity in bytes of a pipe for which `bytes` bytes are requested: a power of two of pages, or `None` if
-/// the request is too large (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
+/// Returns the capacity in bytes of a pipe for a requested capacity of `bytes` bytes: the next power of two of pages.
+/// Returns `None` if the request is too large (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
 #[must_use]
 pub fn rounded_size(bytes: usize) -> Option<usize> {
     const MOST: usize = 1 << 31;

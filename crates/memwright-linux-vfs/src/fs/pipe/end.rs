@@ -1,4 +1,4 @@
-//! Open ends of pipes: the read side, the write side, or both.
+//! The ends of pipes as open files: the read end, the write end, or one for both directions.
 
 use crate::{
     direct_reclaim::Retry,
@@ -25,9 +25,9 @@ use memwright_linux_sched::wait::{Queues, WaitQueue};
 use memwright_table::FrameRef;
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
-/// The user memory from which `vmsplice` puts pages into a pipe.
+/// The address space whose pages `vmsplice` puts into a pipe.
 pub trait Lender {
-    /// Returns a reference to the frame at `at`, which the pipe shares from then on.
+    /// Returns a reference to the frame of the page at `at`. The pipe and the address space then share the frame.
     ///
     /// # Errors
     /// Those of [`AddressSpace::lend`](memwright::AddressSpace::lend).
@@ -40,19 +40,19 @@ pub trait Lender {
     fn wait_for(&self, awaited: Awaited) -> Result<(), Errno>;
 }
 
-/// The state of the other side that an open of one side of a pipe requires.
+/// The condition on the other side of a pipe for an open of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partner {
-    /// None: an anonymous pipe can be opened after its other side was closed.
+    /// No condition: an anonymous pipe can be opened even if its other side has been closed.
     Any,
-    /// A writer needs an open reader and does not wait for one. A reader needs no writer.
+    /// An open for writing fails if there is no reader. An open for reading has no condition.
     IsThere,
-    /// The other side must be open. The open waits for it.
+    /// The open waits until the other side is opened.
     Comes,
 }
 
 impl Partner {
-    /// Returns the state that an open requires. `waits` is false for `O_NONBLOCK`.
+    /// Returns the condition for an open. `waits` is false for `O_NONBLOCK`.
     #[must_use]
     pub fn expected(is_anonymous: bool, waits: bool) -> Self {
         match (is_anonymous, waits) {
@@ -73,8 +73,8 @@ pub struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// Opens the pipe for reading, writing or both, without waiting for the other side. If the pipe is not open yet,
-    /// `room` becomes its charge and provides its slots.
+    /// Opens the pipe for reading, writing or both, without waiting for the other side. If neither side is open, `room`
+    /// becomes the charge of the pipe and provides its slots.
     #[must_use]
     pub fn new(
         vfs: &'static Vfs,
@@ -91,8 +91,8 @@ impl PipeEnd {
         }
     }
 
-    /// Opens a pipe by its path: a named pipe, or an anonymous pipe through `/proc/PID/fd` (`fifo_open` in `fs/pipe.c`
-    /// of Linux 7.2).
+    /// Opens a pipe by a path: a named pipe, or an anonymous pipe through `/proc/PID/fd` (`fifo_open` in `fs/pipe.c` of
+    /// Linux 7.2).
     ///
     /// # Errors
     /// `ENXIO` if a reader is required and there is none, `ERESTARTSYS` after a signal, `ENFILE` if the user's pipes
@@ -136,7 +136,7 @@ impl PipeEnd {
         Ok(end)
     }
 
-    /// Waits on `queue` until `look` returns something other than [`Step::Wait`].
+    /// Waits on `queue` until `look` no longer returns [`Step::Wait`].
     fn wait(
         caller: &dyn Caller,
         open: &OpenFile,
@@ -154,8 +154,8 @@ impl PipeEnd {
 }
 
 impl Pipe {
-    /// Returns the location for the next bytes to write, at most `limit` and within one page. The page stays in its
-    /// slot until [`Self::finish_write`]. The caller holds the mutex `writing`.
+    /// Calls [`Self::try_begin_write`] and runs direct reclaim if no frame is free. The caller holds the mutex
+    /// `writing`.
     ///
     /// # Errors
     /// `ENOMEM` if no frame is free, `EAGAIN` if the pipe is full.
@@ -179,10 +179,10 @@ impl File for PipeEnd {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// Estimated size of a pipe with its inode, in bytes.
+        /// Estimated size in bytes of a pipe with its inode.
         const PLAIN: u64 = 1024;
-        // Each end reports half of the pipe's memory, because a process that fills a pipe without another reader has
-        // both ends.
+        // A process that fills a pipe without a reader in another process has both ends open. Each end reports half of
+        // the memory, so that the pipe is counted once.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 
@@ -224,7 +224,7 @@ impl File for PipeEnd {
                     let look = || self.pipe.next_read(1).0;
                     Self::wait(caller, open, &self.pipe.readable, look)?;
                 }
-                // `next_read` returns a page whenever bytes can be moved, so `Moved` without a page does not occur.
+                // `next_read` returns a page whenever it returns `Moved`, so `Moved` without a page does not occur.
                 (Step::Closed | Step::Moved(_), _) => return Ok(0),
             }
         }
@@ -315,7 +315,8 @@ impl File for PipeEnd {
 }
 
 impl PipeEnd {
-    /// Copies up to `room` bytes from `source` into the pipe, which has room for them. Returns the number of bytes.
+    /// Copies up to `room` bytes from `source` into the pipe, which has room for them. Returns the number of bytes
+    /// copied.
     fn fill(&self, source: &mut Source<'_>, room: usize) -> Result<usize, Errno> {
         let mut done = 0;
         while done < room {
@@ -342,9 +343,9 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). A complete page is put into the pipe
-    /// without a copy if the next written byte would be the first of a slot. Other bytes are copied. Without `waits`,
-    /// stops when the pipe is full. Returns the number of bytes.
+    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). A complete page is added without a
+    /// copy if the write position is at the start of a slot. Other bytes are copied. Without `waits`, stops when the
+    /// pipe is full. Returns the number of bytes put into the pipe.
     ///
     /// # Errors
     /// `EFAULT` if the memory is not accessible, `EAGAIN` if the pipe is full, `EPIPE` without a reader, `ERESTARTSYS`.
@@ -368,7 +369,7 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Puts `length` bytes at `at`, which are within one page, into the pipe.
+    /// Puts `length` bytes of user memory at `at` into the pipe. The bytes are within one page.
     fn lend_part(
         &self,
         caller: &dyn Caller,
@@ -421,8 +422,8 @@ impl PipeEnd {
         }
     }
 
-    /// Copies `length` bytes of a frame into the pipe, which has room for them. Returns the number of bytes. The caller
-    /// holds the pipe's mutex of writers.
+    /// Copies `length` bytes of a frame into the pipe, which has room for them. Returns the number of bytes copied. The
+    /// caller holds the mutex `writing` of the pipe.
     fn copy_in(&self, frame: Frame, offset: usize, length: usize) -> Result<usize, Errno> {
         let frames = self.pipe.memory.frames();
         let mut buffer = [0; 256];
@@ -439,7 +440,7 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Returns the VFS.
+    /// Returns the virtual file system.
     pub(super) const fn vfs(&self) -> &'static Vfs {
         self.vfs
     }
@@ -451,5 +452,5 @@ impl PipeEnd {
     }
 }
 
-/// The supported flags of `pipe2`.
+/// The flags of `pipe2` that this kernel supports.
 pub const PIPE_FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;

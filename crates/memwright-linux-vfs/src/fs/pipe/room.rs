@@ -1,4 +1,4 @@
-//! The capacity of pipes, which is accounted to users.
+//! The charge for the capacity of pipes, and its limits.
 
 use crate::{
     fs::{
@@ -15,15 +15,15 @@ use core::sync::atomic::Ordering;
 use memwright_linux_abi::errno::Errno;
 use memwright_table::PAGE_SIZE;
 
-/// Number of pages of a new pipe whose user is over the soft limit (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
+/// Number of pages of a new pipe if its user exceeds the soft limit (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
 const FEWEST_PAGES: u64 = 2;
 
-/// The capabilities that exempt a process from the limits on pipes of its user (`pipe_is_unprivileged_user`).
+/// The capabilities that exempt a process from its user's limits on pipes (`pipe_is_unprivileged_user`).
 const UNLIMITED: Capabilities = Capabilities::RESOURCES.union(Capabilities::ADMINISTER);
 
 impl Room {
-    /// Charges the calling process's user for a pipe that the process opens, and allocates the slots (`alloc_pipe_info`
-    /// in `fs/pipe.c` of Linux 7.3).
+    /// Charges the user of the calling process for a pipe that is opened, and allocates the slots of the pipe
+    /// (`alloc_pipe_info` in `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
     /// `ENFILE` if the pipes of the user have too many pages, `ENOMEM`.
@@ -50,10 +50,10 @@ impl Room {
         Ok(room)
     }
 
-    /// Changes the number of pages that are accounted.
+    /// Changes the charge to `pages` pages. `grows` is true if that is more than before.
     ///
     /// # Errors
-    /// `EPERM` if the number grows and the user's total would exceed a limit.
+    /// `EPERM` if the charge grows and the user's total would exceed a limit.
     pub(super) fn resize(
         &mut self,
         caller: &dyn Caller,

@@ -1,7 +1,7 @@
 //! Moves data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
 //!
-//! Data is copied, at most one page at a time. The copying thread holds the pipe's sleeping mutex, as it holds the
-//! pipe's mutex on Linux.
+//! Data is copied through a buffer. The copying thread holds a sleeping mutex of the pipe, as it holds the pipe's mutex
+//! on Linux.
 
 use crate::fs::{
     body::pipe::{Pipe, Step},
@@ -13,10 +13,10 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::pause_point;
 use memwright_table::{PAGE_SIZE, TryPush};
 
-/// Maximum number of bytes in one call of `get` or `put`, which a socket transfers as one message.
+/// Maximum number of bytes that one call of `get` or `put` transfers. For a socket, these are one message.
 const TOGETHER: usize = 16 * PAGE_SIZE;
 
-/// Allocates a buffer of kernel memory.
+/// Allocates a zeroed buffer of `length` bytes on the kernel heap.
 fn buffer(length: usize) -> Result<Vec<u8>, Errno> {
     let mut buffer = Vec::new();
     buffer.try_fill(length, 0).map_err(|_| Errno::ENOMEM)?;
@@ -24,8 +24,8 @@ fn buffer(length: usize) -> Result<Vec<u8>, Errno> {
 }
 
 impl Pipe {
-    /// Copies the unread bytes after the first `skip` unread bytes into `buffer` without consuming them. Copying stops
-    /// at the end of a page. Returns the number of bytes copied.
+    /// Copies unread bytes into `buffer` without consuming them, starting after the first `skip` unread bytes. Stops at
+    /// the end of a page. Returns the number of bytes copied.
     fn peek(&self, skip: usize, buffer: &mut [u8]) -> usize {
         let state = self.state.lock();
         let Some(span) = state.ring.span_behind(skip, buffer.len()) else {
@@ -51,7 +51,7 @@ impl Pipe {
         done
     }
 
-    /// Consumes `count` bytes, or all if there are fewer. They can be in several pages.
+    /// Consumes `count` unread bytes, or all if there are fewer. The bytes can be in several pages.
     fn consume_all(&self, count: usize) {
         let mut left = count;
         while left > 0 {
@@ -63,14 +63,14 @@ impl Pipe {
         }
     }
 
-    /// Returns [`Step::Moved`] if there is something to read, [`Step::Wait`] if a reader must wait, and
-    /// [`Step::Closed`] if there is no writer.
+    /// Returns [`Step::Moved`] if there are unread bytes, [`Step::Wait`] if a reader must wait, and [`Step::Closed`] if
+    /// there are none and no writer.
     fn filled(&self) -> Step {
         self.next_read(1).0
     }
 
-    /// Returns how many bytes fit ([`Step::Moved`]), [`Step::Wait`] if a writer must wait, and [`Step::Closed`] if
-    /// there is no reader.
+    /// Returns [`Step::Moved`] with the number of bytes that fit, [`Step::Wait`] if a writer must wait, and
+    /// [`Step::Closed`] if there is no reader.
     fn free(&self) -> Step {
         let state = self.state.lock();
         match state.ring.writable() {
@@ -82,7 +82,7 @@ impl Pipe {
 }
 
 impl PipeEnd {
-    /// Waits until there is something to read. Returns `false` if there is nothing to read and no writer is left.
+    /// Waits until there are unread bytes. Returns `false` if there are none and no writer is left.
     ///
     /// # Errors
     /// `EAGAIN` unless `waits`, `ERESTARTSYS`.
@@ -125,10 +125,12 @@ impl PipeEnd {
         Ok(room)
     }
 
-    /// Fills the pipe with up to `length` bytes from `get`. Stops when the pipe is full or `get` returns fewer bytes
-    /// than requested. Returns the number of bytes stored. `get` receives the number of bytes stored so far and a
-    /// buffer to fill. Without `messages`, the buffer has the size of the rest of a page of the pipe, which is
-    /// allocated before `get` runs. With `messages`, `get` is called once, with a buffer for one complete message.
+    /// Fills the pipe with up to `length` bytes that `get` returns. Stops when the pipe is full or `get` returns fewer
+    /// bytes than requested. Returns the number of bytes stored.
+    ///
+    /// `get` is called with the number of bytes stored so far and a buffer to fill. Without `messages`, it is called
+    /// for one page of the pipe at a time, and the page is allocated before the call. With `messages`, it is called
+    /// only once, with a buffer for a complete message.
     ///
     /// # Errors
     /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it has returned bytes before.
@@ -144,7 +146,7 @@ impl PipeEnd {
         let (turn, room) = loop {
             self.await_room(caller, waits)?;
             let turn = self.pipe.writing.take(caller)?;
-            // Another thread may have filled the pipe before this thread acquired the mutex.
+            // Another thread may have filled the pipe before this thread acquired the mutex. Then wait again.
             if let Step::Moved(room) = self.pipe.free() {
                 break (turn, room);
             }
@@ -176,8 +178,8 @@ impl PipeEnd {
         result.map(|()| 0)
     }
 
-    /// Fills the rest of a page of the pipe from `get`. Returns the number of bytes that `get` returned, and the number
-    /// of bytes requested.
+    /// Fills the rest of the page at the write position with bytes that `get` returns. Returns the number of bytes that
+    /// `get` returned, and the number that it was asked for.
     fn fill_page(
         &self,
         buffer: &mut [u8],
@@ -197,9 +199,11 @@ impl PipeEnd {
         (got, span.length)
     }
 
-    /// Passes up to `length` bytes of the pipe to `put`. Stops when `put` takes none or the pipe is empty. Returns the
-    /// number of bytes taken. `put` receives the number of bytes taken so far and the data; the data that `put` does
-    /// not take stays in the pipe.
+    /// Passes up to `length` unread bytes of the pipe to `put`. Stops when `put` takes no byte or the pipe is empty.
+    /// Returns the number of bytes taken.
+    ///
+    /// `put` is called with the number of bytes taken so far and the next bytes. It returns how many of these bytes it
+    /// takes. The others stay in the pipe.
     ///
     /// # Errors
     /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it has taken bytes before.
@@ -246,8 +250,9 @@ impl PipeEnd {
         result.map(|()| 0)
     }
 
-    /// Copies up to `length` bytes of this pipe into `to`: as many as are available and fit. With `moves`, the copied
-    /// bytes are removed from this pipe. Returns the number of bytes copied.
+    /// Copies up to `length` bytes of this pipe into `to`: as many as are available and fit. If `moves` is set, the
+    /// copied bytes are removed from this pipe (`splice`), otherwise they stay (`tee`). Returns the number of bytes
+    /// copied.
     ///
     /// # Errors
     /// Those of [`Self::await_bytes`], and of [`Self::await_room`] for the other pipe; `ENOMEM`.
@@ -302,8 +307,8 @@ impl PipeEnd {
         }
     }
 
-    /// Appends `bytes`, for which the pipe has room. Returns the number of bytes stored, which is smaller if memory
-    /// runs out. The caller holds the mutex of writers.
+    /// Appends `bytes`, for which the pipe has room. Returns the number of bytes stored, which is less than the length
+    /// of `bytes` if memory runs out. The caller holds the mutex `writing` of the pipe.
     ///
     /// # Errors
     /// `ENOMEM` if no byte could be stored.

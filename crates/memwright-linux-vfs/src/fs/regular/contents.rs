@@ -1,4 +1,4 @@
-//! Reads and changes of the contents of regular files, which reclaim pages when memory is short.
+//! Reads and changes the contents of regular files. Runs direct reclaim if no frame is free.
 
 use crate::{
     direct_reclaim::Retry,
@@ -31,8 +31,8 @@ impl Regular {
         }
     }
 
-    /// Counts the pages of a read or write of `bytes` bytes, if the caller is in a memcg. If `stores` is set, also
-    /// charges the file to that memcg, unless the file is charged to one already.
+    /// Counts the pages of a read or write of `bytes` bytes for the caller's memcg, if it has one. If `stores` is set,
+    /// also charges the file to that memcg, unless the file is already charged to a memcg.
     pub(super) fn charge(&self, caller: &dyn Caller, bytes: usize, stores: bool) {
         let Contents::Small(pages) = &self.pages else {
             return;
@@ -43,7 +43,8 @@ impl Regular {
         }
     }
 
-    /// Zeroes the bytes `start..end` and frees the pages that are completely inside.
+    /// Punches a hole: frees the pages that are completely inside the bytes `start..end`, and zeroes the other bytes of
+    /// that range.
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a partly zeroed page is swapped out and cannot be swapped in.
@@ -58,12 +59,12 @@ impl Regular {
         Ok(())
     }
 
-    /// Sets the size. The caller holds the mutex of writes and size changes.
+    /// Changes the size of the file. The caller holds the mutex of writes and size changes.
     ///
     /// # Errors
-    /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and `size` is
-    /// not a multiple of their size, `ENOMEM` or `EIO` if the page that contains the new end is swapped out and cannot
-    /// be swapped in.
+    /// `EPERM` if a seal forbids the change, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and
+    /// `size` is not a multiple of their size, `ENOMEM` or `EIO` if the page that contains the new end is swapped out
+    /// and cannot be swapped in.
     pub fn set_size(&self, vfs: &Vfs, size: u64) -> Result<(), Errno> {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
@@ -94,8 +95,8 @@ impl Regular {
         Ok(())
     }
 
-    /// Reads on behalf of the kernel, to load programs and fill files. Uses no file position and updates no times.
-    /// Returns the number of bytes read, which is 0 for huge pages.
+    /// Reads on behalf of the kernel, for example to load a program. Uses no file position and updates no times.
+    /// Returns the number of bytes read, which is 0 for a file of huge pages.
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a page is swapped out and cannot be swapped in.
@@ -112,7 +113,8 @@ impl Regular {
     /// Writes on behalf of the kernel. Uses no file position and updates no times. Returns the number of bytes written.
     ///
     /// # Errors
-    /// `ENOSPC` if no frame is free; `EIO` if a page is swapped out and cannot be read; `EINVAL` for huge pages.
+    /// `ENOSPC` if no frame is free; `EIO` if a page is swapped out and cannot be swapped in; `EINVAL` for a file of
+    /// huge pages.
     pub fn write_at(&self, vfs: &Vfs, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         match &self.pages {
             Contents::Small(pages) => {

@@ -28,7 +28,8 @@ pub struct RegularFile {
 }
 
 impl RegularFile {
-    /// Creates the operations for `inode`, which is a regular file. `writes` is true if the file is opened for writing.
+    /// Creates the operations for an open of `inode`, which is a regular file. `writes` is true for an open for
+    /// writing.
     ///
     /// # Errors
     /// `ETXTBSY` if the file is opened for writing while it is being executed.
@@ -77,8 +78,8 @@ impl Drop for RegularFile {
 }
 
 impl RegularFile {
-    /// Stores up to `wanted` bytes of `source` at `position`. Returns the number of bytes stored, and the error if an
-    /// error ended the write.
+    /// Stores up to `wanted` bytes of `source` at `position`, and advances `position`. Returns the number of bytes
+    /// stored, and the error that ended the write, if any.
     fn store(
         &self,
         caller: &dyn Caller,
@@ -115,9 +116,9 @@ impl RegularFile {
 
 /// Stores up to `step` bytes of `source` at `position`, all in one page. Returns the number of bytes stored.
 ///
-/// Bytes within the size are copied directly from user memory to their page, and so is a whole page that does not exist
-/// yet. Other bytes beyond the size go through a buffer, because the file must grow only by bytes that were copied
-/// successfully.
+/// Bytes before the end of the file are copied directly from user memory to their page. A complete page that does not
+/// exist yet is copied directly to a new frame. Other bytes beyond the end of the file are copied through a buffer,
+/// because the file must grow only by bytes that were copied successfully.
 fn store_part(
     vfs: &Vfs,
     regular: &Regular,
@@ -141,7 +142,8 @@ fn store_part(
             let Some(frame) = left else {
                 return Ok(count);
             };
-            // The program unmapped the rest of its buffer, or another thread created the page.
+            // A part of the source is not mapped, or another thread has created the page in the meantime. Write the
+            // copied bytes from `frame`.
             return with_buffer(count, |buffer| {
                 memory.frames().read(frame.frame(), 0, buffer);
                 regular.write_at(vfs, position, buffer)
@@ -188,12 +190,13 @@ impl File for RegularFile {
             let found = caller.vfs().reclaim.retry(|| pages.frame_for(index, false));
             let put = match found {
                 Ok(Some(frame)) => {
-                    // The reference keeps the frame allocated during the copy, even if the file is truncated.
+                    // Adopt the reference, so that the frame stays allocated during the copy even if the file is
+                    // truncated.
                     let frame = memory.frames().adopt(frame);
                     sink.put_frame(memory, frame.frame(), within, step)
                 }
                 Ok(None) => sink.put_zeroes(step),
-                // Another thread truncated the file during the read.
+                // Another thread has truncated the file since the read began.
                 Err(ObjectError::BeyondEnd) => break,
                 Err(error) => Err(read_errno(error)),
             };
@@ -228,7 +231,7 @@ impl File for RegularFile {
         }
         let turn = regular.take_turn(caller)?;
         let size = regular.size();
-        // The end of a transfer must not exceed `i64::MAX` (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
+        // The end of a write must not exceed `i64::MAX` (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
         if position.saturating_add(source.left() as u64) > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
@@ -247,8 +250,8 @@ impl File for RegularFile {
         let wanted = match storable(*position, source.left(), limit) {
             Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
             Err(error) => {
-                // A write beyond the maximum size of any file raises no signal, unlike one beyond the limit of the
-                // process (Linux 7.2 `fs/read_write.c`, `generic_write_check_limits`).
+                // A write beyond the process's limit raises SIGXFSZ. A write beyond the maximum size of a file does not
+                // (Linux 7.2 `fs/read_write.c`, `generic_write_check_limits`).
                 if *position >= caller.file_size_limit() {
                     caller.file_too_large();
                 }

@@ -1,4 +1,4 @@
-//! Regular files: the operations of open files, and changes of their contents.
+//! Regular files: the file operations, and changes of the contents.
 
 mod contents;
 mod file;

@@ -1,4 +1,5 @@
-//! Adds seals to memfds, and prevents write seals from being added while a writable mapping is being created.
+//! Adds seals to memfds. A write seal and a shared writable mapping exclude each other, so no write seal is added while
+//! a mapping is being created.
 
 use crate::fs::{
     open_file::OpenFile,
@@ -17,8 +18,8 @@ impl Regular {
     }
 
     /// Adds the seals `more`. The caller holds the mutex of writes and size changes. `runs` is true if the file has an
-    /// execute bit, in which case `EXEC` also implies the seals against writing and size changes (Linux 7.3
-    /// `mm/memfd.c`, `memfd_add_seals`).
+    /// execute bit. The seal `EXEC` then implies the seals against writing and size changes (Linux 7.3 `mm/memfd.c`,
+    /// `memfd_add_seals`).
     ///
     /// # Errors
     /// `EPERM` if the file has the seal `SEAL`; `EBUSY` for the seal `WRITE` while a shared mapping is or can become
@@ -43,7 +44,7 @@ impl Regular {
         if busy { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    /// Returns whether a page of the file is pinned. A pinned page can be written without a mapping.
+    /// Returns whether a page of the file is pinned. Such a page can be written without a mapping.
     fn has_pinned_page(&self, memory: &Memory) -> bool {
         const PAGE: u64 = PAGE_SIZE as u64;
         const TOGETHER: usize = 64;
@@ -63,7 +64,8 @@ impl Regular {
         false
     }
 
-    /// Counts a shared writable mapping that is being created. Until its creation ends, no write seal can be added.
+    /// Counts a shared writable mapping that is being created. No write seal can be added until the count is zero
+    /// again.
     ///
     /// # Errors
     /// `EPERM` while a write seal is being added.
@@ -86,7 +88,7 @@ fn implied_seals(more: Seals, runs: bool) -> Seals {
     }
 }
 
-/// A shared writable mapping that is being created. While it exists, no write seal can be added to the file.
+/// Represents a shared writable mapping that is being created. While it exists, no write seal can be added to the file.
 pub struct WritableMapping(Arc<OpenFile>);
 
 impl WritableMapping {

@@ -10,14 +10,14 @@ pub const ADDRESS_MAX: usize = 110;
 /// Offset of the path in `struct sockaddr_un`, in bytes.
 const HEAD: usize = 2;
 
-/// A name to which a socket is bound or by which it is looked up.
+/// The name of a socket, as a program passes it in `struct sockaddr_un`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A path.
+    /// A path, at which the bind creates an inode.
     Path(Vec<u8>),
-    /// An abstract name.
+    /// An abstract name, which is not in the file system.
     Abstract(Vec<u8>),
-    /// A request to bind the socket to any free abstract name.
+    /// A request to bind the socket to a free abstract name.
     Automatic,
 }
 
@@ -44,7 +44,7 @@ impl Address {
         }
     }
 
-    /// Encodes a name as `struct sockaddr_un`. Without a name, encodes only the address family.
+    /// Encodes a name as `struct sockaddr_un`. For a socket without a name, encodes only the address family.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Lists all Unix sockets.
+//! Lists all Unix sockets, for `/proc/net/unix`.
 
 use crate::fs::socket::{Address, Registry, Socket, SocketKind};
 use alloc::sync::Arc;
@@ -8,7 +8,7 @@ use memwright_linux_base::{batch::Batch, sync::lock_with_room};
 
 /// An entry of the list.
 pub struct Found {
-    /// The number from which the list continues after this socket.
+    /// The number of the first socket after this one.
     pub next: u64,
     /// The socket; `None` if it was just closed.
     socket: Option<Arc<Socket>>,
@@ -21,7 +21,7 @@ pub struct Row {
     pub kind: SocketKind,
     /// Whether the socket accepts connections.
     pub listens: bool,
-    /// Whether the socket is or was connected.
+    /// Whether the socket has had a peer.
     pub connected: bool,
     /// The inode number of the socket; 0 before the socket has an open file.
     pub inode: u64,
@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 impl Registry {
-    /// Creates an unconnected socket, which is in the list from now on.
+    /// Creates an unconnected socket, and adds it to the list of all sockets.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -43,14 +43,14 @@ impl Registry {
         Ok(socket)
     }
 
-    /// Removes a socket that is being dropped from the list.
+    /// Removes a socket, which is being dropped, from the list of all sockets.
     pub(super) fn forget(&self, socket: &Socket) {
         let number = socket.listed.load(Ordering::Relaxed);
         let reference = self.all.lock().remove(number);
         drop(reference);
     }
 
-    /// Appends the sockets whose numbers are `first` or greater to `batch`, until it is full.
+    /// Appends entries for the sockets with the number `first` and greater numbers to `batch` until it is full.
     pub fn note(&self, mut first: u64, batch: &mut Batch<Found>) {
         let all = self.all.lock();
         while let Some((number, socket)) = all.first_from(first) {

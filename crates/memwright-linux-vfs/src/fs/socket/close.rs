@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::net;
 use memwright_linux_abi::errno::Errno;
 
-/// The directions of a shutdown.
+/// The directions that a shutdown closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
     /// Whether receiving is shut down.
@@ -15,7 +15,7 @@ pub struct Directions {
 }
 
 impl Directions {
-    /// Decodes the argument of `shutdown`.
+    /// Decodes the argument `how` of `shutdown`.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -31,7 +31,7 @@ impl Directions {
 }
 
 impl Socket {
-    /// Shuts down the directions `how` of the socket, and the opposite directions of its peer.
+    /// Shuts down the directions that `how` selects, and the opposite directions of the peer.
     ///
     /// # Errors
     /// `EINVAL` for an invalid `how`, `ENOTCONN` if the socket must be connected and is not.
@@ -64,8 +64,9 @@ impl Socket {
         self.wake_senders();
     }
 
-    /// Closes the socket and hangs up its peer. Called when the socket's last descriptor is closed. Unread messages are
-    /// moved to `remains`. If there are any, the peer gets `ECONNRESET`. Returns whether the socket was open.
+    /// Closes the socket and hangs up its peer. Called when the socket's last descriptor is closed. Moves unread
+    /// messages to `remains`. If there are any, the peer gets the error `ECONNRESET`. Returns whether the socket was
+    /// open.
     pub(super) fn close(&self, remains: &mut Remains) -> bool {
         let unread = {
             let mut state = self.state.lock();
@@ -82,8 +83,7 @@ impl Socket {
             };
             peer.mark_shut(both, unread.then_some(Errno::ECONNRESET));
         }
-        // The socket of a connection that was not accepted cannot be listening, so the recursion is at most one level
-        // deep.
+        // A connection in the accept queue is not a listening socket, so the recursion is at most one level deep.
         for connection in waiting {
             connection.close(remains);
         }
@@ -91,17 +91,15 @@ impl Socket {
         true
     }
 
-    /// Makes the socket stop receiving, and moves its unread messages to `remains`. Returns the connections in its
-    /// accept queue.
+    /// Shuts down the socket, and moves its unread messages to `remains`. Returns the connections in its accept queue.
     fn empty(&self, remains: &mut Remains) -> VecDeque<Arc<Self>> {
         self.take_messages(remains);
         let listening = self.state.lock().listening.take();
         listening.map_or_else(VecDeque::new, |listening| listening.waiting)
     }
 
-    /// Makes the socket stop receiving. Moves its unread messages and those of the connections in its accept queue to
-    /// `remains`. Called for a socket that no descriptor can reach. Closes no file, so that the caller can hold the
-    /// traffic lock.
+    /// Shuts down a socket that no descriptor can reach. Moves its unread messages and those of the connections in its
+    /// accept queue to `remains`. Closes no open file, so that the caller can hold the traffic lock.
     pub(super) fn abandon(&self, remains: &mut Remains) {
         self.take_messages(remains);
         for place in 0.. {
@@ -126,8 +124,8 @@ impl Socket {
         }
     }
 
-    /// Calls `show` for each message with open files in the inbox of this socket, or of a connection in its accept
-    /// queue.
+    /// Calls `show` for each message that carries open files, in the inbox of this socket and of the connections in its
+    /// accept queue.
     pub(super) fn each_message_with_files(&self, show: &mut dyn FnMut(&Message)) {
         let mut waiting = {
             let state = self.state.lock();
@@ -149,14 +147,14 @@ impl Socket {
     }
 }
 
-/// Returns the connection at the index `place` of the accept queue.
+/// Returns the connection at index `place` of the accept queue, or `None` if there is none.
 fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
     state.listening.as_ref()?.waiting.get(place).cloned()
 }
 
 impl Drop for Socket {
-    /// Removes the socket from the list of all sockets. Discards its messages if it never had a descriptor, or if its
-    /// open file was dropped before the file was installed.
+    /// Removes the socket from the list of all sockets. Discards its messages, which a socket without an open file can
+    /// still have.
     fn drop(&mut self) {
         self.registry.forget(self);
         let _waiting = self.empty(&mut Remains::default());

@@ -36,7 +36,7 @@ pub fn pair(
     Ok((one, other))
 }
 
-/// Returns the key of the inode of `entry` in the registry of bound sockets.
+/// Returns the key of a socket that is bound to the inode of `entry`.
 fn place_of(entry: &Dentry) -> Place {
     let inode = &entry.inode;
     Place::Node(inode.file_system.device.encode(), inode.number)
@@ -93,7 +93,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Makes the socket accept connections. Its accept queue can contain `limit` + 1 connections.
+    /// Makes the socket accept connections. Its accept queue can contain `limit` + 1 connections, at most 4,097.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if the socket is not bound or is connected.
@@ -122,7 +122,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Connects to the socket with the name `address`. From then on, a datagram socket sends to that socket by default.
+    /// Connects to the socket that is bound to `address`. A datagram socket then sends to that socket by default.
     ///
     /// # Errors
     /// `EISCONN`, `ECONNREFUSED`, `EPROTOTYPE`, `EAGAIN` if the accept queue is full and the socket is non-blocking,
@@ -181,7 +181,7 @@ impl Socket {
                     .wait_until(&[&target.room], None, look)
                     .map_err(|error| error.restart())??,
             }
-            // The connection is set up completely before another thread can accept it.
+            // The connection must be complete before another thread can accept it.
             self.attach(&server)?;
             match target.queue(&server) {
                 Ok(true) => {
@@ -197,8 +197,8 @@ impl Socket {
         }
     }
 
-    /// Appends the socket `server`, the other end of a new connection, to the accept queue if there is room. Returns
-    /// whether it was added.
+    /// Appends `server`, the socket for the server's end of a new connection, to the accept queue if there is room.
+    /// Returns whether it was added.
     fn queue(&self, server: &Arc<Self>) -> Result<bool, Errno> {
         let mut state = self.state.lock();
         match &mut state.listening {
@@ -213,7 +213,7 @@ impl Socket {
         }
     }
 
-    /// Makes `peer` the socket to which this socket sends.
+    /// Makes `peer` the socket to which this socket sends, and registers this socket as its sender.
     fn attach(self: &Arc<Self>, peer: &Arc<Self>) -> Result<(), Errno> {
         peer.add_sender(self)?;
         let name = peer.state.lock().address.clone();
@@ -264,7 +264,7 @@ impl Socket {
         Ok(accepted)
     }
 
-    /// Returns the socket's name, or the name of its peer if `peer` is set. Returns `None` if that socket has no name.
+    /// Returns the socket's name, or the name of its peer if `peer` is set. Returns `None` if that socket is not bound.
     ///
     /// # Errors
     /// `ENOTCONN` if the peer's name is requested and there is no peer.
@@ -280,7 +280,7 @@ impl Socket {
     }
 }
 
-/// Creates the inode for a socket that is bound to `path`.
+/// Creates the inode at `path` to which a socket is to be bound.
 fn make_node(caller: &dyn Caller, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
     let walked = caller.walk_path(AT_FDCWD, path, LastLink::Keep)?;
     let name = walked.last_name(Errno::EADDRINUSE)?;

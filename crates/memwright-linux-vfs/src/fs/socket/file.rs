@@ -52,12 +52,12 @@ impl File for SocketFile {
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        // A read of zero bytes leaves the first message in the inbox.
+        // A read of zero bytes must leave the first message in the inbox.
         if sink.left() == 0 {
             return Ok(0);
         }
         let received = self.socket.receive(caller, open, 0, sink)?;
-        // `read` cannot return open files, so they are closed together with the message.
+        // `read` cannot return the open files that the message carried. Dropping `received` closes them.
         Ok(received.count)
     }
 
@@ -123,7 +123,7 @@ impl Socket {
         }
     }
 
-    /// Returns the charge in bytes of the messages that wait in the peer's inbox.
+    /// Returns the charge in bytes of the messages in the peer's inbox (`TIOCOUTQ`).
     fn unreceived(&self) -> usize {
         match self.peer() {
             Some(Ok(peer)) => peer.state.lock().charged,

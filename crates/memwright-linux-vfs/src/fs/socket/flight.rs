@@ -1,4 +1,4 @@
-//! Open files in flight between sockets.
+//! Open files in flight: those that messages in the inboxes of sockets carry (`SCM_RIGHTS`).
 
 use crate::{
     fs::{
@@ -24,11 +24,10 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::TryPush;
 
-/// The open files that a message carries. They are counted as in flight from the creation of the message until they are
-/// received, or closed together with the message.
+/// The open files that a message carries. They are counted as in flight until the message is received or freed.
 pub struct Cargo {
     files: Vec<Arc<OpenFile>>,
-    /// The id of the sending user.
+    /// The id of the user to which the files are charged, which is that of the sender.
     user: u32,
     flights: &'static Flights,
 }
@@ -39,7 +38,7 @@ impl Cargo {
         self.files.is_empty()
     }
 
-    /// Takes the open files out of the message when it is received. They are no longer counted as in flight.
+    /// Removes the open files from a message that is received. They are no longer in flight.
     pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.files);
         if !files.is_empty() {
@@ -48,7 +47,8 @@ impl Cargo {
         files
     }
 
-    /// Appends references to the open files to `to`, for a receiver that leaves the message in the inbox (`MSG_PEEK`).
+    /// Appends references to the open files to `to`. Used by a receive that leaves the message in the inbox
+    /// (`MSG_PEEK`).
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -56,7 +56,7 @@ impl Cargo {
         let count = self.files.len();
         to.try_make_room(count)?;
         if count > 0 {
-            // A garbage collection compares reference counts, so no reference may be added while it runs.
+            // A garbage collection compares reference counts, so no reference can be added while it runs.
             let _traffic = self.flights.traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
@@ -75,7 +75,7 @@ impl Drop for Cargo {
     }
 }
 
-/// A socket in flight.
+/// A socket in flight: a node of the graph that the garbage collection visits.
 struct Traveller {
     socket: Arc<Socket>,
     file: Weak<OpenFile>,
@@ -105,8 +105,8 @@ fn socket_of(open: &Arc<OpenFile>) -> Option<&Arc<Socket>> {
 }
 
 impl Socket {
-    /// Returns the node number of the socket among the sockets in flight, or `None` if it is not in flight. The number
-    /// changes only under the traffic lock.
+    /// Returns the node number of a socket in flight, or `None` if the socket is not in flight. The number changes only
+    /// under the traffic lock.
     fn flight_number(&self) -> Option<usize> {
         let number = self.flight.load(Ordering::Relaxed);
         (number != GROUNDED).then_some(number)
@@ -115,14 +115,14 @@ impl Socket {
 
 struct Traffic {
     sockets: Graph<Traveller>,
-    /// Number of open files of all kinds in flight, by sending user.
+    /// Number of open files in flight, of all types, by sending user.
     users: BTreeMap<u32, usize>,
 }
 
 /// The open files in flight between sockets.
 ///
-/// A reference to an open file enters or leaves the messages of a socket only under the traffic lock. So no open file
-/// in flight is received or copied during a garbage collection, which holds that lock.
+/// A reference to an open file is added to a message, or removed from it, only under the traffic lock (`traffic`). A
+/// garbage collection holds that lock, so that no open file in flight is received or copied meanwhile.
 pub struct Flights {
     traffic: Lock<Traffic>,
 }
@@ -139,7 +139,7 @@ impl Flights {
         }
     }
 
-    /// Counts `files` as in flight, and returns them as the cargo of a message that the calling thread sends.
+    /// Counts `files` as in flight. Returns them as the cargo of a message that the calling thread sends.
     ///
     /// # Errors
     /// `ETOOMANYREFS` if the caller's user has more files in flight than the caller is allowed to have open
@@ -201,7 +201,7 @@ impl Flights {
             let Some(socket) = socket_of(file) else {
                 continue;
             };
-            // The node is dropped without the lock, because its reference to the socket can be the last one apart from
+            // Drop the node after the lock is released, because its reference to the socket can be the last one besides
             // that of the open file.
             let gone = {
                 let mut traffic = self.traffic.lock();
@@ -224,8 +224,8 @@ impl Flights {
         }
     }
 
-    /// Records that a socket was closed. Some sockets in flight may now be unreachable from any descriptor. Runs a
-    /// garbage collection if one is due.
+    /// Records that a socket was closed, after which a socket in flight may be unreachable. Runs a garbage collection
+    /// if one is due.
     pub(super) fn note_close(&self) {
         let mut traffic = self.traffic.lock();
         traffic.sockets.note_change();
@@ -239,7 +239,8 @@ impl Flights {
         }
     }
 
-    /// Collects garbage: closes the sockets in flight that no descriptor can reach, and discards their messages.
+    /// Runs a garbage collection: closes the sockets in flight that no descriptor can reach, and discards their
+    /// messages.
     pub fn collect(&self) {
         let mut remains = Remains::default();
         let mut traffic = self.traffic.lock();

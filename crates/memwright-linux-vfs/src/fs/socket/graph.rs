@@ -1,9 +1,9 @@
-//! Garbage collection of sockets in flight that no process can reach.
+//! Garbage collection of sockets that only messages refer to and that no process can receive.
 //!
 //! A message has references to the sockets that it carries. A set of sockets is unreachable if all references to its
-//! sockets are from messages in the inboxes of sockets of the same set: no descriptor leads to any of them. The rule is
-//! that of `unix_gc` of Linux 6.9 (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10 finds the same
-//! sockets.
+//! sockets are from messages in the inboxes of sockets in the same set, because no process can receive these messages.
+//! The rule is that of `unix_gc` of Linux 6.9 (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10
+//! finds the same sockets.
 //!
 //! A collection visits each node once and each message that carries a socket twice. It neither allocates nor recurses:
 //! the nodes to be visited form a linked list.
@@ -17,13 +17,13 @@ const NODES: u32 = 64;
 /// The index that stands for no node.
 const NONE: usize = usize::MAX;
 
-/// The state of a node in a collection.
+/// The state of a node during a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// The socket has a reference other than those of messages, or a message in the inbox of a reachable node carries
+    /// The socket has a reference that is not from a message, or a message in the inbox of a reachable socket carries
     /// it.
     Reachable,
-    /// No reference other than those of messages has been found yet.
+    /// No reason to mark the socket as reachable has been found yet.
     Candidate,
 }
 
@@ -31,11 +31,11 @@ struct Node<T> {
     value: T,
     /// Number of references to the socket from messages.
     carried: usize,
-    /// Number of these references that are from messages outside the inboxes of candidates. Valid only during a
+    /// Number of these references that are from messages outside the inboxes of candidates. Used only during a
     /// collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
-    /// The next node in the list of reachable nodes whose messages the collection has yet to visit.
+    /// The next node in the list of reachable nodes whose messages are to be visited; [`NONE`] at the end.
     next: Cell<usize>,
 }
 
@@ -45,23 +45,23 @@ impl<T> Node<T> {
     }
 }
 
-/// A socket whose inbox can contain messages that carry other sockets.
+/// A socket whose inbox can contain messages that carry sockets.
 pub trait Carrier {
-    /// Returns the number of references to the socket, including those of messages.
+    /// Returns the number of references to the open file of the socket, including those of messages.
     fn references(&self) -> usize;
 
-    /// Calls `name` with the number of each node that the messages in the inbox of this socket carry. Calls it once for
-    /// each reference to the node.
+    /// Calls `name` with the node number of each socket in flight that the messages in this socket's inbox carry, once
+    /// for each reference.
     fn each_carried(&self, name: &mut dyn FnMut(usize));
 
-    /// Assigns the number `number` to the node.
+    /// Stores the node number `number` in the socket.
     fn renumber(&self, number: usize);
 }
 
-/// The sockets that messages carry, and the number of messages that carry each.
+/// The sockets that messages carry. Each is a node, with the number of messages that carry it.
 pub struct Graph<T> {
     nodes: Vec<Node<T>>,
-    /// Number of changes since the last collection.
+    /// Number of changes since the last collection: messages that were sent with sockets, and sockets that were closed.
     changes: usize,
     /// Number of nodes left after the last collection.
     survivors: usize,
@@ -85,9 +85,9 @@ impl<T: Carrier> Graph<T> {
         self.nodes.try_reserve(nodes)
     }
 
-    /// Records that one more message carries a node. `number` is `None` for a socket that no message carried before. In
-    /// this case, creates a node with `value` and assigns a number to it. The caller has [reserved](Self::reserve) room
-    /// for the node.
+    /// Records that one more message carries a socket. `number` is the socket's node number, or `None` if no message
+    /// carried it before. In this case, creates a node for `value` and assigns its number. The caller has
+    /// [reserved](Self::reserve) room for the node.
     pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
         self.changes += 1;
         match number {
@@ -108,8 +108,8 @@ impl<T: Carrier> Graph<T> {
         }
     }
 
-    /// Records that one fewer message carries a node. If no message carries the node any more, removes the node and
-    /// returns its value. The number of the node is then invalid.
+    /// Records that one fewer message carries the socket with this node number. If no message carries it any more,
+    /// removes the node and returns its value. The last node then gets the number of the removed node.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let node = &mut self.nodes[number];
         node.carried -= 1;
@@ -123,19 +123,19 @@ impl<T: Carrier> Graph<T> {
         Some(gone.value)
     }
 
-    /// Records an event after which some sockets may have no descriptor.
+    /// Records a change after which sockets in flight may be unreachable.
     pub fn note_change(&mut self) {
         self.changes += 1;
     }
 
     /// Returns whether a collection is due. It is due if the number of changes since the last collection is at least
-    /// the number of nodes that were left then. The total cost of collections is therefore linear in the number of
+    /// the number of nodes that were left then. The total cost of all collections is therefore linear in the number of
     /// changes.
     pub fn is_due(&self) -> bool {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
 
-    /// Finds the unreachable nodes and calls `lose` for each of them. `lose` must not change the graph.
+    /// Runs a collection. Calls `lose` for each unreachable socket. `lose` must not change the graph.
     ///
     /// # Locks
     /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
@@ -180,8 +180,8 @@ impl<T: Carrier> Graph<T> {
     }
 }
 
-/// Marks the nodes that reachable nodes carry, directly or indirectly, as reachable. `first` is the head of the list of
-/// reachable nodes whose messages are yet to be visited.
+/// Marks all nodes as reachable that reachable nodes carry directly or indirectly. `first` is the head of the list of
+/// reachable nodes whose messages are to be visited.
 fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
     let mut points = PausePoints::every(NODES);
     while let Some(node) = nodes.get(first.get()) {
@@ -195,7 +195,7 @@ fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
     }
 }
 
-/// Marks a candidate as reachable and prepends it to the list of nodes whose messages are yet to be visited. Does
+/// Marks a candidate as reachable and adds it to the front of the list of nodes whose messages are to be visited. Does
 /// nothing for a node that is already reachable.
 fn reach<T>(node: &Node<T>, number: usize, first: &Cell<usize>) {
     if node.mark.get() == Mark::Candidate {
@@ -213,7 +213,7 @@ mod tests {
     use core::cell::{Cell, RefCell};
     use memwright_linux_base::draws::draws;
 
-    /// A test socket, with the number of its references other than those of messages, and the sockets that the messages
+    /// A socket of a test: the number of its references that are not from messages, and the sockets that the messages
     /// in its inbox carry.
     #[derive(Default)]
     struct Socket {
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn what_no_descriptor_leads_to_is_lost() {
-        // The messages, each as the index of the carried socket and that of the receiving socket; the sockets that have
-        // descriptors; and the sockets that the collection must find unreachable.
+        // The messages, each as the index of the socket that it carries and the index of the socket that has it in its
+        // inbox. Then the sockets with descriptors, and the sockets that the collection must find.
         type Row = (
             &'static [(usize, usize)],
             &'static [usize],
@@ -295,20 +295,21 @@ mod tests {
         #[rustfmt::skip]
         let rows: &[Row] = &[
             (&[],                               &[],     &[]),
-            // A socket in its own inbox.
+            // A socket in a message in its own inbox.
             (&[(0, 0)],                         &[],     &[0]),
             (&[(0, 0)],                         &[0],    &[]),
-            // Two sockets, each in the inbox of the other.
+            // Two sockets, each in a message in the inbox of the other.
             (&[(0, 1), (1, 0)],                 &[],     &[0, 1]),
             (&[(0, 1), (1, 0)],                 &[1],    &[]),
-            // A ring to which a held socket leads, and a ring that leads to a held socket.
+            // A ring that a socket with a descriptor has in its inbox, and a ring that has a socket with a descriptor
+            // in its inbox.
             (&[(0, 1), (1, 0), (0, 2)],         &[2],    &[]),
             (&[(0, 1), (1, 0), (2, 0)],         &[2],    &[0, 1]),
-            // A socket that is twice in the same inbox.
+            // A socket in two messages in the same inbox.
             (&[(0, 0), (0, 0), (1, 0)],         &[],     &[0, 1]),
             (&[(0, 0), (0, 0), (0, 1)],         &[1],    &[]),
-            // A chain of sockets that ends in an unreachable socket is unreachable too. A socket in the inbox of a held
-            // socket is reachable.
+            // A chain of sockets, each in the inbox of the next, that ends in an unreachable socket. Without
+            // descriptors, all are unreachable. A descriptor of one of them makes the earlier sockets reachable.
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[],     &[0, 1, 2, 3]),
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[2],    &[0, 1]),
             // Two rings that share a socket.
@@ -340,8 +341,8 @@ mod tests {
         assert_eq!(world.lost(), [1, 2].into());
     }
 
-    /// Compares the collection with a plain walk on random sockets: the walk from the held sockets must reach exactly
-    /// those that the collection does not find.
+    /// Checks the collection on random sockets against a plain walk from the sockets with descriptors. The collection
+    /// must find exactly the sockets that the walk does not reach.
     #[test]
     fn it_agrees_with_a_walk() {
         let mut next = draws(0x9e37_79b9_7f4a_7c15);
@@ -356,8 +357,8 @@ mod tests {
             for &socket in &held {
                 world.sockets[socket].held.set(1 + next(2));
             }
-            // A socket that is not in flight is not a node of the graph. Without a reference it would have been closed,
-            // and its messages freed.
+            // The collection finds only sockets in flight. A socket that is not in flight and has no descriptor would
+            // have been closed, so the test takes it as reachable.
             for (number, socket) in world.sockets.iter().enumerate() {
                 if socket.travels.get() == 0 {
                     reached.insert(number);
@@ -380,8 +381,8 @@ mod tests {
         }
     }
 
-    /// Collects a ring of a hundred thousand sockets, each in the inbox of the next. The cost is linear, and nothing
-    /// recurses.
+    /// Checks that the collection of a ring of a hundred thousand sockets, each in the inbox of the next, visits each
+    /// message at most twice and does not recurse.
     #[test]
     fn a_long_ring_costs_two_looks_at_each_message() {
         const LENGTH: usize = 100_000;
@@ -399,7 +400,7 @@ mod tests {
         }
     }
 
-    /// Checks that the total cost of all collections is a few visits for each message that was sent.
+    /// Checks that all collections together visit at most a few nodes for each message that was sent.
     #[test]
     fn collections_are_paid_for_by_changes() {
         const LENGTH: usize = 100_000;

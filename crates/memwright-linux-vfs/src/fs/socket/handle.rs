@@ -1,9 +1,9 @@
-//! The open file behind a descriptor of a socket, and its close.
+//! The open file behind a descriptor of a Unix socket, and its close.
 
 use crate::fs::socket::{remains::Remains, socket::Socket};
 use alloc::sync::Arc;
 
-/// The open file behind a descriptor of a socket.
+/// The open file behind a descriptor of a Unix socket.
 pub struct SocketFile {
     /// The socket.
     pub socket: Arc<Socket>,

@@ -1,21 +1,21 @@
-//! The types of sockets.
+//! The types of Unix sockets.
 
 use linux_raw_sys::net;
 
-/// The type of a socket.
+/// The type of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
     /// A byte stream.
     Stream,
-    /// Connectionless messages.
+    /// Messages without a connection.
     Datagram,
     /// Messages over a connection.
     Sequence,
 }
 
 impl SocketKind {
-    /// Returns the type with this number, from which the flags of `socket` were removed. Returns `None` if the type is
-    /// not supported.
+    /// Returns the type with this number, or `None` if it is not supported. The caller has removed the flags
+    /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -46,5 +46,5 @@ impl SocketKind {
     }
 }
 
-/// Limit on datagrams in an inbox (`net.unix.max_dgram_qlen` of Linux 7.2).
+/// Maximum number of datagrams in an inbox while another can still be added (`net.unix.max_dgram_qlen` of Linux 7.2).
 pub(super) const MOST_DATAGRAMS: usize = 10;

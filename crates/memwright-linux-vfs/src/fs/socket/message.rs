@@ -7,7 +7,7 @@ use crate::fs::{
 
 use alloc::{sync::Arc, vec::Vec};
 
-/// Charge of a message in bytes, in addition to that of its contents.
+/// Charge in bytes of a message, in addition to that of its bytes.
 const OVERHEAD: usize = 256;
 
 /// Maximum size in bytes of a message in which several writes to a stream are combined.
@@ -17,7 +17,7 @@ const JOINED: usize = 4096;
 pub struct Message {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// For a stream, number of bytes that were received already.
+    /// Number of bytes that were received already; 0 unless the socket is a stream.
     pub start: usize,
     /// The open files that the message carries.
     pub rights: Cargo,
@@ -28,7 +28,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns the present charge of the message in bytes, without the bytes that were received already.
+    /// Returns the charge in bytes of the message, without the bytes that were received already.
     #[must_use]
     pub fn charge(&self) -> usize {
         self.bytes.len() - self.start + OVERHEAD
@@ -40,8 +40,8 @@ impl Message {
         length + OVERHEAD
     }
 
-    /// Returns whether `bytes` more bytes of a stream, from a sender with these credentials, can be appended to this
-    /// message.
+    /// Returns whether `bytes` more bytes of a stream can be appended to this message. They come from a sender with
+    /// these credentials.
     #[must_use]
     pub fn may_grow(&self, bytes: usize, credentials: &Credentials) -> bool {
         self.rights.is_empty()
@@ -55,9 +55,9 @@ impl Message {
 pub struct Request {
     /// The name of the receiver; `None` for the peer.
     pub address: Option<Address>,
-    /// Open files.
+    /// The open files that the message is to carry.
     pub rights: Vec<Arc<OpenFile>>,
-    /// The credentials that the sender passes explicitly.
+    /// The credentials that the program passes explicitly (`SCM_CREDENTIALS`).
     pub credentials: Option<Credentials>,
     /// The `MSG_` flags.
     pub flags: u32,
@@ -66,9 +66,9 @@ pub struct Request {
 /// The results of a receive other than its bytes.
 #[derive(Default)]
 pub struct Received {
-    /// Number of bytes stored.
+    /// Number of bytes stored in the destination.
     pub count: usize,
-    /// Length of the complete message.
+    /// Length of the complete message in bytes, even if it was truncated.
     pub length: usize,
     /// Open files that the message carried.
     pub rights: Vec<Arc<OpenFile>>,

@@ -1,4 +1,4 @@
-//! Reads and sets the options of sockets.
+//! Reads and sets the options of Unix sockets.
 
 use crate::fs::socket::{
     Credentials, Socket,
@@ -8,7 +8,7 @@ use linux_raw_sys::net;
 use memwright_linux_abi::{abi::Timeval, errno::Errno};
 
 impl Socket {
-    /// Returns the value of an option of `SOL_SOCKET`.
+    /// Returns the value of an option of `SOL_SOCKET`. `SO_ERROR` also clears the error.
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
@@ -45,7 +45,7 @@ impl Socket {
         self.state.lock().options.set(name, value)
     }
 
-    /// Sets the timeout of receives or of sends, which `name` selects.
+    /// Sets the timeout of receives or that of sends. `name` selects which (`SO_RCVTIMEO_OLD` or `SO_SNDTIMEO_OLD`).
     ///
     /// # Errors
     /// `EDOM` if the microseconds are out of range.
@@ -53,7 +53,7 @@ impl Socket {
         self.state.lock().options.set_timeout(name, time)
     }
 
-    /// Returns whether receivers get the sender's credentials.
+    /// Returns whether receives return the sender's credentials (`SO_PASSCRED`).
     #[must_use]
     pub fn passes_credentials(&self) -> bool {
         self.options().pass_credentials

@@ -1,4 +1,4 @@
-//! Socket options.
+//! The options that Unix and netlink sockets have in common.
 
 use crate::fs::socket::credentials::Credentials;
 use linux_raw_sys::net;
@@ -7,18 +7,19 @@ use memwright_linux_abi::{abi::Timeval, errno::Errno};
 /// The options of `SOL_SOCKET` of a Unix or netlink socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Limit on the charge, in bytes, of messages that were sent but not received.
+    /// Limit in bytes on the charge of messages that this socket has sent and that were not received yet.
     pub send_buffer: usize,
     /// The size of the receive buffer in bytes. It limits the replies of a netlink socket. It has no effect on a Unix
     /// socket, because a message is charged to its sender.
     pub receive_buffer: usize,
-    /// Whether receivers get the sender's credentials.
+    /// Whether receives return the sender's credentials.
     pub pass_credentials: bool,
     /// Timeout of a receive in nanoseconds; 0 for none.
     pub receive_timeout: u64,
     /// Timeout of a send in nanoseconds; 0 for none.
     pub send_timeout: u64,
-    /// Options that have no effect, as a bit mask: `SO_REUSEADDR`, `SO_KEEPALIVE`, `SO_BROADCAST`.
+    /// The options without effect that are set, as a bit mask: `SO_REUSEADDR`, `SO_KEEPALIVE`, `SO_BROADCAST` and
+    /// `SO_REUSEPORT`.
     noted: u32,
 }
 
@@ -72,7 +73,7 @@ impl Options {
         Ok(())
     }
 
-    /// Sets the timeout of receives or of sends, which `name` selects.
+    /// Sets the timeout of receives or that of sends. `name` selects which (`SO_RCVTIMEO_OLD` or `SO_SNDTIMEO_OLD`).
     ///
     /// # Errors
     /// `EDOM` if the microseconds are out of range.
@@ -80,7 +81,7 @@ impl Options {
         if !(0..1_000_000).contains(&time.microseconds) {
             return Err(Errno::EDOM);
         }
-        // A negative time expires immediately, so it becomes the shortest timeout.
+        // A negative time must expire immediately, so the shortest timeout is stored. 0 stands for no timeout.
         let length = time.to_nanoseconds().unwrap_or(1);
         if name == net::SO_RCVTIMEO_OLD {
             self.receive_timeout = length;
@@ -102,7 +103,7 @@ pub fn buffer_size(wanted: i32) -> usize {
     wanted.saturating_mul(2).clamp(BUFFER.0, BUFFER.1)
 }
 
-/// Returns the bit in `noted` of an option without effect, or `None` for other options.
+/// Returns the bit in `noted` for an option without effect, or `None` for other options.
 const fn noted_bit(name: u32) -> Option<u32> {
     match name {
         net::SO_REUSEADDR => Some(1),

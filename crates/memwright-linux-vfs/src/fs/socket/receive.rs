@@ -64,8 +64,8 @@ impl Socket {
         }
     }
 
-    /// Copies bytes of `message`, which the caller has taken out of the inbox, and puts the message back if a part of
-    /// it remains to be received. Returns whether the receive ends with this message.
+    /// Copies bytes of `message`, which the caller has taken out of the inbox. Puts the message back if a part of it
+    /// can still be received. Returns whether the receive ends with this message.
     fn take_from(
         &self,
         mut message: Message,
@@ -103,7 +103,7 @@ impl Socket {
             return copied.map(|()| true);
         }
         if carried {
-            // A receive ends after a message with open files, so `received` has no others yet.
+            // The receive ends with this message, so `received` has no open files of other messages.
             received.rights = message.rights.unload();
         }
         let partial = self.kind == SocketKind::Stream && count < bytes.len();
@@ -127,8 +127,8 @@ impl Socket {
         Some(message)
     }
 
-    /// Puts a message back at the front of the inbox. The message has remained charged. The inbox has room unless the
-    /// socket was closed in the meantime. In this case the message is discarded, like the other messages of the inbox.
+    /// Puts a message, which is still charged, back at the front of the inbox. Discards the message if there is no
+    /// memory, which occurs only if the inbox was emptied by a close in the meantime.
     fn put_back(&self, message: Message) {
         let mut state = self.state.lock();
         if state.inbox.try_reserve(1).is_err() {
@@ -143,8 +143,8 @@ impl Socket {
         self.readable.wake_all();
     }
 
-    /// Returns `None` if more messages can arrive. Otherwise returns the result of the receive: the pending error, or
-    /// `Ok` at the end of the stream.
+    /// Returns `None` if more messages can arrive. Otherwise returns the result of a receive without a message: an
+    /// error, or `Ok` at the end of the stream.
     fn at_end(&self) -> Option<Result<(), Errno>> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
@@ -186,8 +186,8 @@ impl Socket {
     }
 }
 
-/// Returns whether bytes of the next message of a stream can follow the received bytes in the same call: the message
-/// must have the same credentials and carry no open files.
+/// Returns whether a receive on a stream can continue with the message `next`: it must have the same credentials as the
+/// received bytes and carry no open files.
 fn goes_on(received: &Received, next: &Message) -> bool {
     received.credentials == Some(next.credentials) && next.rights.is_empty()
 }

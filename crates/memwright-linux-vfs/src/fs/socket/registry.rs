@@ -1,4 +1,4 @@
-//! The registry of bound sockets.
+//! The registry of the Unix sockets: all sockets, the bound ones by name, and the open files in flight.
 
 use crate::fs::socket::{address::Address, flight::Flights, socket::Socket};
 use alloc::{
@@ -13,21 +13,21 @@ use memwright_linux_base::{
 };
 use memwright_table::Rising;
 
-/// The key of a bound socket in the registry.
+/// The key of a bound socket: its abstract name, or the inode at its path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// An abstract name.
     Abstract(Vec<u8>),
-    /// The device and the number of an inode.
+    /// The device number and the inode number of the inode.
     Node(u64, u64),
 }
 
-/// The bound sockets by name. Names of dropped sockets remain until the next sweep.
+/// The bound sockets by key. The keys of dropped sockets remain until the next sweep.
 struct Bound {
     places: BTreeMap<Place, Weak<Socket>>,
-    /// The number of names at which the names of dropped sockets are removed.
+    /// The number of keys at which the next sweep removes the keys of dropped sockets.
     sweep_at: usize,
-    /// The number of the next name to try for an automatic bind.
+    /// The number from which the next automatic bind derives the name that it tries first.
     next: u32,
 }
 
@@ -57,7 +57,7 @@ impl Bound {
     }
 }
 
-/// All sockets, the names of those that are bound, and all open files in flight.
+/// All Unix sockets, the names of those that are bound, and the open files in flight.
 pub struct Registry {
     bound: Lock<Bound>,
     /// All sockets, in the order of their creation.
@@ -83,7 +83,7 @@ impl Registry {
         }
     }
 
-    /// Returns whether a socket is bound to an inode of the file system with the device number `device`.
+    /// Returns whether a socket is bound to an inode of the file system whose device number is `device`.
     pub fn has_node_of(&self, device: u64) -> bool {
         let bound = self.bound.lock();
         bound.places.iter().any(|(place, socket)| match place {
@@ -92,10 +92,10 @@ impl Registry {
         })
     }
 
-    /// Binds `socket` to the name `place`.
+    /// Binds `socket` to the key `place`.
     ///
     /// # Errors
-    /// `EADDRINUSE` if another socket is bound to the name.
+    /// `EADDRINUSE` if another socket is bound to the key.
     pub fn bind(&self, place: Place, socket: &Arc<Socket>) -> Result<(), Errno> {
         self.bound.lock().bind(place, socket)
     }
@@ -106,7 +106,7 @@ impl Registry {
     /// # Errors
     /// `ENOSPC` if all such names are in use (`unix_autobind` of Linux 7.2, `net/unix/af_unix.c`).
     pub fn bind_any(&self, socket: &Arc<Socket>) -> Result<Address, Errno> {
-        /// The number of such names.
+        /// Number of names of five hexadecimal digits.
         const NAMES: u32 = 1 << 20;
         for _ in 0..NAMES {
             let mut bound = self.bound.lock();
@@ -121,7 +121,7 @@ impl Registry {
         Err(Errno::ENOSPC)
     }
 
-    /// Returns the socket that is bound to the name `place`, or `None` if there is none.
+    /// Returns the socket that is bound to the key `place`, or `None` if there is none.
     #[must_use]
     pub fn find(&self, place: &Place) -> Option<Arc<Socket>> {
         self.bound.lock().places.get(place)?.upgrade()

@@ -1,4 +1,4 @@
-//! The deferred closing of open files.
+//! Closes open files without recursion when the sockets whose messages carry them are closed.
 
 use crate::fs::{
     open_file::OpenFile,
@@ -10,19 +10,19 @@ use memwright_linux_base::sync::PausePoints;
 /// Number of messages that are freed between two scheduling points.
 const CLOSES: u32 = 16;
 
-/// A list for the messages of a closed socket. It is allocated together with the socket, so that the close of a socket
-/// allocates nothing.
+/// A list node for the unread messages of a closed socket. It is allocated together with the socket, so that closing
+/// the socket allocates nothing.
 #[derive(Default)]
 pub struct Shell {
     pub(super) messages: VecDeque<Message>,
     next: Option<Box<Shell>>,
 }
 
-/// Open files that must be closed because the files that held them were closed.
+/// The unread messages of closed sockets. The open files that they carry must be closed.
 ///
-/// A program controls how deeply open files are nested, so the close of one file must not close another file
-/// recursively, which would overflow the kernel stack. Sockets are the only files that hold open files. So the close of
-/// a socket moves its messages to this list, and one loop closes all of them. Linux adds a file whose last reference is
+/// A message in the inbox of a socket can carry another socket, whose messages can carry further sockets. A program
+/// controls the depth, so a recursive close could overflow the kernel stack. Therefore, closing a socket moves its
+/// messages to this list, and one loop closes the open files that they carry. Linux adds a file whose last reference is
 /// dropped to a list of the thread (`fput` and `task_work_run`), and closes files in flight one socket after another
 /// (`__scm_destroy`).
 #[derive(Default)]
@@ -37,7 +37,8 @@ impl Remains {
         self.first = Some(shell);
     }
 
-    /// Drops references to open files. If this closes an open file, adds the files in its messages to this list.
+    /// Drops references to open files. If the last reference to a socket's open file is dropped, closes the socket,
+    /// which adds its messages to this list.
     pub(super) fn close_files(&mut self, files: Vec<Arc<OpenFile>>) {
         for file in files {
             if let Some(last) = Arc::into_inner(file)
@@ -50,7 +51,7 @@ impl Remains {
 }
 
 impl Drop for Remains {
-    /// Closes all files, with scheduling points in between.
+    /// Closes the open files of all messages, with scheduling points in between.
     fn drop(&mut self) {
         let mut points = PausePoints::every(CLOSES);
         while let Some(mut shell) = self.first.take() {

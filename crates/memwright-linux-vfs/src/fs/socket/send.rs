@@ -18,19 +18,19 @@ use memwright_table::TryPush;
 /// Maximum number of bytes of a stream in one message.
 const LARGEST_PART: usize = 32 * 1024;
 
-/// The result of a check of the receiver.
+/// The result of a check whether the receiver has room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// This number of bytes can be sent.
+    /// This number of bytes fits.
     Room(usize),
     /// There is no room now: the sender must wait.
     Full,
 }
 
 impl State {
-    /// Appends a message to the inbox. Returns the message as the error if there is no memory.
+    /// Appends a message to the inbox. If there is no memory, returns the message as the error.
     fn accept(&mut self, message: Message) -> Result<(), Message> {
-        // Room for one more message is reserved, because a receiver can put back a message that it has taken out.
+        // Reserve room for one more message, because a receiver can put back a message that it has taken out.
         if self.inbox.try_reserve(2).is_err() {
             return Err(message);
         }
@@ -75,7 +75,7 @@ impl Socket {
         result
     }
 
-    /// Waits until the receiver has room.
+    /// Waits on `queue` until `look` no longer returns [`Look::Full`].
     fn wait_for_room(
         &self,
         caller: &dyn Caller,
@@ -98,7 +98,7 @@ impl Socket {
             })
     }
 
-    /// Returns the peer as the receiver, unless sending was shut down.
+    /// Returns the peer, which receives what this socket sends. Fails if sending was shut down.
     fn receiver(&self) -> Result<Arc<Self>, Errno> {
         if self.state.lock().write_shut {
             return Err(Errno::EPIPE);
@@ -195,7 +195,8 @@ impl Socket {
         }
     }
 
-    /// Appends a message with a part of a stream to the receiver's inbox.
+    /// Appends a part of a stream to the receiver's inbox: to its last message if that can grow, otherwise as a new
+    /// message.
     fn deliver_part(&self, message: Message) -> Result<(), Errno> {
         let receiver = self.receiver()?;
         {

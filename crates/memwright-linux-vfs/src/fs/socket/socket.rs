@@ -28,13 +28,13 @@ use memwright_linux_base::{
 use memwright_linux_sched::wait::WaitQueue;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The node number of a socket that is not in flight.
+/// The value of `flight` for a socket that is not in flight.
 pub(super) const GROUNDED: usize = usize::MAX;
 
-/// Default limit on unread bytes (`net.core.wmem_default` of Linux 7.2).
+/// Default limit in bytes on the charge of unread messages (`net.core.wmem_default` of Linux 7.2).
 const DEFAULT_BUFFER: usize = 212_992;
 
-/// The accept queue.
+/// The accept queue of a listening socket.
 pub(super) struct Listening {
     pub(super) limit: usize,
     pub(super) waiting: VecDeque<Arc<Socket>>,
@@ -45,14 +45,14 @@ pub(super) struct State {
     pub(super) inbox: VecDeque<Message>,
     /// Number of open files that the messages of the inbox carry.
     pub(super) carried: usize,
-    /// Takes the messages of the inbox when the socket is closed.
+    /// The list node to which the unread messages are moved when the socket is closed; `None` after that.
     pub(super) shell: Option<Box<Shell>>,
     pub(super) closed: bool,
     /// Sum of the charges of the messages in the inbox, in bytes.
     pub(super) charged: usize,
-    /// The socket to which this socket sends.
+    /// The socket to which this socket sends; `None` if it was never connected.
     pub(super) peer: Option<Weak<Socket>>,
-    /// The sockets that send to this socket, which can have threads that wait for room.
+    /// The sockets that send to this socket. Their threads may wait for room in its inbox.
     pub(super) senders: Vec<Weak<Socket>>,
     pub(super) sweep: Sweep,
     pub(super) listening: Option<Listening>,
@@ -73,14 +73,14 @@ pub struct Socket {
     pub kind: SocketKind,
     /// The names and the open files in flight of all sockets.
     pub(super) registry: &'static Registry,
-    /// The key of the socket in the list of all sockets.
+    /// The number of the socket in the list of all sockets.
     pub(super) listed: AtomicU64,
     /// The inode number of the socket; 0 before the socket has an open file.
     pub(super) number: AtomicU64,
     pub(super) state: Lock<State>,
-    /// The node number of the socket among the sockets in flight.
+    /// The node number of a socket in flight, or [`GROUNDED`].
     pub(super) flight: AtomicUsize,
-    /// `receiving` serialises the copies of receivers, and `sending` those of senders.
+    /// Serialises the copies of receivers (`receiving`) and those of senders (`sending`).
     pub(super) receiving: Turn,
     pub(super) sending: Turn,
     /// Woken when a message or connection arrives, or when no more can arrive.
@@ -92,7 +92,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Creates an unconnected socket. The caller adds it to the list of all sockets.
+    /// Creates an unconnected socket. The caller must add it to the list of all sockets.
     pub(super) fn new(registry: &'static Registry, kind: SocketKind) -> Self {
         let state = State {
             inbox: VecDeque::new(),
@@ -142,7 +142,7 @@ impl Socket {
         self.state.lock().error.take()
     }
 
-    /// Registers `sender`, whose waiting threads are woken when this socket has room.
+    /// Registers `sender` as a socket whose waiting threads are woken when this socket has room.
     pub(super) fn add_sender(&self, sender: &Arc<Self>) -> Result<(), OutOfMemory> {
         let mut state = self.state.lock();
         let State { senders, sweep, .. } = &mut *state;
@@ -153,7 +153,7 @@ impl Socket {
         senders.try_push(Arc::downgrade(sender))
     }
 
-    /// Wakes the threads that wait to send to this socket. Called when the socket has room or stops receiving.
+    /// Wakes the threads that wait for room in this socket. Called when it has room or stops receiving.
     pub(super) fn wake_senders(&self) {
         self.room.wake_all();
         let mut index = 0;
@@ -169,8 +169,8 @@ impl Socket {
         }
     }
 
-    /// Returns how many bytes of a sender's send buffer of `buffer` bytes are not taken by unread messages in this
-    /// inbox.
+    /// Returns how many bytes a sender with a send buffer of `buffer` bytes can still send. The charge of all unread
+    /// messages in this inbox counts against that buffer.
     pub(super) fn room_for(&self, buffer: usize) -> usize {
         buffer.saturating_sub(self.state.lock().charged)
     }

@@ -1,4 +1,4 @@
-//! Creates entries for new inodes.
+//! Creates directory entries for new inodes.
 
 use crate::fs::{
     dentry::Dentry,
@@ -14,8 +14,8 @@ impl Namespace {
     /// Creates the entry `name` for `inode` in `parent`.
     ///
     /// # Errors
-    /// `EEXIST` if the name exists, `ENOSPC` if the file system is full, `ENOENT` if the directory was removed,
-    /// `EINVAL` for a symbolic link on hugetlbfs, `ENAMETOOLONG`, `ENOTDIR`, `EACCES`, `EPERM`.
+    /// `EEXIST` if the name exists, `ENOSPC` if the file system has reached its limit on inodes, `ENOENT` if the
+    /// directory was removed, `EINVAL` for a symbolic link on hugetlbfs, `ENAMETOOLONG`, `ENOTDIR`, `EACCES`, `EPERM`.
     pub fn create(
         &self,
         change: &Change,

@@ -1,4 +1,4 @@
-//! Creates hard links to existing inodes.
+//! Creates directory entries for existing inodes (hard links).
 
 use crate::fs::{
     dentry::Dentry,
@@ -11,12 +11,12 @@ use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 
 impl Namespace {
-    /// Creates the entry `name` in `parent` for an existing inode. With `nameless`, accepts an inode that has no link
-    /// yet (`O_TMPFILE`).
+    /// Creates the entry `name` in `parent` for an existing inode. With `nameless`, accepts an inode without a link,
+    /// which `O_TMPFILE` created.
     ///
     /// # Errors
-    /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the inode has lost its last link, and those of
-    /// [`Namespace::create`].
+    /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the inode has no link and `nameless` is not
+    /// set, and those of [`Namespace::create`].
     pub fn link(
         &self,
         change: &Change,

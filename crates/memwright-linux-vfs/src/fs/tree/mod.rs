@@ -1,7 +1,7 @@
-//! Changes of the directory tree. Each submodule contains one operation.
+//! Changes of the directory tree. Each submodule contains one kind of change.
 //!
-//! Every operation holds the namespace lock, so that the conditions that it has checked stay true until it is done.
-//! Under that lock, it locks one directory at a time. Lookups take only the lock of the directory.
+//! Every change holds the lock of `Namespace`, so that the conditions that it has checked stay true until it is done.
+//! While it holds that lock, it locks one directory at a time. A lookup takes only the lock of the directory.
 
 mod create;
 mod link;
@@ -24,16 +24,16 @@ use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::Lock;
 
-/// The ids and the time of a change of the tree.
+/// On whose behalf and at what time the tree is changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// The ids for permission checks.
+    /// The file system ids of the caller, for permission checks.
     pub subject: Subject,
-    /// The new timestamps of the changed inodes.
+    /// The time that becomes the new timestamp of the changed inodes.
     pub now: Moment,
 }
 
-/// Returns the entries of a directory whose entries can be changed.
+/// Returns the entries of a directory. Fails for a directory whose entries cannot be changed.
 ///
 /// # Errors
 /// `ENOTDIR` if the inode is not a directory, `EPERM` for a directory of `/proc` or `/sys`.
@@ -54,13 +54,13 @@ fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
 }
 
 impl Change {
-    /// Checks that the subject is allowed to change the entries of `directory`.
+    /// Checks that the subject is allowed to add entries to `directory` and to remove entries from it.
     fn may_change(&self, directory: &Inode) -> Result<(), Errno> {
         directory.check(self.subject, Permission::WRITE | Permission::EXECUTE)
     }
 
-    /// Checks that the subject is allowed to remove `victim` from `directory`. In a sticky directory, only the owner of
-    /// `victim`, the owner of the directory and root are allowed to remove it.
+    /// Checks that the subject is allowed to remove `victim` from `directory`. If the directory has the sticky bit,
+    /// only the owner of `victim`, the owner of the directory and root are allowed to remove `victim`.
     fn may_remove(&self, directory: &Inode, victim: &Inode) -> Result<(), Errno> {
         self.may_change(directory)?;
         let metadata = directory.metadata();
@@ -81,7 +81,7 @@ impl Change {
 mod tests;
 
 impl dyn Caller + '_ {
-    /// Returns the ids and the time with which the caller changes directory entries.
+    /// Returns the caller's file system ids and the current time, for a change of the tree.
     #[must_use]
     pub fn change(&self) -> Change {
         Change {

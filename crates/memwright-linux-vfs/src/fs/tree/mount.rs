@@ -1,4 +1,4 @@
-//! Mounts and unmounts on a directory, under the lock of the tree.
+//! Mounts and unmounts file systems on directories, under the lock of the tree.
 
 use crate::fs::{dentry::Dentry, inode::Body, namespace::Namespace};
 use alloc::sync::Arc;
@@ -6,8 +6,9 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::{paged::Paged, sync::LockGuard};
 
 impl Namespace {
-    /// Mounts the file system whose root is `root` on `at`, or on the topmost file system that is already mounted
-    /// there. First calls `list` with the mount point. Does not mount if `list` fails.
+    /// Mounts the file system with the root `root` on `at`. If file systems are already mounted there, mounts it on the
+    /// root of the topmost one. First calls `list` with the mount point, which adds the mount to the mount table. If
+    /// `list` fails, does not mount.
     ///
     /// # Errors
     /// `ENOENT` if the directory was removed, and those of `list`.
@@ -27,12 +28,12 @@ impl Namespace {
         Ok(())
     }
 
-    /// Unmounts the file system whose root is `root` from `at`, if it is mounted there and unused. It is unused if
-    /// `root` has only `known` references apart from those of its entries, no entry below has other references than the
-    /// tree's, and `is_bound` returns `false`. The returned guard prevents changes of the tree.
+    /// Unmounts the file system with the root `root` from `at`, if it is mounted there and unused. It is unused if
+    /// `root` has only `known` references besides those of its entries, the entries below it have no references besides
+    /// those of the tree, and `is_bound` returns `false`. Returns a guard that prevents changes of the tree.
     ///
-    /// The check and the unmount are atomic: between them, no path walk enters the file system, changes its entries or
-    /// ascends in it.
+    /// The check and the unmount are atomic: in between, no path walk enters the file system or ascends in it, and its
+    /// entries do not change.
     ///
     /// # Errors
     /// `EBUSY` if the file system is in use or not mounted on `at`.
@@ -51,7 +52,7 @@ impl Namespace {
         Ok(guard)
     }
 
-    /// Returns whether only the caller has a reference to the detached file system whose root is `root`. The guard
+    /// Returns whether the caller has the only reference to the detached file system with the root `root`. The guard
     /// `_kept` prevents changes of the tree.
     #[must_use]
     pub fn is_abandoned(&self, _kept: &LockGuard<'_, ()>, root: &Arc<Dentry>) -> bool {
@@ -59,18 +60,20 @@ impl Namespace {
     }
 }
 
-/// Returns whether `root` or an entry below it has references other than the tree's. `root` itself has `known` other
-/// references. An open file has a reference to its entry, even if the entry was removed. A removed entry has a
-/// reference to its former directory. The root of a file system that is mounted on an entry has a reference to the
-/// directory of that entry, so that directory is in use too.
+/// Returns whether `root` or an entry below it is in use: it has references besides those of the tree. `root` has
+/// `known` further references that do not count as use.
 ///
-/// The check proceeds from the top down. A concurrent path walk descends too, so that the check finds it further below.
-/// If memory runs out, the file system is considered used.
+/// The following are uses. An open file has a reference to its entry, even if the entry was removed. A removed entry
+/// has a reference to its former directory. The root of a file system that is mounted on an entry has a reference to
+/// the directory that contains the entry.
+///
+/// The check proceeds from the top down. A concurrent path walk cannot escape it, because it descends too and is found
+/// further below. If memory runs out, returns `true`.
 fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
     let mut pending: Paged<Arc<Dentry>> = Paged::new();
     let (mut here, mut known) = (root.clone(), known);
     loop {
-        // Include the reference `here`, which this check holds.
+        // Count the reference `here`, which this function holds.
         let mut expected = known + 1;
         if let Body::Directory(entries) = &here.inode.body {
             let entries = entries.lock();
@@ -80,8 +83,8 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
                     return true;
                 }
             }
-            // The count is compared under the lock of the entries, before a path walk that waits for this lock can
-            // continue to one of the entries.
+            // Compare the count under the lock of the entries, before a path walk that waits for this lock can move on
+            // to an entry below.
             if Arc::strong_count(&here) != expected {
                 return true;
             }
@@ -89,7 +92,7 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
             return true;
         }
         match pending.pop() {
-            // The only other reference to an entry is that of its directory.
+            // The only reference besides that of this function is that of the parent directory.
             Some(next) => (here, known) = (next, 1),
             None => return false,
         }

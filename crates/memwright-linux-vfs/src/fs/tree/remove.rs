@@ -1,4 +1,4 @@
-//! Removes entries. An inode is freed when it has neither links nor users.
+//! Removes directory entries. An inode is freed when it has neither links nor users.
 
 use crate::fs::{
     dentry::Dentry,
@@ -10,7 +10,7 @@ use crate::fs::{
 use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 
-/// The call that removes an entry. Each call fails for the entries that the other removes.
+/// The call that removes an entry. Neither call removes the entries that the other one removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// `rmdir`, which removes only directories.
@@ -19,8 +19,8 @@ pub enum Removal {
     Other,
 }
 
-/// Checks that the call can remove an entry. If the entry is a directory that passes the checks, marks it as removed,
-/// so that no entry can be created in it.
+/// Checks that the call can remove an entry. If the entry is a directory and can be removed, marks the directory as
+/// removed, so that no entry can be created in it any more.
 ///
 /// # Errors
 /// `EBUSY` for a mount point, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
@@ -43,7 +43,8 @@ pub(super) fn check_removal(entry: &Dentry, removal: Removal) -> Result<(), Errn
     }
 }
 
-/// Marks `entry` as removed, and updates the link counts. The caller has removed it from the entries of `parent`.
+/// Marks `entry` as removed, and updates the link counts and times. The caller has removed it from the entries of
+/// `parent`.
 pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
     entry.mark_removed();
     let directory = entry.inode.is_directory();
@@ -63,7 +64,7 @@ pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
 }
 
 impl Namespace {
-    /// Removes `name` from `parent`.
+    /// Removes the entry `name` from `parent`.
     ///
     /// # Errors
     /// Those of `unlink(2)` and `rmdir(2)`: `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point,
@@ -84,7 +85,7 @@ impl Namespace {
         let held = entries.lock().remove(name);
         forget(change, &parent.inode, &entry);
         drop(guard);
-        // This can free the inode, which must happen without the lock.
+        // Dropping the entry can free the inode, so it must happen after the lock is released.
         drop((held, entry));
         Ok(())
     }

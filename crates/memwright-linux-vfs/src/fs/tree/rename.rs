@@ -1,4 +1,4 @@
-//! Renames, replaces and exchanges directory entries.
+//! Renames and exchanges directory entries.
 
 use crate::fs::{
     dentry::Dentry,
@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright_linux_abi::errno::Errno;
 
-/// The effect of a rename if the new name exists.
+/// What a rename does if the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// The existing entry is replaced.
@@ -40,10 +40,10 @@ impl RenameMode {
     }
 }
 
-/// One side of a rename.
+/// The old or the new name in a rename.
 #[derive(Clone, Copy)]
 pub struct RenameSide<'a> {
-    /// The directory that contains the name.
+    /// The directory that contains the entry with this name, or will contain it.
     pub parent: &'a Arc<Dentry>,
     /// The name in the directory.
     pub name: &'a [u8],
@@ -52,7 +52,7 @@ pub struct RenameSide<'a> {
 }
 
 impl Namespace {
-    /// Renames the entry `old` to `new`, or exchanges the two.
+    /// Renames the entry `old` to `new`, or exchanges the two entries.
     ///
     /// # Errors
     /// Those of `rename(2)`: `ENOENT`, `EEXIST`, `EXDEV`, `EINVAL` if a directory would become its own descendant,
@@ -83,7 +83,7 @@ impl Namespace {
             Moved::Over(source, target) => replace(change, old, new, &source, target)?,
         };
         drop(guard);
-        // This can free a replaced inode, which must happen without the lock.
+        // Dropping a replaced entry can free its inode, so it must happen after the lock is released.
         drop(released);
         Ok(())
     }
@@ -172,8 +172,8 @@ fn check(
     Ok(Moved::Over(source, Some(target)))
 }
 
-/// If `entry` is a directory, decrements the link count of the old parent and increments that of the new parent,
-/// because `..` is a link to the parent.
+/// If `entry` is a directory, moves its `..` from the old to the new parent: decrements the link count of the one and
+/// increments that of the other.
 fn move_parent_link(old: RenameSide<'_>, new: RenameSide<'_>, entry: &Dentry) {
     if entry.inode.is_directory() {
         old.parent.inode.change(|metadata| metadata.links -= 1);
@@ -212,7 +212,7 @@ fn replace(
     source: &Arc<Dentry>,
     target: Option<Arc<Dentry>>,
 ) -> Result<Option<Arc<Dentry>>, Errno> {
-    // The new name is inserted first, so that the file is always reachable.
+    // Insert the new name first, so that the file always has a name.
     changeable(&new.parent.inode)?
         .lock()
         .insert(new.name, source.clone());

@@ -19,7 +19,7 @@ const ROOT: Change = Change {
     now: NOW,
 };
 
-/// A directory tree, with operations that take paths.
+/// A directory tree with operations that take paths, for tests.
 struct Tree {
     names: Namespace,
     files: Arc<FileSystem>,
@@ -126,7 +126,7 @@ impl Tree {
 }
 
 /// Creates a tree with the directories `/a/b/c` and `/d`, the files `/f` and `/a/f`, and symbolic links to most of
-/// these.
+/// them.
 fn sample() -> Tree {
     let tree = Tree::new();
     for path in ["/a", "/a/b", "/a/b/c", "/d"] {
@@ -467,7 +467,7 @@ fn random_changes_keep_the_tree_whole() {
     }
 }
 
-/// Checks the path of each entry and the link count of each directory. Returns all directories.
+/// Checks the path of each entry and the link count of each directory. Returns the paths of all directories.
 fn check_whole(tree: &Tree) -> Vec<String> {
     let mut directories = Vec::from([String::new()]);
     let mut next = 0;
@@ -503,7 +503,8 @@ fn check_whole(tree: &Tree) -> Vec<String> {
 
 #[test]
 fn a_mount_goes_when_nobody_uses_anything_in_it() {
-    // Number of references to the root: that of this test and that of the covered directory.
+    // Number of references to the root of an unused mount: those of this test and of the directory on which it is
+    // mounted.
     const KNOWN: usize = 2;
     let tree = sample();
     let mount = |at: &Arc<Dentry>, minor| {
@@ -547,7 +548,7 @@ fn a_mount_goes_when_nobody_uses_anything_in_it() {
     assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &at));
     assert_eq!(tree.get("/d/e").err(), Some(Errno::ENOENT));
     assert_eq!(uncover(&at, &root, false), Err(Errno::EBUSY), "not covered");
-    // A mount fails on a removed directory, and on a directory for which `list` fails.
+    // A mount fails on a removed directory, and if `list` fails.
     tree.remove("/d", Removal::Directory).unwrap();
     let listed = |_: &Arc<Dentry>| Ok(());
     assert_eq!(tree.names.cover(&at, &root, listed), Err(Errno::ENOENT));

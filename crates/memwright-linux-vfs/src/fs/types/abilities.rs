@@ -1,6 +1,6 @@
-//! What files of a kind support.
+//! Which operations an open file supports.
 
-/// How a file treats positions.
+/// Whether a file has a position, and whether `lseek` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     /// The file has a position: `lseek`, `pread64` and `pwrite64` work.
@@ -26,27 +26,27 @@ pub enum Splices {
 }
 
 impl Splices {
-    /// Returns whether it can be read.
+    /// Returns whether `splice` can read the file.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::Reads | Self::Both)
     }
 
-    /// Returns whether it can be written.
+    /// Returns whether `splice` can write the file.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Writes | Self::Both)
     }
 }
 
-/// How changes of a file's readiness are detected.
+/// How `poll` and epolls detect changes of a file's readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
     /// The file is always ready; `epoll` refuses it.
     Always,
-    /// The kernel wakes the file's queues when its readiness changes.
+    /// The kernel wakes the file's wait queues when its readiness changes.
     Queues,
-    /// The kernel must poll the host for the file's readiness, during which the machine is stopped. No queue is woken
-    /// when the readiness changes.
+    /// The kernel must ask the host for the file's readiness, and the virtual machine is stopped meanwhile. No queue is
+    /// woken when the readiness changes.
     Look,
 }

@@ -57,22 +57,22 @@ impl DeviceNumber {
     }
 }
 
-/// The attributes that `stat`, `statx` and `fstat` report.
+/// The attributes of an inode that `stat`, `fstat` and `statx` report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// The file system's device.
+    /// The device of the file system.
     pub device: DeviceNumber,
     /// Inode number, unique on that device.
     pub inode: u64,
-    /// Type.
+    /// The file type.
     pub kind: Kind,
     /// The twelve permission bits.
     pub permissions: u32,
     /// Number of hard links.
     pub links: u32,
-    /// Owner.
+    /// User id of the owner.
     pub user: u32,
-    /// Group.
+    /// Group id of the owner.
     pub group: u32,
     /// The device to which a device node refers (`st_rdev`).
     pub special: DeviceNumber,
@@ -92,14 +92,14 @@ pub struct Attributes {
     pub created: Moment,
 }
 
-/// Size of `struct stat`.
+/// Size of `struct stat` in bytes.
 pub const STAT_SIZE: usize = size_of::<raw::stat>();
-/// Size of `struct statx`.
+/// Size of `struct statx` in bytes.
 pub const STATX_SIZE: usize = size_of::<raw::statx>();
-/// Size of `struct statfs`.
+/// Size of `struct statfs` in bytes.
 pub const STATFS_SIZE: usize = size_of::<raw::statfs>();
 
-/// Writes a little-endian field at `offset` of a record.
+/// Stores the bytes of a field at `offset` of a structure.
 fn put<const N: usize>(record: &mut [u8], offset: usize, value: [u8; N]) {
     record[offset..offset + N].copy_from_slice(&value);
 }
@@ -161,7 +161,7 @@ impl Attributes {
         record
     }
 
-    /// Encodes the attributes as `struct statx`, with the basic attributes, the creation time, the mount id `mount` and
+    /// Encodes the attributes as `struct statx`, including the creation time. `mount` is the mount id, and `mount_root`
     /// whether the inode is the root of a mount.
     #[must_use]
     pub fn to_statx(&self, mount: u64, mount_root: bool) -> [u8; STATX_SIZE] {
@@ -216,12 +216,12 @@ impl Attributes {
     }
 }
 
-/// What `statfs` reports about a file system.
+/// The status of a file system that `statfs` reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemStatus {
     /// The file system's magic number.
     pub magic: u32,
-    /// Block size in bytes.
+    /// Size of a block in bytes.
     pub block_size: u64,
     /// Capacity, in blocks.
     pub blocks: u64,
@@ -231,9 +231,9 @@ pub struct SystemStatus {
     pub nodes: u64,
     /// Number of inodes that can still be created.
     pub free_nodes: u64,
-    /// The file system's device, which also serves as its id (`f_fsid`).
+    /// The device of the file system, which also serves as its id (`f_fsid`).
     pub device: DeviceNumber,
-    /// The mount's flags.
+    /// The flags of the mount.
     pub flags: MountFlags,
 }
 

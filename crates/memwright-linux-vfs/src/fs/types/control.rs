@@ -1,4 +1,4 @@
-//! Control messages (ancillary data), which a program passes to `sendmsg`.
+//! Decodes the control messages (ancillary data) that a program passes to `sendmsg`.
 
 use memwright_linux_abi::errno::Errno;
 
@@ -9,7 +9,7 @@ const ALIGNMENT: usize = 8;
 /// A control message of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlMessage<'a> {
-    /// The level, as `SOL_SOCKET`.
+    /// The level, such as `SOL_SOCKET`.
     pub level: u32,
     /// The type.
     pub kind: u32,
@@ -18,7 +18,7 @@ pub struct ControlMessage<'a> {
 }
 
 /// Iterates over the control messages in the buffer that a program passes to `sendmsg` (`for_each_cmsghdr` and
-/// `CMSG_OK` of Linux 7.2, `include/linux/socket.h`). Ends when the rest of the buffer is shorter than a header.
+/// `CMSG_OK` of Linux 7.2, `include/linux/socket.h`). Ends when the rest of the buffer is too short for a header.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlMessages<'a>(pub &'a [u8]);
 
@@ -28,7 +28,8 @@ impl<'a> Iterator for ControlMessages<'a> {
     /// Returns the next message.
     ///
     /// # Errors
-    /// `EINVAL` if its length is less than that of a header, or extends beyond the buffer.
+    /// `EINVAL` if the length of the message is less than that of a header, or if the message extends beyond the
+    /// buffer.
     fn next(&mut self) -> Option<Self::Item> {
         let (&header, _) = self.0.split_first_chunk::<HEADER>()?;
         let [length @ .., _, _, _, _, _, _, _, _] = header;

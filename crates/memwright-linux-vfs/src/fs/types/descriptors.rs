@@ -1,11 +1,11 @@
-//! Descriptor tables, which map the numbers of descriptors to open files.
+//! Descriptor tables, which map descriptors (numbers) to open files.
 
 use alloc::vec::Vec;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Largest number of descriptors a table can hold (Linux's `sysctl_nr_open`).
+/// Maximum number of descriptors in a table (Linux's `sysctl_nr_open`).
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -14,26 +14,27 @@ struct Slot<F> {
     close_on_exec: bool,
 }
 
-/// The slots of the numbers below this one are stored in one array. These numbers are called near, the others far.
+/// Numbers below this one are called near, the others far. One array contains the slots of all near numbers.
 const NEAR: usize = 1024;
-/// Number of slots in a block of far slots.
+/// Number of slots in a block, which contains the slots of consecutive far numbers.
 const TOGETHER: usize = 256;
 /// Number of descriptors that are copied or marked between two scheduling points.
 const SLOTS: u32 = 1024;
 
 /// A table of descriptors that refer to values of type `F`. A program can use any number below [`DESCRIPTORS_MAX`], so
-/// one array for all numbers could be huge. Far slots are therefore stored in blocks. The slots of a block are
-/// allocated while one of its descriptors is in use. A search skips blocks that are full or empty.
+/// that a single array could be huge although most of its slots are free. The slots of far numbers are therefore stored
+/// in blocks. A block has memory for its slots only while one of them is in use. A search skips blocks that are full or
+/// empty.
 #[derive(Debug)]
 pub struct Descriptors<F> {
     near: Vec<Option<Slot<F>>>,
-    /// The blocks of the numbers from [`NEAR`] on.
+    /// The blocks of the far numbers, in order.
     far: Vec<Block<F>>,
-    /// No slot below this one is free.
+    /// A lower bound: all slots below this number are in use.
     lowest_free: usize,
 }
 
-/// A block of [`TOGETHER`] slots. They are allocated only while a descriptor of the block is in use.
+/// A block of [`TOGETHER`] slots. It has memory for them only while one of them is in use.
 #[derive(Debug)]
 struct Block<F> {
     slots: Vec<Option<Slot<F>>>,
@@ -57,7 +58,7 @@ impl<F> Block<F> {
         Ok(())
     }
 
-    /// Returns the first unused slot from `from` on.
+    /// Returns the first free slot of the block from `from` on.
     fn first_free(&self, from: usize) -> Option<usize> {
         if self.open == TOGETHER {
             return None;
@@ -70,7 +71,7 @@ impl<F> Block<F> {
         }
     }
 
-    /// Returns the first slot from `from` on that is in use and satisfies `wanted`.
+    /// Returns the first slot of the block from `from` on that is in use and for which `wanted` returns true.
     fn first_open(&self, from: usize, wanted: &impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if self.open == 0 {
             return None;
@@ -89,13 +90,13 @@ fn first_open<F>(
     Some(from + found)
 }
 
-/// Returns the index of the block of a far number and the index of its slot in that block; `None` for a near number.
+/// Returns the index of the block with a far number, and the index of the slot in that block; `None` for a near number.
 fn place(number: usize) -> Option<(usize, usize)> {
     let far = number.checked_sub(NEAR)?;
     Some((far / TOGETHER, far % TOGETHER))
 }
 
-/// Returns the number of a far slot.
+/// Returns the far number of the slot `within` of the block `block`.
 fn number_of(block: usize, within: usize) -> usize {
     NEAR + block * TOGETHER + within
 }
@@ -172,7 +173,7 @@ impl<F> Descriptors<F> {
         }
     }
 
-    /// Stores `slot` at a number, growing the table as needed. Returns the previous slot.
+    /// Stores `slot` at `number`, and extends the table if necessary. Returns the previous slot.
     fn put(&mut self, number: usize, slot: Slot<F>) -> Result<Option<Slot<F>>, OutOfMemory> {
         while self.near.len() < (number + 1).min(NEAR) {
             self.near.try_push(None)?;
@@ -190,13 +191,13 @@ impl<F> Descriptors<F> {
         Ok(old)
     }
 
-    /// Fills this empty table with a copy of `other`: the same numbers refer to the same files.
+    /// Fills this empty table with a copy of `other`: each number refers to the same file as in `other`.
     ///
     /// # Locks
     /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the heap is exhausted. Some descriptors can have been copied by then.
+    /// [`OutOfMemory`] if the heap is exhausted. Some descriptors may have been copied then.
     pub fn try_clone_from(&mut self, other: &Self) -> Result<(), OutOfMemory>
     where
         F: Clone,
@@ -243,7 +244,7 @@ impl<F> Descriptors<F> {
         from.max(number_of(self.far.len(), 0))
     }
 
-    /// Returns the lowest number from `from` on that is in use and satisfies `wanted`.
+    /// Returns the lowest number from `from` on that is in use and for which `wanted` returns true.
     fn first_open(&self, from: usize, wanted: impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if let Some(found) = first_open(&self.near, from, &wanted) {
             return Some(found);
@@ -321,7 +322,7 @@ impl<F> Descriptors<F> {
         Ok(old.map(|slot| slot.file))
     }
 
-    /// Frees `descriptor`. Returns the file that it referred to, or `None` if it was not open.
+    /// Frees `descriptor`. Returns the file to which it referred, or `None` if it was not open.
     pub fn remove(&mut self, descriptor: i32) -> Option<F> {
         let number = usize::try_from(descriptor).ok()?;
         let slot = match place(number) {
@@ -471,14 +472,14 @@ mod tests {
         assert_eq!(table.allocate(0, 16, 'c', false), Ok(4));
     }
 
-    /// Compares the table with a plain list after random allocations, replacements, frees and lookups.
+    /// Compares the table with a plain list of files after random allocations, replacements, removals and lookups.
     #[test]
     fn full_and_empty_blocks_are_passed_over_rightly() {
         let mut table = Descriptors::new();
         let mut plain = vec![None; 4 * NEAR];
         let mut below = draws(1);
         for round in 0..40_000 {
-            // The operations fill the table in the first half of the rounds and empty it in the second.
+            // The first half of the rounds fills the table, and the second half empties it.
             let number = below(plain.len());
             match below(if round < 20_000 { 3 } else { 7 }) {
                 0 | 1 if round < 20_000 => {

@@ -1,13 +1,13 @@
-//! The records that `getdents64` and `getdents` return.
+//! Encodes directory entries as the records that `getdents64` and `getdents` return.
 
 use crate::fs::kind::Kind;
 
-/// Which of the two record layouts to write.
+/// The layout of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// `struct linux_dirent64`: the type precedes the name.
+    /// `struct linux_dirent64`, in which the file type precedes the name.
     Wide,
-    /// `struct linux_dirent`: the type is the record's last byte.
+    /// `struct linux_dirent`, in which the file type is the last byte.
     Old,
 }
 
@@ -16,7 +16,7 @@ pub enum Layout {
 pub struct DirectoryEntry<'a> {
     /// Inode number.
     pub inode: u64,
-    /// The directory position after this entry.
+    /// The directory position from which a read continues after this entry.
     pub next: u64,
     /// The file type.
     pub kind: Kind,
@@ -24,7 +24,7 @@ pub struct DirectoryEntry<'a> {
     pub name: &'a [u8],
 }
 
-/// Size in bytes of the largest record: 19 bytes of header, the longest name and its NUL, rounded up.
+/// Size in bytes of the largest record: a header of 19 bytes, the longest name and its NUL, rounded up.
 pub const RECORD_MAX: usize = 280;
 
 impl DirectoryEntry<'_> {

@@ -1,21 +1,22 @@
-//! The entries of one directory: a map from names to targets, in which entries have stable positions.
+//! The entries of a directory: a map from names to targets that also assigns a stable position to each entry.
 
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, btree_map},
 };
 
-/// Cookie of the first entry. The positions before it belong to `.` and `..`.
+/// Cookie of the first entry. Smaller positions are those of `.` and `..`.
 pub const FIRST_COOKIE: u64 = 2;
 
 /// The entries of a directory.
 ///
-/// Each entry gets a cookie when it is created. The cookie is larger than all earlier ones and never changes. So a
-/// `getdents64` that continues from a cookie neither skips nor repeats an entry, even if other entries were added or
-/// removed since the last call (Linux 7.2: the "stable offsets" of `fs/libfs.c`).
+/// Each entry gets a cookie when it is created, which is its position in the directory. The cookie is larger than all
+/// earlier ones and never changes. So a `getdents64` that continues from a cookie neither skips nor repeats an entry,
+/// even if other entries were added or removed since the last call (Linux 7.2: the "stable offsets" of `fs/libfs.c`).
 ///
-/// The entries are indexed by the hash of the name, so that a search compares integers and at most one name. Names with
-/// equal hashes, which a program can construct, are ordered by name.
+/// The entries are indexed by the hash of the name, so that a search normally compares integers and one name. Names
+/// with equal hashes, which a program can construct, are kept in order, so that a search takes logarithmic time even
+/// then.
 #[derive(Debug)]
 pub struct Entries<V> {
     by_cookie: BTreeMap<u64, Entry<V>>,
@@ -23,7 +24,7 @@ pub struct Entries<V> {
     next_cookie: u64,
     /// Whether the directory was removed. No entry can be created in a removed directory.
     dead: bool,
-    /// Whether the lower tree of the file system can have further entries.
+    /// Whether the lower tree of the file system can have entries that are not in this map.
     partial: bool,
 }
 
@@ -72,7 +73,7 @@ impl<V> Entries<V> {
         }
     }
 
-    /// Creates a directory whose entries, if it has any, are all in the lower tree of the file system.
+    /// Creates a directory whose entries are all still in the lower tree of the file system.
     #[must_use]
     pub const fn partial() -> Self {
         let mut entries = Self::new();
@@ -80,13 +81,13 @@ impl<V> Entries<V> {
         entries
     }
 
-    /// Returns whether the lower tree of the file system can have further entries.
+    /// Returns whether the lower tree of the file system can have entries that are not in this map.
     #[must_use]
     pub const fn is_partial(&self) -> bool {
         self.partial
     }
 
-    /// Records that the lower tree has no further entries.
+    /// Records that the lower tree has no entries that are not in this map.
     pub const fn set_complete(&mut self) {
         self.partial = false;
     }
@@ -97,7 +98,7 @@ impl<V> Entries<V> {
         self.by_cookie.len()
     }
 
-    /// Returns whether there are no entries. Only then can the directory be removed.
+    /// Returns whether there are no entries, so that the directory can be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_cookie.is_empty()
@@ -195,7 +196,7 @@ impl<V> Entries<V> {
         self.by_hash.remove(&hash);
     }
 
-    /// Removes the entry that was created first and returns its target. Used to tear down the tree.
+    /// Removes the entry that was created first, and returns its target. Used when the tree is torn down.
     pub fn take_first(&mut self) -> Option<V> {
         let (_, Entry { name, value }) = self.by_cookie.pop_first()?;
         self.forget(&name, hash(&name));
@@ -256,7 +257,8 @@ mod tests {
         assert_eq!(entries.next_from(0), None);
     }
 
-    /// Returns two names with the same hash: the second word of each undoes the difference that the first word makes.
+    /// Returns two different names with the same hash. The second word of each name compensates for the difference of
+    /// the first words.
     fn colliding() -> [Vec<u8>; 2] {
         let state = |first: u64| (0xcbf2_9ce4_8422_2325 ^ first).wrapping_mul(0x0100_0000_01b3);
         let words = [1_u64, 2].map(|first| [first, state(first) ^ 77]);

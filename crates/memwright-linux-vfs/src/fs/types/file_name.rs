@@ -1,4 +1,4 @@
-//! Names of files, most of which are short.
+//! File names, most of which are stored without an allocation.
 
 use alloc::boxed::Box;
 use core::{fmt, ops::Deref};

@@ -1,4 +1,4 @@
-//! File system instances and their types.
+//! File systems and their types.
 
 use crate::fs::{
     attributes::{DeviceNumber, SystemStatus},
@@ -16,25 +16,25 @@ use memwright_table::FrameKind;
 /// The type of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemKind {
-    /// Files in memory: the root file system, and every tmpfs that is mounted.
+    /// tmpfs: the root file system, and each tmpfs that is mounted.
     Tmpfs,
-    /// `/dev`.
+    /// The file system of `/dev`.
     Devtmpfs,
-    /// `/proc`.
+    /// The file system of `/proc`.
     Proc,
-    /// `/sys`.
+    /// The file system of `/sys`.
     Sysfs,
-    /// `/sys/fs/cgroup`.
+    /// The file system of `/sys/fs/cgroup`.
     Cgroup,
-    /// Anonymous pipes.
+    /// The file system of anonymous pipes, which is not mounted.
     Pipe,
-    /// Sockets.
+    /// The file system of sockets, which is not mounted.
     Socket,
-    /// Files of `memfd_create`, which are in memory but in no mounted file system.
+    /// The file system of `memfd_create` files, which is not mounted.
     Memory,
-    /// Files of huge pages: those of `memfd_create`, and every hugetlbfs that is mounted.
+    /// hugetlbfs: the file system of `memfd_create` files with huge pages, and each hugetlbfs that is mounted.
     Hugetlb,
-    /// Anonymous inodes: descriptors that refer to no file (`anon_inodefs`).
+    /// The file system of anonymous inodes, which belong to descriptors that refer to no file (`anon_inodefs`).
     Anonymous,
 }
 
@@ -48,7 +48,7 @@ const ANON_INODE_FS_MAGIC: u32 = 0x0904_1934;
 const SYSFS_MAGIC: u32 = 0x6265_6572;
 
 impl FileSystemKind {
-    /// Returns the name in `/proc/mounts` and `/proc/filesystems`.
+    /// Returns the name that `/proc/mounts` and `/proc/filesystems` show.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl FileSystemKind {
         }
     }
 
-    /// Returns the magic number in `statfs`.
+    /// Returns the magic number that `statfs` reports.
     #[must_use]
     pub const fn magic(self) -> u32 {
         match self {
@@ -79,7 +79,7 @@ impl FileSystemKind {
         }
     }
 
-    /// Returns the block size in bytes, as in `st_blksize`.
+    /// Returns the block size in bytes that `st_blksize` reports.
     #[must_use]
     pub const fn block_size(self) -> u32 {
         match self {
@@ -96,8 +96,8 @@ impl FileSystemKind {
         }
     }
 
-    /// Returns whether `statfs` reports a capacity and the memory that the files occupy. It reports neither for the
-    /// files of `memfd_create`, because they have no common limit.
+    /// Returns whether `statfs` reports a capacity and the memory that the files use. For `memfd_create` files it
+    /// reports neither, because they have no common limit.
     const fn in_memory(self) -> bool {
         match self {
             Self::Tmpfs | Self::Devtmpfs => true,
@@ -113,10 +113,10 @@ impl FileSystemKind {
     }
 }
 
-/// The value that stands for no limit on inodes.
+/// The value of `most_nodes` for no limit.
 const ANY: u64 = u64::MAX;
 
-/// A file system instance.
+/// A file system.
 pub struct FileSystem {
     /// The type.
     pub kind: FileSystemKind,
@@ -124,14 +124,14 @@ pub struct FileSystem {
     pub device: DeviceNumber,
     /// The mount id.
     pub mount: u64,
-    /// The options and limits with which a program mounted it.
+    /// The options and limits with which a program mounted it; `None` if no program did.
     pub mounted: Option<Mounted>,
-    /// The lower tree, if the command was given one.
+    /// The lower tree, if the user of the command gave one (`--root`).
     pub lower: Option<Lower>,
     next_number: AtomicU64,
     /// Number of users: open files in the file system, and root and working directories of processes.
     users: AtomicU64,
-    /// A flag that is set when the file system loses its last user while it is detached.
+    /// The flag of the mount tree that is set when the file system loses its last user after it was detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
     /// Number of inodes.
@@ -142,7 +142,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Creates a file system with this minor device number, which is also its mount id.
+    /// Creates a file system. `minor` is its minor device number and its mount id.
     #[must_use]
     pub const fn new(kind: FileSystemKind, minor: u32) -> Self {
         Self {
@@ -161,14 +161,14 @@ impl FileSystem {
         }
     }
 
-    /// Sets a limit of `nodes` inodes and returns the file system.
+    /// Returns the file system with a limit of `nodes` inodes.
     #[must_use]
     pub fn with_most_nodes(self, nodes: u64) -> Self {
         self.most_nodes.store(nodes, Ordering::Relaxed);
         self
     }
 
-    /// Sets the options with which a program mounted the file system, and returns the file system.
+    /// Returns the file system with the options with which a program mounted it.
     #[must_use]
     pub fn with_mounted(mut self, mounted: Mounted) -> Self {
         self.set_most_nodes(mounted.nodes());
@@ -176,8 +176,8 @@ impl FileSystem {
         self
     }
 
-    /// Sets the flag `idle` of the file system, and returns the file system. The flag is set when the file system loses
-    /// its last user while it is detached.
+    /// Returns the file system with the flag `idle`, which is set when the file system loses its last user after it was
+    /// detached.
     #[must_use]
     pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
         self.idle = Some(idle.clone());
@@ -189,7 +189,7 @@ impl FileSystem {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Removes a user. Sets the flag `idle` if this was the last user and the file system is detached.
+    /// Removes a user. Sets the flag `idle` if this was the last user and the file system has been detached.
     pub fn end_use(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1
             && self.detached.load(Ordering::SeqCst)
@@ -199,31 +199,30 @@ impl FileSystem {
         }
     }
 
-    /// Returns whether the file system has users. A path walk in progress is not counted as a user.
+    /// Returns whether the file system has users. A path walk does not count as a user.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) > 0
     }
 
-    /// Records that the file system is no longer attached to the tree. From now on, the loss of its last user sets
-    /// `idle`.
+    /// Records that the file system was detached from the tree. From now on, the loss of its last user sets `idle`.
     pub fn detach(&self) {
         self.detached.store(true, Ordering::SeqCst);
     }
 
-    /// Returns the mount's flags.
+    /// Returns the flags of the mount.
     #[must_use]
     pub fn flags(&self) -> MountFlags {
         let mounted = self.mounted.as_ref().map(Mounted::flags);
         mounted.unwrap_or(MountFlags::RELATIVE_TIMES)
     }
 
-    /// Increments the number of inodes.
+    /// Counts an inode that was created.
     pub fn node_made(&self) {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Decrements the number of inodes.
+    /// Uncounts an inode that was freed.
     pub fn node_gone(&self) {
         self.nodes.fetch_sub(1, Ordering::Relaxed);
     }
@@ -240,14 +239,15 @@ impl FileSystem {
         self.most_nodes.store(most, Ordering::Relaxed);
     }
 
-    /// Returns the number of inodes, plus the space of their extended attributes in units of `NODE_SIZE`, rounded up.
+    /// Returns the number of inodes, plus the inode space of their extended attributes in units of `NODE_SIZE`, rounded
+    /// up.
     #[must_use]
     pub fn nodes_used(&self) -> u64 {
         let space = self.xattr_space.load(Ordering::Relaxed);
         self.nodes() + space.div_ceil(NODE_SIZE)
     }
 
-    /// Returns whether the inodes and their extended attributes exceed the limit on inodes.
+    /// Returns whether the inodes and their extended attributes are more than the limit on inodes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.nodes_used() > self.most_nodes.load(Ordering::Relaxed)
@@ -282,7 +282,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Uncharges `space` bytes of inode space, for extended attributes that are removed.
+    /// Uncharges `space` bytes of inode space for extended attributes that were removed.
     pub fn return_xattr_space(&self, space: u64) {
         self.xattr_space.fetch_sub(space, Ordering::Relaxed);
     }
@@ -292,8 +292,8 @@ impl FileSystem {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns what `statfs` reports. The size is the limit with which a program mounted the file system. Otherwise it
-    /// is half of memory, which is the default size of a tmpfs.
+    /// Returns the status that `statfs` reports. The capacity is the limit with which a program mounted the file
+    /// system, or half of memory, which is the default for a tmpfs.
     #[must_use]
     pub fn status(&self, memory: &Memory) -> SystemStatus {
         let counted = self.kind.in_memory();
@@ -311,7 +311,7 @@ impl FileSystem {
         };
         let most_nodes = self.most_nodes.load(Ordering::Relaxed);
         let (nodes, free_nodes) = match files {
-            // hugetlbfs reports inodes only if it limits or reserves pages, and -1 for no limit on inodes.
+            // hugetlbfs reports inodes only if it limits or reserves pages. For no limit on inodes, it reports -1.
             Some(Files::Hugetlbfs(hugetlbfs)) if hugetlbfs.subpool.is_none() => (0, 0),
             Some(Files::Hugetlbfs(_)) if most_nodes == ANY => (ANY, ANY),
             _ if most_nodes == ANY => (0, 0),

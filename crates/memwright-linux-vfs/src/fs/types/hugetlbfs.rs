@@ -16,7 +16,7 @@ const DEFAULT_MODE: u32 = 0o755;
 /// Permission bits that the option `mode` can set.
 const MODE_BITS: u32 = 0o1777;
 
-/// A size in the text of an option.
+/// A size in an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     /// In bytes.
@@ -26,7 +26,7 @@ enum Size {
 }
 
 impl Size {
-    /// Parses a size. As on Linux, text after the number is ignored.
+    /// Parses a size. Ignores text after the number, as Linux does.
     fn parse(text: &str) -> Option<Self> {
         let (value, rest) = numeral(text)?;
         Some(match rest.starts_with('%') {
@@ -35,7 +35,7 @@ impl Size {
         })
     }
 
-    /// Returns the size in huge pages, rounded down, for a pool of `pool` pages.
+    /// Returns the size in huge pages, rounded down. The pool has `pool` huge pages.
     fn pages(self, pool: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes / HUGE_BYTES,
@@ -44,29 +44,30 @@ impl Size {
     }
 }
 
-/// Parses a number with a suffix, which must begin with a digit. Returns the number and the rest of the text.
+/// Parses a number with a suffix. Returns the number and the rest of the text, or `None` if the text does not begin
+/// with a digit.
 fn numeral(text: &str) -> Option<(u64, &str)> {
     let digit = text.starts_with(|first: char| first.is_ascii_digit());
     amount(text).filter(|_| digit)
 }
 
-/// The options of a hugetlbfs.
+/// The mount options of a hugetlbfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugetlbfsOptions {
-    /// Maximum number of pages of its files; `None` for no limit.
+    /// Maximum number of huge pages of its files; `None` for no limit.
     most: Option<u64>,
-    /// Number of pages of the pool that are reserved for its files (`min_size`); `None` for no reservation.
+    /// Number of huge pages of the pool that are reserved for its files (`min_size`); `None` for no reservation.
     least: Option<u64>,
-    /// Maximum number of inodes, the root included; `None` for no limit.
+    /// Maximum number of inodes, including the root; `None` for no limit.
     pub nodes: Option<u64>,
-    /// Permissions of its root.
+    /// Permissions of the root directory.
     pub permissions: u32,
-    /// Owner of its root.
+    /// Owner of the root directory.
     pub owner: Subject,
 }
 
 impl HugetlbfsOptions {
-    /// Parses options, which are separated by commas, for a pool of `pool` pages.
+    /// Parses options, which are separated by commas. The pool has `pool` huge pages.
     ///
     /// # Errors
     /// `EINVAL` for an unknown option, an invalid value, and a page size other than 2 MiB.
@@ -150,7 +151,7 @@ impl HugetlbfsOptions {
 pub struct Hugetlbfs {
     /// The options, which a remount does not change.
     pub options: HugetlbfsOptions,
-    /// The subpool, which has the limit and the reservation of pages; `None` if the mount has neither.
+    /// The limit and the reservation of huge pages; `None` if the mount has neither.
     pub subpool: Option<Arc<HugeSubpool<M>>>,
 }
 
@@ -179,8 +180,8 @@ impl Hugetlbfs {
         Ok(Self { options, subpool })
     }
 
-    /// Returns the number of pages that `statfs` reports, and the number of free pages. Without a limit, Linux reports
-    /// -1 if pages are reserved, and 0 otherwise.
+    /// Returns the capacity and the number of free huge pages that `statfs` reports. Without a limit on pages, Linux
+    /// reports -1 for both if pages are reserved, and 0 otherwise.
     #[must_use]
     pub fn pages(&self) -> (u64, u64) {
         let counts = self.subpool.as_ref().and_then(|subpool| subpool.counts());

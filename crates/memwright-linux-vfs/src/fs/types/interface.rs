@@ -1,4 +1,5 @@
-//! The `ioctl` commands that return properties of network interfaces. The machine has one, the loopback interface.
+//! The `ioctl` commands of sockets that return properties of network interfaces. The machine has one interface, the
+//! loopback interface.
 
 use crate::user::UserMemory;
 use linux_raw_sys::ioctl;
@@ -10,15 +11,15 @@ const NAME: usize = 16;
 /// Size in bytes of `struct ifconf`: a size, 4 bytes of padding, and a pointer.
 const LIST_SIZE: usize = 16;
 
-/// The name of the interface.
+/// The name of the loopback interface.
 pub const LOOPBACK: &[u8] = b"lo";
-/// The index of the interface.
+/// The index of the loopback interface.
 pub const NUMBER: u32 = 1;
-/// The IPv4 address of the interface.
+/// The IPv4 address of the loopback interface.
 pub const LOCAL: [u8; 4] = [127, 0, 0, 1];
-/// The length in bits of the prefix of the IPv4 address.
+/// The prefix length of the IPv4 address in bits.
 pub const PREFIX: u8 = 8;
-/// `IFF_UP`, `IFF_LOOPBACK`, `IFF_RUNNING` and `IFF_LOWER_UP`. An `ioctl` returns the lower 16 bits.
+/// The flags `IFF_UP`, `IFF_LOOPBACK`, `IFF_RUNNING` and `IFF_LOWER_UP`. An `ioctl` returns the lower 16 bits.
 pub const FLAGS: u32 = 0x1_0049;
 /// The maximum transmission unit in bytes (`drivers/net/loopback.c`).
 pub const LARGEST_PACKET: u32 = 65_536;
@@ -27,7 +28,7 @@ pub const QUEUE: u32 = 1_000;
 /// The type of the hardware, `ARPHRD_LOOPBACK`.
 pub const HARDWARE: u16 = 772;
 
-/// The properties of the interface, as an `ioctl` returns them.
+/// The properties of the interface as bytes in the format of an `ioctl`.
 const NUMBER_BYTES: [u8; 4] = NUMBER.to_le_bytes();
 const FLAG_BYTES: [u8; 2] = (FLAGS as u16).to_le_bytes();
 const PACKET_BYTES: [u8; 4] = LARGEST_PACKET.to_le_bytes();
@@ -41,32 +42,32 @@ const fn socket_address(address: [u8; 4]) -> [u8; 16] {
     [2, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// What an `ioctl` command requests.
+/// The result that an `ioctl` command requests.
 #[derive(Clone, Copy)]
 enum Question {
-    /// The name of the interface with the index in the request.
+    /// The name of the interface whose index is in the request.
     Name,
-    /// An IPv4 address. The field is the result.
+    /// This IPv4 address.
     Address([u8; 4]),
-    /// Another value. The field is the result.
+    /// Another property, as these bytes.
     Value(&'static [u8]),
 }
 
-/// Whether a socket supports the commands for IPv4 addresses.
+/// Whether a socket supports the commands that return IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// It does: it is an IPv4 socket.
+    /// It supports them: it is an IPv4 socket.
     V4,
-    /// It does not: it is another socket.
+    /// It does not support them: it is a socket of another family.
     None,
 }
 
-/// Executes an `ioctl` of a socket that reads properties of interfaces (Linux 7.2 `net/core/dev_ioctl.c`,
+/// Executes an `ioctl` command of a socket that reads properties of interfaces (Linux 7.2 `net/core/dev_ioctl.c`,
 /// `net/ipv4/devinet.c`).
 ///
 /// # Errors
-/// `ENOTTY` if the socket does not support the command, `ENODEV` if there is no such interface, `EADDRNOTAVAIL` if the
-/// interface has no such address, `EFAULT`.
+/// `ENOTTY` if the socket does not support the command, `ENODEV` if the interface does not exist, `EADDRNOTAVAIL` if
+/// the name has an address label, `EFAULT`.
 pub fn control(
     memory: UserMemory<'_>,
     addresses: Addresses,
@@ -84,8 +85,8 @@ pub fn control(
     Ok(0)
 }
 
-/// Writes the list of interfaces with IPv4 addresses, which has one entry. Writes only its size if the caller passes no
-/// buffer.
+/// Writes the list of the interfaces with IPv4 addresses, which has one entry. If the caller passes no buffer, writes
+/// only the size of the list.
 fn list(memory: UserMemory<'_>, argument: u64) -> Result<u64, Errno> {
     let mut head = [0; LIST_SIZE];
     memory.read_bytes(argument, &mut head)?;
@@ -103,7 +104,7 @@ fn list(memory: UserMemory<'_>, argument: u64) -> Result<u64, Errno> {
     memory.write_value(argument, &size).map(|()| 0)
 }
 
-/// Returns what `command` requests; `None` if a socket with these addresses does not support the command.
+/// Returns the result that `command` requests; `None` if the socket does not support the command.
 const fn question(addresses: Addresses, command: u32) -> Option<Question> {
     let question = match command {
         ioctl::SIOCGIFNAME => Question::Name,
@@ -116,7 +117,7 @@ const fn question(addresses: Addresses, command: u32) -> Option<Question> {
         ioctl::SIOCGIFTXQLEN => Question::Value(&QUEUE_BYTES),
         ioctl::SIOCGIFHWADDR => Question::Value(&HARDWARE_ADDRESS),
         ioctl::SIOCGIFMETRIC => Question::Value(&[0; 4]),
-        // The memory map of the interface's device, which is all zeros.
+        // The memory map of the device, which is all zeros.
         ioctl::SIOCGIFMAP => Question::Value(&[0; 21]),
         _ => return None,
     };
@@ -126,7 +127,7 @@ const fn question(addresses: Addresses, command: u32) -> Option<Question> {
     }
 }
 
-/// Writes the result of a command to its `struct ifreq`.
+/// Stores the result of a command in its `struct ifreq`.
 fn answer(question: Question, request: &mut [u8; SIZE]) -> Result<(), Errno> {
     let (name, value) = request.split_at_mut(NAME);
     match question {
@@ -150,8 +151,8 @@ fn put(place: &mut [u8], bytes: &[u8]) {
     place[..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Checks that the name is that of the interface. Returns whether a colon and an address label follow the name. The
-/// address of the interface has no label.
+/// Checks that `name` is that of the interface. Returns whether a colon and an address label follow it. The address of
+/// the loopback interface has no label.
 fn is_labelled(name: &mut [u8]) -> Result<bool, Errno> {
     name[NAME - 1] = 0;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type as directory records contain it (`d_type`): the type bits of `st_mode`, shifted down.
+    /// Returns the type as a directory record contains it (`d_type`), which is the type bits of `st_mode` shifted down.
     #[must_use]
     pub const fn directory_type(self) -> u8 {
         (self.mode() >> 12) as u8

@@ -1,4 +1,5 @@
-//! The lower tree of a file system: the files of `--root`, which the command on the host reads for the guest.
+//! The lower tree of a file system: the files below `--root` on the host. The `memwright` command reads them for the
+//! guest.
 
 use crate::fs::attributes::Moment;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -14,19 +15,18 @@ use memwright_linux_base::{
 };
 use memwright_table::TryPush;
 
-/// The lower tree of a file system. It serves as the lower directory of an overlay: the file system looks up a name
-/// there if it does not have the name itself, and copies a file up before the file is opened for the first time. The
-/// lower tree is never written to.
+/// The lower tree of a file system, as in an overlay. The file system looks up a name in it if it does not have the
+/// name itself, and copies a file up before the file is opened for the first time. The lower tree is never written to.
 pub struct Lower {
-    /// The memory for the contents of files.
+    /// The memory in which the contents of files are stored.
     pub memory: Arc<Memory>,
-    /// The clock, which is stopped while the command processes a request.
+    /// The guest's clock, which is stopped while the command processes a request.
     pub clock: &'static dyn Clock,
-    /// The value of all timestamps of the inodes.
+    /// The timestamps of all inodes for files of the lower tree.
     pub time: Moment,
     channels: &'static dyn Channels,
-    /// Paths in the lower tree, by inode number: of directories whose entries are not all known, and of files that have
-    /// not been copied up. The path in the guest can differ after a rename.
+    /// Paths in the lower tree, by inode number. Only partial directories and files that have not been copied up have a
+    /// path. The path in the guest can differ after a rename.
     paths: Lock<Ordered<u64, Box<[u8]>>>,
 }
 
@@ -48,8 +48,8 @@ impl Lower {
         }
     }
 
-    /// Sends a request to the command on the host. Returns the data of the reply in `room`, which must have one byte
-    /// more than the longest data. Takes no guest time.
+    /// Sends a request to the command on the host. Returns the data of the reply, which is stored in `room`. `room`
+    /// needs one byte more than the longest data, for the status. The request takes no guest time.
     ///
     /// # Errors
     /// The error number in the reply, such as `ENOENT`; `EIO` if there is no reply; `ENOMEM`.
@@ -72,7 +72,7 @@ impl Lower {
         }
     }
 
-    /// Records the path of an inode.
+    /// Records the path of an inode in the lower tree.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -98,20 +98,20 @@ impl Lower {
         Ok(path)
     }
 
-    /// Removes the path of an inode whose entries or contents no longer depend on the lower tree.
+    /// Removes the path of an inode that no longer needs the lower tree.
     pub fn forget(&self, inode: u64) {
         let path = self.paths.lock().remove(&inode);
         drop(path);
     }
 
-    /// Removes all paths. Used to tear down the tree.
+    /// Removes all paths. Used when the tree is torn down.
     pub fn clear(&self) {
         let paths = core::mem::take(&mut *self.paths.lock());
         drop(paths);
     }
 }
 
-/// Returns the error for the status in a reply.
+/// Returns the error number for the status in a reply.
 fn answered(status: u8) -> Errno {
     let result = 0_u64.wrapping_sub(u64::from(status));
     Errno::from_result(result).unwrap_or(Errno::EIO)

@@ -1,4 +1,4 @@
-//! Plain values and containers, which refer to no inode.
+//! Types that do not refer to inodes: plain values and containers.
 
 pub mod abilities;
 pub mod attributes;

@@ -1,4 +1,4 @@
-//! File systems that a program mounted: the state that all types have, and the state of each type.
+//! The state of a file system that a program mounted: a part that all types have, and a part that depends on the type.
 
 use crate::fs::{
     hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
@@ -12,19 +12,19 @@ use core::{
 };
 use memwright_linux_abi::{Memory, errno::Errno};
 
-/// The type of a mounted file system, and the state of that type.
+/// The type of a file system that a program mounted, and the state that depends on the type.
 pub enum Files {
-    /// Files in memory.
+    /// A tmpfs.
     Tmpfs(Tmpfs),
-    /// Files of huge pages.
+    /// A hugetlbfs.
     Hugetlbfs(Hugetlbfs),
 }
 
-/// A file system that a program mounted.
+/// The state of a file system that a program mounted.
 pub struct Mounted {
     /// The mount flags.
     flags: AtomicU32,
-    /// The source argument of `mount`.
+    /// The argument `source` of `mount`, which `/proc/mounts` shows.
     pub source: Vec<u8>,
     /// The type and its state.
     pub files: Files,
@@ -52,7 +52,7 @@ impl Mounted {
         self.flags.store(flags.bits(), Ordering::Relaxed);
     }
 
-    /// Returns the permissions and the owner of the root.
+    /// Returns the permissions and the owner of the root directory.
     #[must_use]
     pub fn root(&self) -> (u32, Subject) {
         match &self.files {
@@ -76,8 +76,8 @@ impl Mounted {
         }
     }
 
-    /// Applies the options of a remount while there are `nodes` inodes. Returns the new limit on inodes. For hugetlbfs,
-    /// checks the options but changes none, because Linux has no `reconfigure` for it. The caller serialises changes.
+    /// Applies the options `text` of a remount, while there are `nodes` inodes. Returns the new limit on inodes. For
+    /// hugetlbfs, only checks the options, because Linux has no `reconfigure` for it. The caller serialises changes.
     ///
     /// # Errors
     /// `EINVAL` for an invalid option or limit. The options are unchanged then.
@@ -93,7 +93,7 @@ impl Mounted {
         }
     }
 
-    /// Writes the options, each preceded by a comma, on a machine with `total` pages of memory.
+    /// Writes the options for `/proc/mounts`, each preceded by a comma. The machine has `total` pages of memory.
     ///
     /// # Errors
     /// Those of `out`.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Maximum length of a name in bytes, as on every Linux file system that keeps names in memory.
+/// Maximum length of a name in bytes (`NAME_MAX` of Linux).
 pub const NAME_MAX: usize = 255;
 
 /// A path component.
@@ -19,8 +19,8 @@ pub enum Component<'a> {
 
 /// Splits `path` after its first component.
 ///
-/// Skips leading slashes. Returns `None` if the path contains only slashes. The returned rest starts at the slash after
-/// the component, so that a trailing slash is preserved: `b"a/"` gives `a` and `b"/"`.
+/// Skips leading slashes. Returns `None` if there is no component. The rest starts with the slash after the component,
+/// so that a trailing slash is preserved: `b"a/"` gives `a` and `b"/"`.
 #[must_use]
 pub fn first_component(path: &[u8]) -> Option<(Component<'_>, &[u8])> {
     let start = path.iter().position(|&byte| byte != b'/')?;
@@ -38,7 +38,7 @@ pub fn first_component(path: &[u8]) -> Option<(Component<'_>, &[u8])> {
     Some((component, rest))
 }
 
-/// Returns whether the rest of a path consists of slashes only.
+/// Returns whether the rest of a path contains no component.
 #[must_use]
 pub fn only_slashes(rest: &[u8]) -> bool {
     rest.iter().all(|&byte| byte == b'/')

@@ -1,4 +1,4 @@
-//! The lock of the directory tree.
+//! The lock that serialises changes of the directory tree.
 
 use memwright_linux_base::sync::{Lock, LockGuard, Rank};
 
@@ -18,7 +18,7 @@ impl Namespace {
         Self(Lock::new(Rank::FileSystem, ()))
     }
 
-    /// Takes the lock: the tree does not change until the guard is dropped.
+    /// Acquires the lock. The tree does not change until the guard is dropped.
     pub fn keep(&self) -> LockGuard<'_, ()> {
         self.0.lock()
     }

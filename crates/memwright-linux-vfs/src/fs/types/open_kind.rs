@@ -1,4 +1,4 @@
-//! The number of open files of each class.
+//! Counts open files by class.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,12 +52,12 @@ impl OpenKind {
 pub struct OpenCounts([AtomicU64; OpenKind::ALL.len()]);
 
 impl OpenCounts {
-    /// Counts an open file.
+    /// Counts an open file of the class `kind`.
     pub(in crate::fs) fn add(&self, kind: OpenKind) {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Decrements the count of a class after an open file is closed.
+    /// Uncounts an open file of the class `kind`, which is being closed.
     pub(in crate::fs) fn remove(&self, kind: OpenKind) {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl OpenCounts {
         counts.sum()
     }
 
-    /// Returns the names of the classes with open files, and their counts.
+    /// Returns the names and the counts of the classes with open files.
     pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         let named = OpenKind::ALL.iter().map(|(_, name)| *name);

@@ -2,7 +2,7 @@
 
 use memwright_linux_base::flags;
 flags! {
-    /// Permissions on an inode, with the values that they have in each class of the mode bits.
+    /// Permissions on an inode. The values are those of the mode bits of one class (owner, group or others).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Permission: u32 {
         /// Permission to read a file, or to list a directory.
@@ -15,12 +15,12 @@ flags! {
 }
 
 const SET_USER_ID: u32 = 0o4000;
-/// The set-group-id bit. An executable with this bit runs with the rights of its group. New entries of a directory with
-/// this bit inherit the directory's group.
+/// The set-group-id bit. An executable with this bit runs with the rights of the file's group. A new entry in a
+/// directory with this bit gets the directory's group.
 pub const SET_GROUP_ID: u32 = 0o2000;
 const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
 
-/// The subject of a permission check: the file system ids of a thread, and whether it overrides permissions.
+/// The subject of a permission check: the file system ids of a thread, and whether it overrides permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// User id.
@@ -32,7 +32,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The superuser.
+    /// The user and group 0 with `CAP_DAC_OVERRIDE`.
     pub const ROOT: Self = Self {
         user: 0,
         group: 0,
@@ -43,8 +43,8 @@ impl Subject {
 /// Returns whether `subject` has all permissions in `wanted` on an inode with this mode and owner.
 ///
 /// `CAP_DAC_OVERRIDE` grants everything except execution of a file without any execute bit (Linux 7.2,
-/// `generic_permission` in `fs/namei.c`). Without this capability, the first class that matches applies (owner, group,
-/// others), even if a later class would allow more.
+/// `generic_permission` in `fs/namei.c`). Without this capability, only the first class that matches the subject counts
+/// (owner, group, others), even if a later class allows more.
 #[must_use]
 pub fn permitted(
     subject: Subject,
@@ -67,7 +67,7 @@ pub fn permitted(
 }
 
 /// Returns whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns such a
-/// file, and has no more rights than the mode grants (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
+/// file, and the mode restricts root too (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
 #[must_use]
 pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
     let class = match (subject.user, subject.group) {
@@ -79,15 +79,15 @@ pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> boo
 }
 
 /// Returns whether `subject` is allowed to set the set-group-id bit on an inode of the group `group`
-/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
+/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3). Overriding permissions stands for `CAP_FSETID` here.
 #[must_use]
 pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
     subject.overrides || subject.group == group
 }
 
-/// Returns the permissions and group of a new inode. `folder` contains the mode and group of the directory in which the
-/// inode is created. `own` contains the permissions and group that the inode would have without inheritance
-/// (`inode_init_owner` and `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
+/// Returns the permissions and group of a new inode. `folder` is the mode and group of the directory in which the inode
+/// is created. `own` is the permissions and group that the inode would have without inheritance (`inode_init_owner` and
+/// `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
 ///
 /// In a directory with the set-group-id bit a new inode gets the directory's group, and a new directory also gets the
 /// bit. The set-group-id bit of a new file is cleared if the file would run with the rights of a group to which its
@@ -115,7 +115,7 @@ pub fn inherited(
 }
 
 /// Returns the permissions that a file with this mode has after a change of its owner or group. The set-user-id bit is
-/// cleared. The set-group-id bit is cleared if the mode has group execution, in which case the file would run with the
+/// cleared. The set-group-id bit is cleared if the mode has group execution, because the file would then run with the
 /// group's rights, or if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
 pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
@@ -127,15 +127,16 @@ pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     }
 }
 
-/// Returns whether an executable with this mode can run with ids other than those of the process that executes it.
+/// Returns whether an executable with this mode can run with ids other than those of the process that executes it,
+/// because it has a set-id bit.
 #[must_use]
 pub const fn sets_ids(mode: u32) -> bool {
     mode & (SET_USER_ID | SET_GROUP_ID) != 0
 }
 
-/// Returns the permissions that a file with this mode has when `subject` changes its contents. They are unchanged if
-/// the subject has the capability, else those that [`after_new_owner`] returns (`setattr_should_drop_suidgid` in
-/// `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
+/// Returns the permissions that a file with this mode has after `subject` changes its contents. If the subject
+/// overrides permissions, which stands for `CAP_FSETID` here, they are unchanged. Otherwise they are those that
+/// [`after_new_owner`] returns (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
 pub fn before_write(subject: Subject, mode: u32, group: u32) -> u32 {
     if subject.overrides {
@@ -164,8 +165,8 @@ mod tests {
             (0o4755, 5, 0o755),
             (0o6777, 5, 0o777),
             (0o6777, 70, 0o777),
-            // A set-group-id bit without group execution marks mandatory locking. A write by a member of the group
-            // keeps this bit.
+            // Without group execution, the set-group-id bit stands for mandatory locking. A write by a member of the
+            // group keeps the bit.
             (0o2666, 70, 0o2666),
             (0o2666, 5, 0o666),
             (0o1777, 5, 0o1777),

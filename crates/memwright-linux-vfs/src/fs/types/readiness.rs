@@ -1,10 +1,10 @@
-//! The readiness of a file: what can be done with it without blocking.
+//! The readiness of a file, as `poll` reports it.
 
 use linux_raw_sys::general as raw;
 use memwright_linux_base::flags;
 
 flags! {
-    /// What can be done with a file without blocking: the bits of `poll`.
+    /// Which operations on a file do not block, and which events are pending: the bits of `poll`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Readiness: u32 {
         /// A read does not block.
@@ -13,7 +13,7 @@ flags! {
         const WRITE = raw::POLLOUT | raw::POLLWRNORM;
         /// Priority data or an exceptional event is pending.
         const PRIORITY = raw::POLLPRI;
-        /// An error is pending; for a pipe, there are no readers.
+        /// An error is pending. For the write end of a pipe, there is no reader.
         const ERROR = raw::POLLERR;
         /// The peer has hung up.
         const HANGUP = raw::POLLHUP;
@@ -23,8 +23,8 @@ flags! {
 }
 
 impl Readiness {
-    /// Returns whether a waiter for these bits must be on the readers' queue. Errors and hang-ups, which are always
-    /// reported, wake that queue too.
+    /// Returns whether a waiter for these bits must be on the readers' queue. Errors and hang-ups are always reported,
+    /// and wake that queue too. A waiter for no bits is therefore on it.
     #[must_use]
     pub const fn concerns_reading(self) -> bool {
         let read = Self::READ.union(Self::READ_HANGUP).union(Self::PRIORITY);

@@ -4,7 +4,7 @@ use linux_raw_sys::general as raw;
 use memwright_linux_base::flags;
 
 flags! {
-    /// The seals of a memfd. Each forbids an operation.
+    /// The seals of a memfd. Each seal forbids an operation on the file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Seals: u32 {
         /// Adding seals.
@@ -15,7 +15,7 @@ flags! {
         const GROW = raw::F_SEAL_GROW;
         /// Writing.
         const WRITE = raw::F_SEAL_WRITE;
-        /// Writing, except through existing mappings.
+        /// Writing, except through mappings that exist already.
         const FUTURE_WRITE = raw::F_SEAL_FUTURE_WRITE;
         /// Changing the execute bits.
         const EXEC = raw::F_SEAL_EXEC;

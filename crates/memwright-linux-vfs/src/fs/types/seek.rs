@@ -6,7 +6,7 @@ use memwright_linux_abi::errno::Errno;
 /// Largest size of a file, in bytes (Linux's `MAX_LFS_FILESIZE` on 64-bit machines).
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// The base from which `lseek` counts an offset.
+/// The base to which `lseek` adds the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The start of the file (`SEEK_SET`).
@@ -15,14 +15,14 @@ pub enum Whence {
     Position,
     /// The end of the file (`SEEK_END`).
     End,
-    /// The next data at or after the offset (`SEEK_DATA`).
+    /// The next data at or after the offset, which counts from the start (`SEEK_DATA`).
     Data,
-    /// The next hole at or after the offset (`SEEK_HOLE`).
+    /// The next hole at or after the offset, which counts from the start (`SEEK_HOLE`).
     Hole,
 }
 
 impl Whence {
-    /// Decodes the last argument of `lseek`.
+    /// Decodes the argument `whence` of `lseek`.
     ///
     /// # Errors
     /// `EINVAL` for any other number.
@@ -38,7 +38,7 @@ impl Whence {
     }
 }
 
-/// Returns the position `offset` bytes from `base`.
+/// Returns the position `offset` bytes after `base`, or before it if `offset` is negative.
 ///
 /// # Errors
 /// `EINVAL` if the position would be negative, `EOVERFLOW` if it would exceed [`SIZE_MAX`].
@@ -50,11 +50,11 @@ pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     }
 }
 
-/// Returns the position to which a seek moves in a file that does not report holes. `size` is `None` for a file without
-/// a size, such as a text of `/proc` or a directory.
+/// Returns the position to which `lseek` moves in a file that does not report holes. `size` is `None` for a file
+/// without a size, such as a text of `/proc` or a directory.
 ///
 /// # Errors
-/// `EINVAL` for an unsupported base, and those of [`moved`].
+/// `EINVAL` if the file does not support the base `whence`, and those of [`moved`].
 pub fn sought(position: u64, offset: i64, whence: Whence, size: Option<u64>) -> Result<u64, Errno> {
     match whence {
         Whence::Start => moved(0, offset),
@@ -82,7 +82,7 @@ pub fn readable(position: u64, length: usize, size: u64) -> usize {
         .min(TRANSFER_MAX as usize)
 }
 
-/// Returns how many of `length` bytes a write at `position` can store if the file is allowed to grow to `limit` bytes.
+/// Returns how many of `length` bytes a write at `position` can store in a file that can grow to at most `limit` bytes.
 ///
 /// # Errors
 /// `EFBIG` if the write cannot store even one byte.

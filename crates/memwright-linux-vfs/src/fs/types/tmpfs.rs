@@ -1,4 +1,5 @@
-//! Mount flags, and mount options of tmpfs (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and `shmem_show_options`).
+//! Flags of all mounts, and mount options of tmpfs (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and
+//! `shmem_show_options`).
 
 use crate::fs::permission::Subject;
 use alloc::sync::Arc;
@@ -10,14 +11,15 @@ use memwright_linux_base::flags;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::PAGE_SIZE;
 
-/// The number of bytes of extended attributes that count as one inode toward the limit `nr_inodes` (`BOGO_INODE_SIZE`).
+/// The number of bytes of extended attributes that count as one inode against the limit `nr_inodes`
+/// (`BOGO_INODE_SIZE`).
 pub const NODE_SIZE: u64 = 1024;
 
 /// Default permissions of the root directory of a tmpfs.
 const DEFAULT_MODE: u32 = 0o1777;
 
 flags! {
-    /// Mount flags, with the values of `statfs` (`include/linux/statfs.h`).
+    /// Mount flags, with the values that `statfs` reports (`include/linux/statfs.h`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountFlags: u32 {
         /// Set-id bits have no effect. This kernel ignores them on every mount.
@@ -28,7 +30,7 @@ flags! {
         const NO_EXECUTION = 0x8;
         /// Access times are not updated.
         const NO_ACCESS_TIMES = 0x400;
-        /// Access times of directories are not updated. This kernel never updates them.
+        /// Access times of directories are not updated. This kernel never updates access times of directories.
         const NO_DIRECTORY_TIMES = 0x800;
         /// Access times are updated only after a change of the file, or when they are a day old.
         const RELATIVE_TIMES = 0x1000;
@@ -36,7 +38,7 @@ flags! {
 }
 
 impl MountFlags {
-    /// The flags and their text in `/proc/mounts`, in the order in which the file contains them.
+    /// The flags with their text in `/proc/mounts`, in the order in which `/proc/mounts` shows them.
     const WORDS: [(Self, &'static str); 6] = [
         (Self::NO_SET_ID, ",nosuid"),
         (Self::NO_DEVICES, ",nodev"),
@@ -52,7 +54,8 @@ impl MountFlags {
         .union(Self::RELATIVE_TIMES);
 
     /// Decodes the flags of `mount`. For a remount, `before` is the set of present flags. The present flags about
-    /// access times are kept unless `flags` contains such a flag (Linux 7.2 `fs/namespace.c`, `path_mount`).
+    /// access times are kept unless `flags` contains a flag about access times (Linux 7.2 `fs/namespace.c`,
+    /// `path_mount`).
     ///
     /// # Errors
     /// `EINVAL` for anything other than a read-write mount.
@@ -82,7 +85,7 @@ impl MountFlags {
         Ok(decoded)
     }
 
-    /// Writes the flags, each preceded by a comma.
+    /// Writes the text of the flags for `/proc/mounts`, each preceded by a comma.
     ///
     /// # Errors
     /// Those of `out`.
@@ -93,23 +96,24 @@ impl MountFlags {
     }
 }
 
-/// The options of a tmpfs.
+/// The mount options of a tmpfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TmpfsOptions {
     /// Maximum number of pages of its files; 0 for no limit.
     pub pages: u64,
     /// Maximum number of inodes; 0 for no limit.
     pub nodes: u64,
-    /// Permissions of its root.
+    /// Permissions of the root directory.
     pub permissions: u32,
-    /// Owner of its root.
+    /// Owner of the root directory.
     pub owner: Subject,
     /// Which of its files use huge pages.
     pub huge: SharedMode,
 }
 
 impl TmpfsOptions {
-    /// Returns the default options on a machine with `total` pages of memory: half of the pages, and as many inodes.
+    /// Returns the default options on a machine with `total` pages of memory. The limits on pages and on inodes are
+    /// half of that number.
     #[must_use]
     pub const fn default_of(total: u64, owner: Subject) -> Self {
         Self {
@@ -121,8 +125,8 @@ impl TmpfsOptions {
         }
     }
 
-    /// Parses options, which are separated by commas, for a machine with `total` pages of memory. A comma before a
-    /// digit is not a separator.
+    /// Parses options, which are separated by commas. A comma before a digit is not a separator. The machine has
+    /// `total` pages of memory.
     ///
     /// # Errors
     /// `EINVAL` for an unknown option or an invalid value.
@@ -130,7 +134,7 @@ impl TmpfsOptions {
         Self::default_of(total, owner).with(total, text)
     }
 
-    /// Returns these options with the options in `text` applied to them.
+    /// Returns these options after applying the options in `text`.
     fn with(self, total: u64, text: &[u8]) -> Result<Self, Errno> {
         let mut options = self;
         let mut rest = text;
@@ -180,8 +184,9 @@ impl TmpfsOptions {
         Ok(())
     }
 
-    /// Returns the options of a mounted file system after a remount with `text`, while it has `pages` pages and `nodes`
-    /// inodes (Linux 7.2 `mm/shmem.c`, `shmem_reconfigure`). The permissions and owner of its root are unchanged.
+    /// Returns the options after a remount with the options in `text`, while the file system has `pages` pages and
+    /// `nodes` inodes (Linux 7.2 `mm/shmem.c`, `shmem_reconfigure`). The permissions and owner of the root are
+    /// unchanged.
     ///
     /// # Errors
     /// Those of a new mount; `EINVAL` for a limit below the number in use, and for a limit that was not set before.
@@ -232,8 +237,8 @@ impl TmpfsOptions {
     }
 }
 
-/// Splits a mount option into its key and value. Returns `None` if the option has no effect: it has no key, or it has no
-/// value and is always in effect.
+/// Splits a mount option into its key and value. Returns `None` for an option without effect: one without a key, or one
+/// that is always in effect and has no value.
 ///
 /// # Errors
 /// `EINVAL` for another option without a value.
@@ -287,7 +292,7 @@ pub(in crate::fs) fn amount(text: &str) -> Option<(u64, &str)> {
     Some((value.checked_mul(1 << shift)?, &rest[1..]))
 }
 
-/// Parses a number like [`amount`]. Returns `None` if anything follows the number.
+/// Parses a number like [`amount`]. Returns `None` if text follows the number.
 fn whole(text: &str) -> Option<u64> {
     amount(text)
         .filter(|(_, rest)| rest.is_empty())
@@ -353,8 +358,8 @@ impl Tmpfs {
         *self.options.lock()
     }
 
-    /// Changes the options while there are `nodes` inodes. Returns the new limit on inodes. The caller serialises
-    /// changes.
+    /// Applies the options `text` of a remount, while there are `nodes` inodes. Returns the new limit on inodes. The
+    /// caller serialises changes.
     ///
     /// # Errors
     /// `EINVAL` for an invalid option or limit. The options are unchanged then.
@@ -471,8 +476,8 @@ mod tests {
     fn limits_do_not_go_below_what_is_used() {
         #[rustfmt::skip]
         let rows = [
-            // The options before, the text of the remount, and the options after it or the error. 8 pages and 3 inodes
-            // are in use.
+            // The options before, the text of the remount, and the options afterwards or the error. The file system has
+            // 8 pages and 3 inodes.
             ("size=64k", "",                       Ok(",size=64k,inode64")),
             ("size=64k", "size=32k",               Ok(",size=32k,inode64")),
             ("size=64k", "size=31k,huge=advise",   Ok(",size=32k,inode64,huge=advise")),
@@ -480,7 +485,7 @@ mod tests {
             ("size=64k", "nr_inodes=3",            Ok(",size=64k,nr_inodes=3,inode64")),
             ("size=64k", "nr_inodes=2",            Err(Errno::EINVAL)),
             ("size=64k", "size=0,nr_inodes=0",     Ok(",size=0k,nr_inodes=0,inode64")),
-            // A limit cannot be introduced where there was none.
+            // A remount cannot set a limit that was not set before.
             ("size=0",      "size=64k",            Err(Errno::EINVAL)),
             ("size=0",      "huge=always",         Ok(",size=0k,inode64,huge=always")),
             ("nr_inodes=0", "nr_inodes=9",         Err(Errno::EINVAL)),

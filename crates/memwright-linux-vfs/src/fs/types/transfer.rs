@@ -5,13 +5,13 @@ use memwright_linux_abi::{Memory, abi::IoVector, errno::Errno, host::UserFault};
 use memwright_linux_base::sync;
 use memwright_table::Frame;
 
-/// Size in bytes of the buffer for a transfer that does not access a frame directly. A short transfer uses a short
-/// buffer, because clearing it costs less.
+/// Sizes in bytes of the buffers for a transfer that does not access a frame directly. A short transfer uses the small
+/// buffer, because zeroing it costs less.
 const LARGE: usize = 2048;
 const SMALL: usize = 128;
 
-/// Calls `act` with a buffer for a transfer of `length` bytes, and returns its result. The buffer can be shorter than
-/// `length`.
+/// Calls `act` with a buffer for a transfer of `length` bytes, and returns its result. The buffer is shorter than
+/// `length` if `length` exceeds 2,048.
 pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
     if length <= SMALL {
         act(&mut [0; SMALL][..length])
@@ -20,11 +20,11 @@ pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
     }
 }
 
-/// A cursor over the pieces of user memory that a system call reads or writes.
+/// A cursor over the I/O vectors of a system call, here called pieces.
 struct UserPieces<'a> {
     memory: UserMemory<'static>,
     pieces: &'a [IoVector],
-    /// Number of bytes of the first piece that were transferred.
+    /// Number of bytes of the first piece that were transferred already.
     done: usize,
     left: usize,
 }
@@ -40,7 +40,8 @@ impl<'a> UserPieces<'a> {
         }
     }
 
-    /// Returns the next address, and the number of contiguous bytes at it, at most `most`.
+    /// Returns the address of the next bytes, and the number of contiguous bytes at that address, at most `most`.
+    /// Returns `None` at the end.
     fn next(&mut self, most: usize) -> Option<(u64, usize)> {
         while let Some(piece) = self.pieces.first() {
             let left = piece.length as usize - self.done;
@@ -53,7 +54,7 @@ impl<'a> UserPieces<'a> {
         None
     }
 
-    /// Returns the next address, and the number of contiguous bytes at it.
+    /// Returns the address of the next bytes, and the number of contiguous bytes at that address.
     fn front(&mut self) -> Option<(u64, usize)> {
         self.next(usize::MAX)
     }
@@ -63,8 +64,8 @@ impl<'a> UserPieces<'a> {
         self.left -= count;
     }
 
-    /// Calls `copy` for each piece until `length` bytes are copied or a fault occurs. `copy` receives the address, the
-    /// number of bytes copied so far and the number of bytes to copy. Returns the number of bytes copied.
+    /// Calls `copy` for each piece until `length` bytes are copied or a fault occurs. `copy` gets the user address, the
+    /// number of bytes copied before and the number of bytes to copy. Returns the number of bytes copied.
     fn copy(
         &mut self,
         length: usize,
@@ -101,7 +102,7 @@ enum Place<'a, K> {
     Kernel(K),
 }
 
-/// The destination of a read.
+/// The destination of a read, in user or kernel memory.
 pub struct Sink<'a>(Place<'a, &'a mut [u8]>);
 
 impl<'a> Sink<'a> {
@@ -118,7 +119,8 @@ impl<'a> Sink<'a> {
         Self(Place::Kernel(bytes))
     }
 
-    /// Returns the user address of the next bytes, and their number; `None` for kernel memory.
+    /// Returns the user address of the next bytes, and the number of contiguous bytes at that address; `None` for
+    /// kernel memory or at the end.
     pub fn front(&mut self) -> Option<(u64, usize)> {
         match &mut self.0 {
             Place::User(pieces) => pieces.front(),
@@ -126,7 +128,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Returns how many more bytes the destination takes.
+    /// Returns the number of bytes that the destination can still take.
     #[must_use]
     pub fn left(&self) -> usize {
         match &self.0 {
@@ -135,8 +137,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Stores `bytes`. Returns the number of bytes stored, which is smaller if the destination becomes full or a fault
-    /// occurs.
+    /// Stores `bytes`. Returns the number of bytes stored, which is less than the length of `bytes` if the destination
+    /// becomes full or a fault occurs.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -223,7 +225,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// The source of a write.
+/// The source of a write, in user or kernel memory.
 pub struct Source<'a>(Place<'a, &'a [u8]>);
 
 impl<'a> Source<'a> {
@@ -239,7 +241,8 @@ impl<'a> Source<'a> {
         Self(Place::Kernel(bytes))
     }
 
-    /// Returns the user address of the next bytes, and their number; `None` for kernel memory.
+    /// Returns the user address of the next bytes, and the number of contiguous bytes at that address; `None` for
+    /// kernel memory or at the end.
     pub fn front(&mut self) -> Option<(u64, usize)> {
         match &mut self.0 {
             Place::User(pieces) => pieces.front(),
@@ -247,7 +250,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns how many bytes are left.
+    /// Returns the number of bytes that are left.
     #[must_use]
     pub fn left(&self) -> usize {
         match &self.0 {
@@ -256,8 +259,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies the next bytes into `buffer`. Returns the number of bytes copied, which is smaller than the buffer at the
-    /// end of the source or after a fault.
+    /// Copies the next bytes into `buffer`. Returns the number of bytes copied, which is less than the length of
+    /// `buffer` at the end of the source or after a fault.
     ///
     /// # Locks
     /// The caller holds no lock.

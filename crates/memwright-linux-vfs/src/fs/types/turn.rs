@@ -33,7 +33,8 @@ impl Turn {
                 took
             });
             if !took {
-                // The last release may have woken this thread, so wake another thread instead.
+                // The wake-up of the last release may have been for this thread, which gives up. Wake another thread
+                // instead.
                 if !self.taken.load(Ordering::Acquire) {
                     self.queue.wake_one();
                 }

@@ -1,4 +1,4 @@
-//! Path resolution on behalf of the caller of a system call.
+//! Path resolution on behalf of a system call.
 
 use crate::fs::{
     caller::Caller,
@@ -11,8 +11,8 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::errno::Errno;
 
 impl dyn Caller + '_ {
-    /// Returns the directory entry at which the resolution of `path` starts: the root, the working directory or the
-    /// file of the descriptor `directory`.
+    /// Returns the directory entry at which the resolution of `path` starts: the root, the working directory, or the
+    /// entry of the descriptor `directory`.
     ///
     /// # Errors
     /// `EBADF` if the path is relative and the descriptor is not open.
@@ -26,10 +26,10 @@ impl dyn Caller + '_ {
         }
     }
 
-    /// Checks that the caller may make `entry` its working directory or root.
+    /// Checks that the caller is allowed to make `entry` its working directory or root.
     ///
     /// # Errors
-    /// `ENOTDIR` if it is no directory, `EACCES` if the caller may not search it.
+    /// `ENOTDIR` if it is not a directory, `EACCES` if the caller is not allowed to search it.
     pub fn check_enterable(&self, entry: &Dentry) -> Result<(), Errno> {
         if !entry.inode.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -37,7 +37,7 @@ impl dyn Caller + '_ {
         entry.inode.check(self.subject(), Permission::EXECUTE)
     }
 
-    /// Changes the working directory to `path`, which is relative to the root. An empty path changes nothing.
+    /// Changes the working directory to `path`, which is resolved from the root. An empty path changes nothing.
     ///
     /// # Errors
     /// Those of [`Walker::walk`] and `check_enterable`.
@@ -58,7 +58,8 @@ impl dyn Caller + '_ {
         Ok(())
     }
 
-    /// Resolves the path at `address`, relative to the descriptor `directory`, up to its last component.
+    /// Resolves the path at the user address `address` up to its last component, and looks up the last component. A
+    /// relative path starts at the descriptor `directory`.
     ///
     /// # Errors
     /// `EFAULT`, `ENAMETOOLONG`, `EBADF`, and those of [`Walker::walk`].
@@ -72,7 +73,8 @@ impl dyn Caller + '_ {
         self.walk_path(directory, &path, last_link)
     }
 
-    /// Resolves a path in kernel memory, relative to the descriptor `directory`, up to its last component.
+    /// Resolves a path in kernel memory up to its last component, and looks up the last component. A relative path
+    /// starts at the descriptor `directory`.
     ///
     /// # Errors
     /// `EBADF`, and those of [`Walker::walk`].
@@ -92,8 +94,9 @@ impl dyn Caller + '_ {
         walker.walk(&start, path, last_link)
     }
 
-    /// Resolves the path at `address` as the `AT_` flags of a system call specify. With `AT_EMPTY_PATH`, an empty path
-    /// (or, since Linux 6.11, a null pointer) refers to the file of the descriptor itself.
+    /// Resolves the path at the user address `address`, as the `AT_` flags of a system call specify. With
+    /// `AT_EMPTY_PATH`, an empty path, or since Linux 6.11 a null pointer, refers to the entry of the descriptor
+    /// itself.
     ///
     /// # Errors
     /// Those of `walk_at`, and `ENOENT`.

@@ -1,4 +1,4 @@
-//! Path resolution.
+//! Path resolution (path walks).
 
 mod caller;
 
@@ -16,14 +16,13 @@ use crate::fs::{
 use alloc::{borrow::Cow, sync::Arc};
 use memwright_linux_abi::errno::Errno;
 
-/// Maximum number of symbolic links followed in one path (Linux's `MAXSYMLINKS`).
+/// Maximum number of symbolic links that one path walk follows (Linux's `MAXSYMLINKS`).
 pub const LINKS_MAX: u32 = 40;
 
-/// The context of a path walk: the calling process, its ids and its root directory.
+/// The context of a path walk: the calling thread, its file system ids and its root directory.
 #[derive(Clone, Copy)]
 pub struct Walker<'a> {
-    /// The calling process, on which the contents of `/proc` depend; `None` while the kernel populates the tree at
-    /// boot.
+    /// The calling thread, on which the contents of `/proc` depend; `None` while the kernel populates the tree at boot.
     pub caller: Option<&'a (dyn Caller + 'a)>,
     /// The ids for permission checks.
     pub subject: Subject,
@@ -31,35 +30,35 @@ pub struct Walker<'a> {
     pub root: &'a Arc<Dentry>,
 }
 
-/// What a path walk does with a symbolic link at the end of the path.
+/// What a path walk does if the last component is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
     /// Follow it.
     Follow,
-    /// Return the link itself, unless a slash follows it.
+    /// Return the link itself, unless a trailing slash follows it.
     Keep,
 }
 
 /// The last component of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Last {
-    /// A name, whether it exists or not.
+    /// A name, which need not exist.
     Name(FileName),
     /// `.`, or no component at all, as in `/`.
     Current,
     /// `..`.
     Parent,
-    /// A magic link of `/proc`, which refers directly to an inode and was followed.
+    /// A magic link of `/proc`, which was followed. It refers directly to an entry.
     Jumped,
 }
 
 /// The result of a path walk.
 pub struct Walked {
-    /// The directory that contains, or would contain, the last name.
+    /// The directory that contains the last component, or would contain it.
     pub parent: Arc<Dentry>,
     /// The last component.
     pub last: Last,
-    /// The entry, or `None` if the last name does not exist in `parent`.
+    /// The entry of the last component, or `None` if it does not exist in `parent`.
     pub entry: Option<Arc<Dentry>>,
     /// Whether the path has a trailing slash.
     pub slash: bool,
@@ -87,7 +86,8 @@ impl Walked {
     /// Returns the entry.
     ///
     /// # Errors
-    /// `ENOENT` if the last name does not exist, `ENOTDIR` if a trailing slash follows anything other than a directory.
+    /// `ENOENT` if the last component does not exist, `ENOTDIR` if a trailing slash follows it and it is not a
+    /// directory.
     pub fn existing(self) -> Result<Arc<Dentry>, Errno> {
         let entry = self.entry.ok_or(Errno::ENOENT)?;
         if self.slash && !entry.inode.is_directory() {
@@ -149,7 +149,7 @@ impl Walker<'_> {
         if !inode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        // A caller that overrides permissions needs no check of the mode.
+        // A subject that overrides permissions can search every directory.
         if self.subject.overrides {
             return Ok(());
         }
@@ -165,13 +165,13 @@ impl Walker<'_> {
         if Arc::ptr_eq(directory, self.root) {
             return directory.clone();
         }
-        // An unmount checks from the top down whether the file system is in use. During that check, no path walk is
-        // allowed to ascend past the directories that are still to be checked.
+        // Take the lock of the tree. An unmount holds it while it checks from the top down whether the file system is
+        // in use. A path walk must not ascend to a directory that was already checked.
         let names = self.caller.map(|caller| &caller.vfs().mounts.names);
         let turn = names.map(Namespace::keep);
         let above = directory.parent();
         drop(turn);
-        // If a file system was mounted on the directory since then, continue at its root.
+        // If a file system has been mounted on the parent directory, continue at its root.
         above.crossed()
     }
 
@@ -181,8 +181,8 @@ impl Walker<'_> {
     /// a slash follows the link (Linux 7.2, `link_path_walk` and `path_lookupat` in `fs/namei.c`).
     ///
     /// # Errors
-    /// `ENOENT` for an empty path or a missing name before the last, `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ELOOP` for
-    /// more than 40 links.
+    /// `ENOENT` for an empty path, or if a component before the last does not exist, `ENOTDIR`, `EACCES`,
+    /// `ENAMETOOLONG`, `ELOOP` for more than 40 links.
     pub fn walk(
         &self,
         start: &Arc<Dentry>,
@@ -269,7 +269,7 @@ impl Walker<'_> {
     /// Resolves `path` to an existing entry.
     ///
     /// # Errors
-    /// Those of [`Self::walk`], and `ENOENT` if the last name does not exist.
+    /// Those of [`Self::walk`], and `ENOENT` if the last component does not exist.
     pub fn resolve(
         &self,
         start: &Arc<Dentry>,

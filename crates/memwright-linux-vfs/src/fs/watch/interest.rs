@@ -1,4 +1,4 @@
-//! The events that an entry of an epoll waits for.
+//! The events that an entry of an epoll waits for, and how it reports them.
 
 use crate::fs::readiness::Readiness;
 use linux_raw_sys::general as raw;
@@ -7,23 +7,23 @@ use memwright_linux_abi::abi_struct;
 abi_struct! {
     /// `struct epoll_event` of `linux/eventpoll.h`, packed on x86-64.
     pub struct Event {
-        /// The requested events in `epoll_ctl`, the ready events in `epoll_wait`.
+        /// The events that `epoll_ctl` requests, or the ready events that `epoll_wait` returns.
         pub events: u32,
-        /// The program's data.
+        /// The data that the program passed to `epoll_ctl`.
         pub data: u64,
     }
 }
 
-/// The events that an entry waits for, and how they are reported.
+/// The events that an entry waits for, and how it reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// The `EPOLL` bits.
+    /// The `EPOLL` bits: events, and flags such as `EPOLLET`.
     pub events: u32,
-    /// The program's data.
+    /// The data that the program passed to `epoll_ctl`.
     pub data: u64,
 }
 
-/// The only bits that an exclusive entry is allowed to have (`EPOLLEXCLUSIVE_OK_BITS` of Linux 7.2, `fs/eventpoll.c`).
+/// The bits that an exclusive entry is allowed to have (`EPOLLEXCLUSIVE_OK_BITS` of Linux 7.2, `fs/eventpoll.c`).
 const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
     | raw::EPOLLOUT
     | raw::EPOLLERR
@@ -33,8 +33,8 @@ const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
     | raw::EPOLLEXCLUSIVE;
 
 impl Interest {
-    /// Returns whether the entry is exclusive: a wake-up notifies at most one waiting exclusive entry
-    /// (`EPOLLEXCLUSIVE`).
+    /// Returns whether the entry is exclusive (`EPOLLEXCLUSIVE`): a wake-up of the file notifies at most one exclusive
+    /// entry with a waiting thread.
     #[must_use]
     pub const fn is_exclusive(&self) -> bool {
         self.events & raw::EPOLLEXCLUSIVE != 0
@@ -46,13 +46,14 @@ impl Interest {
         self.events & !EXCLUSIVE_BITS == 0
     }
 
-    /// Returns whether the entry is reported once for each change, however long the file stays ready (`EPOLLET`).
+    /// Returns whether the entry is edge-triggered (`EPOLLET`): it is reported once for each wake-up, however long the
+    /// file stays ready.
     #[must_use]
     pub const fn is_edge_triggered(&self) -> bool {
         self.events & raw::EPOLLET != 0
     }
 
-    /// Returns whether the entry is reported once and then disabled until `EPOLL_CTL_MOD` (`EPOLLONESHOT`).
+    /// Returns whether the entry is one-shot (`EPOLLONESHOT`): after one report it is disabled until `EPOLL_CTL_MOD`.
     #[must_use]
     pub const fn is_one_shot(&self) -> bool {
         self.events & raw::EPOLLONESHOT != 0
@@ -81,7 +82,7 @@ mod tests {
         assert!(wanted.concerns_reading() && !wanted.concerns_writing());
         let wanted = interest(raw::EPOLLOUT).wanted();
         assert!(!wanted.concerns_reading() && wanted.concerns_writing());
-        // An entry that waits for no data observes the readers' queue too, because errors wake it.
+        // An entry without requested events observes the readers' queue, because errors wake that queue.
         assert!(interest(0).wanted().concerns_reading());
     }
 }

@@ -1,26 +1,27 @@
-//! One watched file.
+//! An entry of an epoll.
 
 use crate::fs::watch::{interest::Interest, items::Key, set::Epoll};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_linux_sched::wait::{Observer, WaitQueue};
 
-/// An entry of an epoll: one watched file. A change of its interest replaces it by a new entry.
+/// An entry of an epoll: one watched file. `EPOLL_CTL_MOD` replaces it by a new entry.
 pub struct Item<F> {
     pub(in crate::fs) epoll: Weak<Epoll<F>>,
     pub(in crate::fs) open: Weak<F>,
-    /// The watched epoll, if the watched file is an epoll.
+    /// The watched epoll; `None` if the watched file is not an epoll.
     pub(in crate::fs) inner: Option<Weak<Epoll<F>>>,
     pub(in crate::fs) key: Key,
-    /// For a watched signalfd, the queue that is woken when the process that added the entry gets a signal.
+    /// For a watched signalfd, the queue that is woken when the process that added the entry gets a signal. Empty for
+    /// other files.
     pub(in crate::fs) home: Weak<WaitQueue>,
-    /// The events that the entry waits for.
+    /// The events that the entry waits for, and how it reports them.
     pub interest: Interest,
-    /// Whether the file does not wake queues, so that its readiness must be polled.
+    /// Whether the watched file wakes no queue when its readiness changes, so that `epoll_wait` must poll it each time.
     pub(in crate::fs) looked_at: bool,
     /// Whether the entry is on the ready list.
     listed: AtomicBool,
-    /// Whether the one-shot entry was reported. It is then disabled until `EPOLL_CTL_MOD` replaces it.
+    /// Whether the one-shot entry was reported. It stays disabled until `EPOLL_CTL_MOD` replaces it.
     spent: AtomicBool,
 }
 
@@ -45,12 +46,12 @@ impl<F> Item<F> {
         }
     }
 
-    /// Returns the epoll to which the entry belongs, if it still exists.
+    /// Returns the epoll to which the entry belongs, or `None` if the epoll was closed.
     pub(in crate::fs) fn epoll(&self) -> Option<Arc<Epoll<F>>> {
         self.epoll.upgrade()
     }
 
-    /// Returns the watched file, if it is still open.
+    /// Returns the watched file, or `None` if it was closed.
     pub(in crate::fs) fn open(&self) -> Option<Arc<F>> {
         self.open.upgrade()
     }
@@ -60,7 +61,7 @@ impl<F> Item<F> {
         self.inner.is_some()
     }
 
-    /// Returns the watched epoll, if the watched file is an epoll and still exists.
+    /// Returns the watched epoll, or `None` if the watched file is not an epoll or was closed.
     pub(in crate::fs) fn inner(&self) -> Option<Arc<Epoll<F>>> {
         self.inner.as_ref()?.upgrade()
     }

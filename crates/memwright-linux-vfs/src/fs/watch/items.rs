@@ -1,17 +1,18 @@
-//! The entries of an epoll, found by descriptor and open file.
+//! The entries of an epoll, indexed by descriptor and open file.
 
 use crate::fs::watch::item::Item;
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use core::ops::Bound;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The key of an entry: a descriptor, and the number of the open file that it referred to.
+/// The key of an entry: the descriptor with which it was added, and the identity of the open file to which that
+/// referred.
 pub type Key = (i32, u64);
 
-/// The number of slots of a node.
+/// The number of slots in a node of the tree.
 const SLOTS: usize = 64;
 
-/// A node of the tree of descriptors.
+/// A node of the tree that is indexed by descriptor.
 struct Node<T> {
     slots: [Option<T>; SLOTS],
     /// The number of slots that are not empty.
@@ -27,13 +28,13 @@ impl<T> Node<T> {
     }
 }
 
-/// The entries of adjacent descriptors, at most one for each.
+/// A node with the entries of adjacent descriptors, at most one for each descriptor.
 type Block<F> = Node<Arc<Item<F>>>;
 
-/// Adjacent blocks.
+/// A node with adjacent blocks.
 type Group<F> = Node<Box<Block<F>>>;
 
-/// The path from the root of the tree of descriptors to a descriptor.
+/// The indices on the path from the root of the tree to the slot of a descriptor.
 struct Path {
     group: usize,
     block: usize,
@@ -54,9 +55,9 @@ impl Path {
 /// A position in an iteration over the entries.
 #[derive(Clone, Copy)]
 pub(in crate::fs) enum Position {
-    /// The next entries are in the block with this number or in a later one.
+    /// The next entries are in the block with this number, or in a later block.
     Block(usize),
-    /// The next entries are in `further`, from this bound on.
+    /// The next entries are in `further`, from this key on.
     Further(Bound<Key>),
 }
 
@@ -67,16 +68,15 @@ impl Position {
 
 /// The entries of an epoll.
 ///
-/// The entries are in a tree of three levels, which is indexed by descriptor. Most sets have one entry for each
-/// descriptor, so that a search takes equally long in all of them. A group or block is allocated while it contains an
-/// entry. In addition, one spare group and one spare block are kept, so that repeatedly adding and removing the only
-/// entry allocates no node.
+/// The entries are in a tree of three levels, which is indexed by descriptor. Normally a descriptor has at most one
+/// entry, and a search visits one node in each level. A group or block is freed when it contains no entry. One spare
+/// group and one spare block are kept, so that adding and removing a single entry repeatedly allocates no node.
 pub(in crate::fs) struct Items<F> {
     groups: Vec<Option<Box<Group<F>>>>,
     spare_group: Option<Box<Group<F>>>,
     spare_block: Option<Box<Block<F>>>,
-    /// The entries whose descriptor had another entry in the tree when they were added. The file of that other entry is
-    /// still open under another descriptor, and its former descriptor refers to the new file.
+    /// Entries whose descriptor already had another entry in the tree when they were added. That occurs if the file of
+    /// the other entry is still open under another descriptor, while its former descriptor refers to a new file.
     further: BTreeMap<Key, Arc<Item<F>>>,
     length: usize,
 }
@@ -96,7 +96,7 @@ impl<F> Items<F> {
         self.length
     }
 
-    /// Returns the entry of a descriptor that is in the tree.
+    /// Returns the entry of a descriptor in the tree.
     fn in_tree(&self, descriptor: i32) -> Option<&Arc<Item<F>>> {
         let path = Path::to(descriptor);
         let group = self.groups.get(path.group)?.as_ref()?;
@@ -110,7 +110,7 @@ impl<F> Items<F> {
         }
     }
 
-    /// Adds an entry. Returns the entry with the same key that it replaces.
+    /// Adds an entry. Returns the replaced entry, if there was one with the same key.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -172,7 +172,7 @@ impl<F> Items<F> {
         Some(removed)
     }
 
-    /// Drops some of the entries. Returns whether there were any.
+    /// Drops a block of entries, or one entry outside of the tree. Returns `false` if there was none.
     pub(in crate::fs) fn drop_some(&mut self) -> bool {
         while let Some(last) = self.groups.last_mut() {
             let group = last.as_mut();
@@ -185,7 +185,7 @@ impl<F> Items<F> {
         self.further.pop_first().is_some()
     }
 
-    /// Returns the first block whose number is not below `from`, and its number.
+    /// Returns the first block that contains entries and whose number is at least `from`, with its number.
     fn block_from(&self, from: usize) -> Option<(usize, &Block<F>)> {
         let (first, mut below) = (from / SLOTS, from % SLOTS);
         for (number, group) in self.groups.iter().enumerate().skip(first) {
@@ -203,8 +203,8 @@ impl<F> Items<F> {
         None
     }
 
-    /// Calls `act` for up to [`SLOTS`] entries after a position, until `act` fails. Returns the position after them;
-    /// `None` if no entry follows the position.
+    /// Calls `act` for up to [`SLOTS`] entries after a position, until `act` fails. Returns the position after these
+    /// entries, or `None` if there were none.
     ///
     /// # Errors
     /// Those of `act`.

@@ -1,11 +1,12 @@
-//! The state that the checks of nested epolls keep in each epoll and file.
+//! The state of the checks of nested epolls in each epoll and file.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of links in a chain of nested epolls (`EP_MAX_NESTS`).
 pub const LONGEST: usize = 4;
 
-/// The last pass of a check that visited an epoll or a file.
+/// The number of the last pass that visited an epoll or a file. Each step of a check uses a new pass, so that old marks
+/// need not be cleared.
 ///
 /// # Locks
 /// Written under the lock of changes of the graph of epolls.
@@ -17,7 +18,7 @@ impl Mark {
         Self(AtomicU64::new(0))
     }
 
-    /// Sets the mark to `pass`. Returns `false` if the mark already had this value.
+    /// Sets the mark to `pass`. Returns `false` if it already was `pass`.
     pub(in crate::fs) fn visit(&self, pass: u64) -> bool {
         self.0.swap(pass, Ordering::Relaxed) != pass
     }
@@ -28,8 +29,8 @@ impl Mark {
     }
 }
 
-/// The number of paths of each length from an epoll up to an epoll that is not watched itself. The counts are valid
-/// only during the check that wrote them.
+/// The number of paths of each length that lead from an epoll up to an epoll that no other epoll watches. The counts
+/// are valid only during the check that stored them.
 ///
 /// # Locks
 /// Written under the lock of changes of the graph of epolls.

@@ -1,7 +1,7 @@
 //! Epolls and their entries, without the operations that need an open file.
 //!
-//! An open file has the list of the entries that watch it, and each of these entries refers to the open file. The types
-//! here are therefore generic over the type of open files, `F`.
+//! An open file contains the list of the entries that watch it, and an entry refers to its open file. The types here
+//! are generic over the type `F` of open files, so that they do not depend on it.
 
 pub mod interest;
 pub mod item;

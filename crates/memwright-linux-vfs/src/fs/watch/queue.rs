@@ -1,26 +1,27 @@
-//! A queue in blocks of at most a page, whose capacity is reserved ahead of use.
+//! A queue in blocks of at most a page, whose capacity is reserved before elements are added.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use memwright_linux_base::paged::Paged;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A queue that is stored in blocks, because the heap has no large allocations. A push within the reserved capacity
-/// must succeed. Elements are removed from the first block, whose free part cannot be used until the block is empty.
-/// The capacity therefore includes one additional block.
+/// A queue that is stored in blocks, because the kernel heap has no large allocations. A push within the reserved
+/// capacity cannot fail. Elements are removed from the front of the first block, and the space that they leave is
+/// unused until the block is empty. One additional block makes up for that space.
 pub(in crate::fs) struct Queue<T> {
-    /// The block from which elements are removed. It is empty only if the queue is. A short queue has no other block.
+    /// The block from which elements are removed. It is empty only if the queue is empty. A short queue has only this
+    /// block.
     first: VecDeque<T>,
-    /// The blocks after the first, none of which is empty. All but the last are full.
+    /// The blocks after the first. None is empty, and all but the last are full.
     further: VecDeque<VecDeque<T>>,
-    /// Empty blocks.
+    /// Empty blocks for later use.
     spare: Vec<VecDeque<T>>,
     length: usize,
-    /// `capacity` is the capacity of all blocks in elements, and `largest` that of the largest block.
+    /// `capacity` is the capacity of all blocks together, and `largest` that of the largest block, in elements.
     capacity: usize,
     largest: usize,
 }
 
-/// Memory for more elements, which is allocated before the lock of the queue is taken.
+/// Memory for more elements. It is allocated before the lock that protects the queue is acquired.
 pub(in crate::fs) struct QueueRoom<T> {
     blocks: Vec<VecDeque<T>>,
     further: VecDeque<VecDeque<T>>,
@@ -53,18 +54,18 @@ impl<T> Queue<T> {
         self.length == 0
     }
 
-    /// Returns the number of elements that always fit, however many were removed from the first block.
+    /// Returns how many elements fit in any case, even if elements were removed from the first block.
     pub(in crate::fs) const fn room(&self) -> usize {
         self.capacity - self.largest
     }
 
-    /// Returns the number of blocks besides the first, and the capacity of all blocks in elements.
+    /// Returns the number of blocks besides the first, and the capacity of all blocks together in elements.
     pub(in crate::fs) fn size(&self) -> (usize, usize) {
         (self.further.len() + self.spare.len(), self.capacity)
     }
 
-    /// Allocates the blocks that a queue of this [size](Self::size) lacks to hold `wanted` elements. Each block is as
-    /// large as all blocks before it together, up to a page.
+    /// Allocates the blocks by which a queue of this [size](Self::size) must grow to hold `wanted` elements. Each new
+    /// block is as large as all blocks before it together, but at most a page.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -80,7 +81,7 @@ impl<T> Queue<T> {
             capacity += block.capacity();
             found.try_push(block)?;
         }
-        // The lists have room for twice as many blocks, so that they are rarely reallocated.
+        // The lists get room for twice as many blocks, so that they are reallocated rarely.
         let lists = 2 * (count + found.len());
         let (mut further, mut spare) = (VecDeque::new(), Vec::new());
         further.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
@@ -92,8 +93,8 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Adds the allocated blocks to the queue. Does nothing if neither the queue's lists of blocks nor the new lists
-    /// have room for all blocks.
+    /// Adds the blocks in `room` to the queue. If the lists of blocks are too short, replaces them by those in `room`.
+    /// Does nothing if these are too short too.
     #[expect(clippy::disallowed_methods, reason = "there is room in the lists")]
     pub(in crate::fs) fn take_room(&mut self, room: &mut QueueRoom<T>) {
         let count = self.size().0 + room.blocks.len();
@@ -162,7 +163,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Removes the elements for which `keep` returns `false`, and moves the others together.
+    /// Removes the elements for which `keep` returns `false`. The others keep their order and fill the first blocks.
     #[expect(
         clippy::disallowed_methods,
         reason = "there is room for every block and element"
@@ -207,7 +208,8 @@ mod tests {
                     queue.take_room(&mut found.ok().unwrap());
                     assert!(queue.room() > model.len());
                 }
-                // A first block from which elements were taken wastes room, but the push must still succeed.
+                // Elements were removed from the first block, whose free space cannot be used. The push must succeed
+                // nevertheless.
                 assert!(queue.push(step).is_ok());
                 model.push_back(step);
             } else {

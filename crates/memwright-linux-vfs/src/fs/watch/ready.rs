@@ -1,4 +1,4 @@
-//! The ready list: entries whose files are to be polled.
+//! The ready list of an epoll: entries whose files are to be polled.
 
 use crate::fs::watch::queue::Queue;
 use alloc::sync::{Arc, Weak};
@@ -9,9 +9,9 @@ use memwright_table::OutOfMemory;
 pub const ENTRIES: u32 = 128;
 
 struct State<T> {
-    /// The entries in the order in which they were added. Some of them may have been freed.
+    /// The entries in the order in which they were added. An entry may have been freed since then.
     list: Queue<Weak<T>>,
-    /// Number of scans in progress, which can put back entries that they have taken off the list.
+    /// Number of scans in progress, each of which can put entries back that it has taken off the list.
     looks: usize,
 }
 
@@ -27,7 +27,7 @@ impl<T> State<T> {
     }
 }
 
-/// The list of the entries whose files are to be polled, because they can have become ready.
+/// The ready list: entries whose files may have become ready and are to be polled.
 pub(in crate::fs) struct ReadyList<T>(Lock<State<T>>);
 
 impl<T> ReadyList<T> {
@@ -40,13 +40,13 @@ impl<T> ReadyList<T> {
         Self(Lock::new(Rank::Leaf, state))
     }
 
-    /// Reserves room for `entries` entries, each of which is on the list at most once.
+    /// Reserves room for `entries` entries. Each entry is on the list at most once.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub(in crate::fs) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
-        // An equal amount of room is reserved for freed entries, so that of `entries` pushes at most one must remove
-        // freed entries.
+        // Reserve the same amount of room for freed entries. Of `entries` successive pushes, at most one must then
+        // remove freed entries.
         let wanted = entries * 2;
         loop {
             let size = {
@@ -56,14 +56,15 @@ impl<T> ReadyList<T> {
                 }
                 state.list.size()
             };
-            // The heap must not grow under the lock of the list.
+            // No memory may be allocated under the lock of the list.
             let mut room = Queue::find_room(size, wanted)?;
             self.0.lock().list.take_room(&mut room);
             drop(room);
         }
     }
 
-    /// Appends an entry, for which room was reserved. If freed entries occupy that room, removes them first.
+    /// Appends an entry, for which [`Self::make_room`] has reserved room. If freed entries take up that room, removes
+    /// them first.
     pub(in crate::fs) fn push(&self, item: &Arc<T>) {
         let list = &mut self.0.lock().list;
         if let Err(item) = list.push(Arc::downgrade(item)) {
@@ -73,7 +74,7 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Begins a scan of the list. The scanning thread must not wait or sleep until it drops the scan.
+    /// Begins a scan of the list. The calling thread must not wait until it has dropped the scan.
     pub(in crate::fs) fn look(&self) -> Look<'_, T> {
         let mut state = self.0.lock();
         state.looks += 1;
@@ -83,12 +84,12 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Returns whether a live entry is on the list, or a scan in progress can put one back.
+    /// Returns whether there are candidates: a live entry is on the list, or a scan in progress can put one back.
     pub(in crate::fs) fn has_candidates(&self) -> bool {
         self.0.lock().has_candidates()
     }
 
-    /// Drops the entries one by one, with scheduling points in between.
+    /// Removes all entries from the list one by one, with scheduling points in between.
     pub(in crate::fs) fn clear(&self) {
         let mut points = PausePoints::every(ENTRIES);
         loop {
@@ -106,17 +107,16 @@ impl<T> ReadyList<T> {
     }
 }
 
-/// A scan in progress. Before the scanning thread drops the scan, it puts the entries that are still ready back on the
-/// list.
+/// A scan in progress. Before the scan ends, its thread puts the entries that are still ready back on the list.
 pub(in crate::fs) struct Look<'a, T> {
     list: &'a ReadyList<T>,
-    /// The number of entries, including freed ones, that were on the list when the scan began and that
-    /// [`take_next`](Self::take_next) can still take.
+    /// The number of entries that [`take_next`](Self::take_next) can still take. At first, this is the length of the
+    /// list, including freed entries.
     left: usize,
 }
 
 impl<T> Look<'_, T> {
-    /// Removes and returns the first live entry.
+    /// Removes the first entry that has not been freed, and returns it.
     pub(in crate::fs) fn take_first(&self) -> Option<Arc<T>> {
         let mut state = self.list.0.lock();
         loop {
@@ -127,8 +127,8 @@ impl<T> Look<'_, T> {
         }
     }
 
-    /// Removes and returns the first entry, which can have been freed. Takes at most as many entries as the list had
-    /// when the scan began: entries that are added later are left for the next scan.
+    /// Removes and returns the first entry, which may have been freed. Entries that were added after the scan began are
+    /// left for the next scan.
     pub(in crate::fs) fn take_next(&mut self) -> Option<Weak<T>> {
         self.left = self.left.checked_sub(1)?;
         self.list.0.lock().list.pop_front()
@@ -142,7 +142,7 @@ impl<T> Look<'_, T> {
         state.looks -= 1;
         let has_candidates = state.has_candidates();
         drop(state);
-        // Dropping the scan would end it a second time.
+        // Do not drop the scan, which would end it a second time.
         core::mem::forget(self);
         has_candidates
     }
@@ -183,7 +183,8 @@ mod tests {
         let mut look = list.look();
         assert_eq!(look.take_first().as_deref(), Some(&1));
         let second = look.take_next();
-        // A thread that checks for candidates during the scan must find one. If it slept, nothing would wake it.
+        // A thread that checks for candidates during the scan must find one and not sleep, because no wake-up would
+        // follow.
         assert!(list.has_candidates() && list.is_looked_at());
         drop(look);
         second

@@ -10,15 +10,16 @@ use memwright_linux_base::sync::{Lock, PausePoints, Rank};
 use memwright_linux_sched::wait::WaitQueue;
 use memwright_table::Shared;
 
-/// The set of watched files.
+/// An epoll: the set of watched files and the ready list.
 pub struct Epoll<F> {
     pub(in crate::fs) items: Lock<Items<F>>,
-    /// Whether the set has ever had an entry whose file wakes no queue. The readiness of such a file must be polled.
+    /// Whether the epoll has ever had an entry with `looked_at`, whose file must be polled by each `epoll_wait`.
     pub(in crate::fs) has_looked_at: AtomicBool,
     pub(in crate::fs) ready: ReadyList<Item<F>>,
-    /// Threads in `epoll_wait`, and the epolls that watch this one.
+    /// Woken when an entry is put on the ready list. Threads in `epoll_wait` wait here, and the entries of epolls that
+    /// watch this one observe the queue.
     pub(in crate::fs) queue: WaitQueue,
-    /// The epolls that watch this one, for the limits on nesting.
+    /// The entries of other epolls that watch this one, for the limits on nesting.
     pub(in crate::fs) watched: Watches<F>,
     pub(in crate::fs) paths: PathCounts,
     /// The user that created the epoll. The entries are charged to this user.
@@ -26,7 +27,7 @@ pub struct Epoll<F> {
 }
 
 impl<F> Drop for Epoll<F> {
-    /// Drops the entries in parts, with scheduling points in between.
+    /// Drops the entries block by block, with scheduling points in between.
     fn drop(&mut self) {
         self.user.watches.remove(self.items.get_mut().len() as u64);
         let mut points = PausePoints::every(1);
@@ -39,7 +40,7 @@ impl<F> Drop for Epoll<F> {
 }
 
 impl<F> Epoll<F> {
-    /// Creates an empty set that is charged to `user`.
+    /// Creates an empty epoll whose entries are charged to `user`.
     #[must_use]
     pub fn new(user: Shared<User>) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl<F> Epoll<F> {
         }
     }
 
-    /// Removes an entry whose file was closed or whose addition failed, unless another entry has replaced it.
+    /// Removes `item`, whose file was closed or whose addition failed. Does nothing if another entry has replaced it.
     pub(in crate::fs) fn forget(&self, item: &Arc<Item<F>>) {
         let mut items = self.items.lock();
         let own = items
@@ -67,13 +68,13 @@ impl<F> Epoll<F> {
         drop(removed);
     }
 
-    /// Puts an entry on the ready list and wakes one waiter. Returns whether a thread was waiting.
+    /// Puts an entry on the ready list and wakes one waiter. Returns whether a thread was waiting for events.
     pub(in crate::fs) fn make_ready(&self, item: &Arc<Item<F>>) -> bool {
         self.enlist(item);
         self.queue.wake_one()
     }
 
-    /// Puts an entry at the end of the ready list unless it is already on the list.
+    /// Appends an entry to the ready list, unless it is already on the list.
     pub(in crate::fs) fn enlist(&self, item: &Arc<Item<F>>) {
         if item.enlist() {
             self.ready.push(item);

@@ -1,4 +1,4 @@
-//! The entries that watch a file.
+//! The list of the entries that watch a file.
 
 use crate::fs::watch::{item::Item, marks::Mark};
 use alloc::sync::Arc;
@@ -37,15 +37,15 @@ impl<F> Watches<F> {
         lock_with_room(&self.items, |items| items)?.add(Arc::downgrade(item))
     }
 
-    /// Returns whether a live entry watches the file or epoll.
+    /// Returns whether an entry that has not been freed watches the file or epoll.
     pub(in crate::fs) fn is_watched(&self) -> bool {
         self.items.lock().has_live()
     }
 
-    /// Removes the entries that watch a closed file from their epolls.
+    /// Removes the entries that watch a file, which is being closed, from their epolls.
     ///
     /// # Locks
-    /// The caller holds no lock but those that sleep, because other threads can run in between.
+    /// The caller holds no lock but those that sleep, because this function contains scheduling points.
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
         while let Some(item) = self.items.get_mut().pop() {
