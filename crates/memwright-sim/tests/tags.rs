@@ -156,8 +156,8 @@ fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     table
 }
 
-/// An interrupt for a root that is no longer loaded, or not loaded yet, must drop the translations that are kept for
-/// that root.
+/// An interrupt for a root that the CPU no longer has loaded must drop the translations that the CPU has kept for that
+/// root.
 #[test]
 fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
     let machine = SimulatedMachine::new(MachineOptions {

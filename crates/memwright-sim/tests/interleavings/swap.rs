@@ -180,7 +180,7 @@ fn each_has_its_own(world: World) -> Result<(), String> {
 }
 
 /// The child, the last process that maps the page, swaps it out, so the page is written to the device. Meanwhile the
-/// other process swaps the page in.
+/// other process swaps the page in. Both processes read the original value.
 #[test]
 fn last_swap_out_and_swap_in() {
     explore(
@@ -221,8 +221,8 @@ fn last_swap_out_and_unmap() {
     );
 }
 
-/// The child has exited. The swap cache drops the frame under memory pressure while the process, its last owner, faults
-/// on the page.
+/// The child has exited. The swap cache drops the frame under memory pressure while the process, its last owner, stores
+/// to the page: the last store is not lost.
 #[test]
 fn shed_and_write() {
     let begin = || {
