@@ -17,7 +17,7 @@
 //!   kept. The CPU may be about to load that root at the same time. Before the load, it has then added itself to the
 //!   set of CPUs to notify, with a full barrier. Either the requesting CPU finds it in the set, or the changes that the
 //!   requesting CPU made to the table before it read the set are visible to every walk through the root.
-//! - A CPU that is being started has loaded the kernel's own table and receives requests for no other.
+//! - A CPU that is being started has loaded the kernel's own root and receives requests for no other root.
 //!
 //! # Why no CPU waits forever
 //! A CPU that waits for an answer, for a lock, or for other CPUs to stop uses [`relax`], which answers, or [`halt`]. A
@@ -176,8 +176,8 @@ pub fn kick(index: usize) {
     }
 }
 
-/// Handles a shootdown interrupt taken in user mode. Does not serve requests to stop, for which there is a separate
-/// interrupt.
+/// Handles a shootdown interrupt taken in user mode. Does not serve requests to stop, which arrive by a separate
+/// interrupt, `HOLD`.
 #[inline]
 pub fn asked_to_forget(cpu: &PerCpu) {
     apic::acknowledge();

@@ -33,11 +33,11 @@ const TASK_STATE: u16 = 0x40;
 pub enum InterruptStack {
     /// Double faults, including those of a kernel stack overflow.
     DoubleFault,
-    /// NMI: reports that another CPU or the command requests.
+    /// NMIs, by which another CPU or the command requests a report.
     Nmi,
     /// Machine checks.
     MachineCheck,
-    /// Debug exceptions: one can be deferred to the first instruction of the kernel.
+    /// Debug exceptions, one of which can be deferred to the first instruction of a kernel entry.
     Debug,
 }
 
@@ -101,7 +101,7 @@ pub struct PerCpu {
     pub idle_ticks: AtomicU64,
     /// The CPU's index.
     pub index: AtomicU32,
-    /// The timer's deadline in clock nanoseconds; `u64::MAX` for none.
+    /// The timer's deadline in nanoseconds of the guest's clock; `u64::MAX` for none.
     pub deadline: AtomicU64,
     /// A context whose stack is to be freed once this CPU has left it; 0 for none.
     pub leaving: AtomicU64,
@@ -112,10 +112,10 @@ pub struct PerCpu {
     /// The counter value from which a return to user mode calls [`look`](crate::clock::stretch::look); 0 for the next
     /// return.
     pub look_at: AtomicU64,
-    /// Counter value at the entry of the current interrupt; 0 for none. [`look_at`](Self::look_at) is then 0, so that
-    /// the return to user mode that ends the interrupt accounts for it.
+    /// Counter value at the entry of the current interrupt; 0 for none. During an interrupt, [`look_at`](Self::look_at)
+    /// is 0, so that the return to user mode takes the path that accounts for the interrupt.
     pub interrupted: AtomicU64,
-    /// Value of [`look_at`](Self::look_at) after the interrupt.
+    /// Value that [`look_at`](Self::look_at) gets when the current interrupt ends.
     pub look_after: AtomicU64,
     /// Ticks spent in interrupts taken in user mode.
     pub interrupt_ticks: AtomicU64,

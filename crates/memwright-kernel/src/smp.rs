@@ -104,7 +104,7 @@ fn start(index: usize) {
     );
 }
 
-/// Halts for `time` nanoseconds.
+/// Halts this CPU for `time` nanoseconds. Restores its deadline afterwards.
 fn sleep(time: u64) {
     let end = clock::now() + time;
     let before = clock::deadline();

@@ -298,7 +298,7 @@ pub fn switch(from: ContextId, to: ContextId) {
     stretch::end(cpu);
     let next = SAVED[to.0 as usize].as_ptr().cast_const();
     let (fs_base, gs_base) = arch::user_bases();
-    // A system call uses these values on its return to user mode, even if it switches contexts.
+    // Keep these values of the context: it needs them for its return to user mode, which may be on another CPU.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
     // SAFETY: the personality passes the running context as `from`, and a context that is not running as `to`. The
@@ -359,8 +359,8 @@ fn free(slot: u32) {
 }
 
 impl Slots {
-    /// Removes `batch` of the spare stacks if there are more than `most` of them. Their slots are marked as used until
-    /// the stacks are unmapped.
+    /// If there are more than `most` spare stacks, removes `batch` of them. Their slots are marked as used until the
+    /// stacks are unmapped.
     fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
         let mut surplus = [0; BATCH];
         if self.spares <= most {

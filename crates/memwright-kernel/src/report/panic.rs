@@ -48,7 +48,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     finish(text)
 }
 
-/// A display of the message and the location of a panic on one line.
+/// Formats the message and the location of a panic on one line.
 struct Message<'a>(&'a PanicInfo<'a>);
 
 impl fmt::Display for Message<'_> {

@@ -51,7 +51,7 @@ const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Whether a job that otherwise runs forever must return.
+/// Whether [`wait_in_user_mode`] and [`write_to_shared`] must return.
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The CPUs that hold a lock forever, in [`keep_busy`]: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);
@@ -153,8 +153,8 @@ pub fn occupy() {
     }
 }
 
-/// Stays in user mode, stays in the kernel with a lock held, or returns, so that the CPU idles. The index of the CPU
-/// decides.
+/// Depending on the index of the CPU: stays in user mode, stays in the kernel with a lock held, or returns, so that the
+/// CPU idles.
 fn keep_busy() {
     match own_index() % 3 {
         1 => user::spin(),
