@@ -1,4 +1,5 @@
-//! Control bytes, received by interrupts of the second serial port.
+//! Receives control bytes, by which the command requests an action such as a signal to the program. They arrive by
+//! interrupts of the second serial port.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

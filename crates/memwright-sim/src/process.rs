@@ -263,7 +263,7 @@ impl Process {
     /// Performs one access, resolves its faults and retries it.
     ///
     /// # Panics
-    /// If the access still faults after many resolved faults.
+    /// If the access still faults after `MOST_FAULTS` faults were resolved.
     fn retry<T>(
         &self,
         cpu: CpuId,

@@ -23,7 +23,7 @@ fn huge(number: u64) -> u64 {
     2 + number * HUGE
 }
 
-/// Creates a machine with a hugetlb pool of this number of pages.
+/// Creates a machine with a hugetlb pool of `pages` huge pages.
 fn pooled(pages: u64) -> Arc<Host> {
     let host = Host::boot(MachineOptions {
         frames: 8192,

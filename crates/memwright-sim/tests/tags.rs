@@ -133,7 +133,7 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         seen
     };
     assert_eq!(seen(None), Ok(0));
-    // The frame of the page is free, poisoned or used for another page.
+    // The old frame is free, poisoned or used for another page, so a stale translation does not read 0.
     assert_ne!(seen(Some(Mistake::KeptForever)), Ok(0));
 }
 
