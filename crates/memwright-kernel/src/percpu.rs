@@ -46,7 +46,8 @@ const INTERRUPT_STACKS: usize = 4;
 /// [`StackBase`].
 pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
 
-/// A stack whose lowest word contains the address of its CPU's data, regardless of the current GS.
+/// An interrupt stack. Its lowest word contains the address of the CPU's data, because an entry on this stack cannot
+/// rely on GS.
 #[repr(C, align(16384))]
 struct StackBase {
     cpu: AtomicU64,
@@ -231,7 +232,7 @@ static BOOT_CPU: PerCpu = PerCpu::new();
 static CPUS: [AtomicPtr<PerCpu>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
 /// The online CPUs: a bit for each.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// Number of CPUs.
+/// Number of CPUs of the machine, including those that do not run yet.
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// Local APIC ids of the CPUs.
 static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
@@ -353,7 +354,7 @@ unsafe fn setup(cpu: &'static PerCpu) {
         cpu.task_state
             .set(TaskState::FIRST_INTERRUPT_STACK + 2 * slot, stack.top());
     }
-    // The port map begins beyond the segment's end, so user mode cannot access any port.
+    // The I/O permission bitmap begins beyond the segment's end, so user mode cannot access any port.
     cpu.task_state.0[TaskState::PORT_MAP].store(104 << 16, Ordering::Relaxed);
     let task = &raw const cpu.task_state as u64;
     let descriptors = [

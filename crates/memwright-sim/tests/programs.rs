@@ -393,8 +393,8 @@ impl Tally {
     }
 }
 
-/// The end of the search of one thread: at a time, or after a number of operations. Each thread counts its own
-/// operations, so that a seed gives the same scripts however the threads are scheduled.
+/// The limit of one thread's search: a point in time, or a number of operations. Each thread counts its own operations,
+/// so that a seed gives the same scripts however the threads are scheduled.
 #[derive(Clone, Copy)]
 struct End {
     at: Option<Instant>,

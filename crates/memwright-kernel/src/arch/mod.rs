@@ -382,7 +382,7 @@ pub struct Features {
     pub smap: bool,
     /// User-mode instruction prevention.
     pub umip: bool,
-    /// RDFSBASE, WRFSBASE and the same instructions for GS.
+    /// RDFSBASE, WRFSBASE, RDGSBASE and WRGSBASE.
     pub fsgsbase: bool,
     /// XSAVE.
     pub xsave: bool,

@@ -19,7 +19,7 @@ use crate::memory::paging::{self, BOOT_STACK_SIZE, STACKS_BASE};
 use crate::trace::Kind;
 use crate::{arch, ipi, percpu, usercopy};
 
-/// Number of contexts besides the boot context.
+/// Number of slots, and so of contexts besides the boot context.
 const SLOTS: usize = 8192;
 /// The maximum number of contexts for threads. Each CPU also needs one for its idle loop, and may still hold one that
 /// it has just left.
@@ -31,7 +31,8 @@ const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
 /// The maximum number of mapped stacks that are kept for future contexts.
 const SPARE: usize = 64;
-/// The maximum number of such stacks with a single CPU, which creates and destroys few stacks at a time.
+/// The maximum number of mapped stacks that a machine with a single CPU keeps. It creates and destroys few stacks at a
+/// time.
 const SPARE_OF_ONE: usize = 8;
 /// The maximum number of stacks that are unmapped together. Each batch interrupts every CPU once.
 const BATCH: usize = 16;
@@ -65,7 +66,7 @@ const fn bottom(slot: u32) -> u64 {
     top(slot) - STACK_PAGES * PAGE
 }
 
-/// Fills the part of the boot stack that is not in use.
+/// Fills the unused part of the boot stack with the pattern of [`depth`].
 pub fn fill_boot_stack() {
     /// Bytes below the stack pointer that this function and its callees may use.
     const OWN: u64 = 4096;

@@ -1,4 +1,4 @@
-//! The steps of read-write protection, and the comparison of which pages were accessed.
+//! The steps of read-write protection, and the comparison of the pages that count as accessed.
 
 use memwright::track::{Categories, Scan};
 use memwright_table::{CpuId, Entry, Page};
@@ -160,7 +160,7 @@ impl Lockstep {
             .collect()
     }
 
-    /// Compares which pages were accessed, without accessing them.
+    /// Compares with the model which pages count as accessed, without accessing them.
     pub(super) fn check_armed(&self, number: usize, process: &Process) -> Result<(), String> {
         if self.model.armed(number, 0, EVERYTHING).next().is_none() {
             return Ok(());

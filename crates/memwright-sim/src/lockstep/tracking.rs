@@ -1,4 +1,4 @@
-//! The steps of write tracking and of huge pages, and the comparison of which pages were written.
+//! The steps of write tracking and of huge pages, and the comparison of the pages that count as written.
 
 use std::collections::BTreeSet;
 
@@ -276,7 +276,7 @@ impl Lockstep {
         }
     }
 
-    /// Compares which pages were written, without accessing them.
+    /// Compares with the model which pages count as written, without accessing them.
     pub(super) fn check_tracking(&self, number: usize, process: &Process) -> Result<(), String> {
         let (start, end) = (self.scale.start(), self.scale.end());
         let pages = end - start;

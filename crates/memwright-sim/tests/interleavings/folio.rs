@@ -106,7 +106,7 @@ fn discard_and_fill_again() {
     );
 }
 
-/// Creates a process that maps untouched shared memory, large enough for two folios.
+/// Creates a process that maps shared memory for two folios, which was never accessed.
 fn fresh_shared() -> World {
     let mut shared = None;
     let mut world = World::with_frames(256, 2, 0, |host: &Arc<Host>| {

@@ -242,7 +242,7 @@ fn shed_and_write() {
     });
 }
 
-/// Parent and child swap their shared page out at the same time: the page uses a single slot.
+/// Parent and child swap out the page that they share, at the same time: the page uses a single slot.
 #[test]
 fn swap_out_by_both_owners() {
     let begin = || {
@@ -410,7 +410,7 @@ fn swap_in_and_swap_in_of_shared_memory() {
     );
 }
 
-/// A page of shared memory is swapped in while a hole is punched over it: afterwards a new, zeroed page is there.
+/// A page of shared memory is swapped in while a hole is punched over it: a later load returns 0.
 #[test]
 fn swap_in_of_shared_memory_and_punch() {
     explore(
@@ -505,7 +505,7 @@ fn swap_in_of_neighbours_and_call() {
     );
 }
 
-/// Swap readahead swaps a page in while a hole is punched over it: afterwards a new, zeroed page is there.
+/// Swap readahead swaps a page in while a hole is punched over it: a later read of the page returns 0.
 #[test]
 fn swap_in_of_neighbours_and_punch() {
     explore(
