@@ -34,9 +34,9 @@ const X2APIC: u64 = 1 << 10;
 const NMI: u32 = 4 << 8;
 const INIT: u32 = 5 << 8;
 const STARTUP: u32 = 6 << 8;
-/// The level of a command: asserted. All commands require it except one that has long been obsolete.
+/// Level bit of a command: assert. Every command must set it, except the obsolete INIT level de-assert.
 const ASSERT: u32 = 1 << 14;
-/// The command is still pending.
+/// Delivery status of a command: the command is still pending.
 const PENDING: u32 = 1 << 12;
 
 /// Whether the registers are accessed as model-specific registers.
@@ -130,8 +130,8 @@ pub fn route_input(index: usize) {
 /// rate of its timer. The caller reads the timer to calibrate the clock, and then enables the APIC by
 /// [`start_first_cpu`].
 pub fn start() {
-    // The interval timer runs from reset on. Under the pinned clock each of its ticks is an event of the virtual
-    // machine, which would keep an idle machine busy. So the timer is set to expire once more, after one count.
+    // The interval timer runs from reset on. Under the pinned clock, each expiry is an event of the virtual machine,
+    // and these events would keep an idle machine busy. So the timer is set to expire only once more, after one count.
     // SAFETY: the writes initialise both 8259s in the standard sequence, mask all their inputs, and set channel 0 of
     // the interval timer to mode 0. The timer's interrupt is masked.
     unsafe {

@@ -1,4 +1,5 @@
-//! Control bytes, received by interrupts of the second serial port.
+//! Receives control bytes, by which the command requests an action such as a signal to the program. They arrive by
+//! interrupts of the second serial port.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ use crate::arch;
 /// Received bytes that were not taken yet, the oldest in the lowest byte; the highest byte contains their number. If
 /// there are seven, further bytes are dropped.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
-/// Whether a CPU is reading the port. It does so with interrupts disabled, so other CPUs wait only briefly.
+/// Whether a CPU is reading the port. That CPU has interrupts disabled, so other CPUs wait only briefly.
 static READING: AtomicBool = AtomicBool::new(false);
 
 const COUNT_SHIFT: u32 = 56;

@@ -36,7 +36,7 @@ mod register {
     pub const CAPACITY: u16 = 20;
 }
 
-/// Bits of the device status: the driver has found the device, supports it, and is ready.
+/// Bits of the device status: the driver has found the device, supports it, and has set it up.
 const FOUND: u8 = 1;
 const DRIVER: u8 = 2;
 const READY: u8 = 4;
@@ -83,10 +83,11 @@ struct Queue {
     ports: u16,
     /// Address of the queue's memory in the direct map.
     memory: u64,
-    /// A bit for each slot: the slots in use, and those whose request is complete.
+    /// A bit for each slot: in `taken` if the slot is in use, in `over` if its request is complete.
     taken: u64,
     over: u64,
-    /// Number of requests passed to the device so far, and number of those that it has completed.
+    /// Number of requests passed to the device so far, and number of completed requests that the kernel has recorded.
+    /// Both wrap.
     asked: u16,
     answered: u16,
 }

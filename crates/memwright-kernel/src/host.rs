@@ -1,4 +1,4 @@
-//! The machine for the personality: implements the ports of `Host`.
+//! Implements the traits of `Host`, through which the personality uses this machine.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,7 +100,7 @@ impl Cpus for Hardware {
         // Measure by the guest's clock, which does not advance while another CPU has stopped this one.
         let start = clock::elapsed();
         arch::wait_for_interrupt();
-        // After the return, the caller checks for all events, so no recorded interrupt must be raised again.
+        // The caller checks for all events after the return, so the recorded interrupts need not be raised again.
         cpu.missed.store(0, Ordering::Relaxed);
         percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
         cpu.changed.store(arch::ticks(), Ordering::Relaxed);
@@ -416,7 +416,8 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // This interrupt came late: another event has already ended the wait.
+        // `taken` stops this CPU if `HOLD` requests that. A `WAKE` in user mode came late: another event ended the
+        // halt.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
@@ -440,7 +441,8 @@ fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     let surplus = retired::surplus(number, || code_at(rip));
     for ticks in [&cpu.user_ticks, &cpu.changed] {
         let entered = ticks.load(Ordering::Relaxed);
-        // If the CPUs run by the host's clock, the entry can take fewer ticks than it has instructions.
+        // The difference can be negative if the CPUs run by the host's clock, with which the entry can take fewer ticks
+        // than it has instructions.
         ticks.store(entered.wrapping_sub(surplus), Ordering::Relaxed);
     }
 }
@@ -449,7 +451,8 @@ fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
 fn code_at(address: u64) -> ([u8; retired::LONGEST], usize) {
     let mut code = [0; retired::LONGEST];
     let mut length = 0;
-    // Aligned words do not cross a page boundary.
+    // Read aligned words: none of them crosses a page boundary, so the readable bytes before an unmapped page are
+    // found.
     let mut skipped = (address & 3) as usize;
     let mut word_at = address & !3;
     while let Some(word) = usercopy::user_peek32(word_at) {

@@ -1,9 +1,9 @@
-//! Standard input and the lower tree. The kernel requests a part of them by a frame; the command writes the answer to
-//! the window and then sends the length of the answer on the first serial port.
+//! Reads standard input and the lower tree (`--root`) from the host. The kernel sends each request as an output frame.
+//! The command writes the answer to the window, and then sends the length of the answer on the first serial port.
 //!
 //! The time of the answer depends on the host. So the other CPUs and the clock are stopped from the request to the last
-//! byte; a run with the same input is then the same. The requesting CPU halts until a byte arrives: if it polled, it
-//! would delay the host's delivery of the byte.
+//! byte, and runs with equal input are equal. The requesting CPU halts until a byte arrives: if it polled, it would
+//! delay the host's delivery of the byte.
 
 use core::sync::atomic::Ordering;
 

@@ -1,11 +1,12 @@
 //! Inter-processor interrupts: reschedule, TLB shootdown, stop, and the end of a halt.
 //!
 //! # When a CPU answers
-//! The kernel runs with interrupts disabled, so a CPU takes an interrupt only in user mode or while it idles. In the
-//! kernel the interrupt stays pending. Such a CPU answers in every step of a spin wait ([`relax`]), and at the latest
-//! when it enables interrupts: `enter_user` enables them with the SYSRET or IRET that enters user mode, and `idle` with
-//! the STI before HLT. In neither case does an instruction of user mode execute before the pending interrupt is taken
-//! (IRET and SYSRET have no interrupt shadow; that of STI covers only the HLT, which the interrupt then ends).
+//! A CPU answers by serving the requests of other CPUs. The kernel runs with interrupts disabled, so a CPU takes an
+//! interrupt only in user mode or while it idles. In the kernel the interrupt stays pending. Such a CPU answers in
+//! every step of a spin wait ([`relax`]), and at the latest when it enables interrupts: `enter_user` enables them with
+//! the SYSRET or IRET that enters user mode, and `idle` with the STI before HLT. In neither case does an instruction of
+//! user mode execute before the pending interrupt is taken (IRET and SYSRET have no interrupt shadow; that of STI
+//! covers only the HLT, which the interrupt then ends).
 //!
 //! # Why no stale translation is used after the answer
 //! - User mode: the interrupt arrives between two instructions, and user mode continues after the answer.
@@ -17,7 +18,7 @@
 //!   kept. The CPU may be about to load that root at the same time. Before the load, it has then added itself to the
 //!   set of CPUs to notify, with a full barrier. Either the requesting CPU finds it in the set, or the changes that the
 //!   requesting CPU made to the table before it read the set are visible to every walk through the root.
-//! - A CPU that is being started has loaded the kernel's own table and receives requests for no other.
+//! - A CPU that is being started has loaded the kernel's own root and receives requests for no other root.
 //!
 //! # Why no CPU waits forever
 //! A CPU that waits for an answer, for a lock, or for other CPUs to stop uses [`relax`], which answers, or [`halt`]. A
@@ -176,8 +177,8 @@ pub fn kick(index: usize) {
     }
 }
 
-/// Handles a shootdown interrupt taken in user mode. Does not serve requests to stop, for which there is a separate
-/// interrupt.
+/// Handles a shootdown interrupt taken in user mode. Does not serve requests to stop, which arrive by a separate
+/// interrupt, `HOLD`.
 #[inline]
 pub fn asked_to_forget(cpu: &PerCpu) {
     apic::acknowledge();

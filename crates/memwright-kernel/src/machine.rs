@@ -16,7 +16,8 @@ use crate::memory::paging::{self, DIRECT_BASE};
 use crate::memory::ranges;
 use crate::{ipi, percpu, tlb, usercopy};
 
-/// The hardware, for the crates above. It has no state: all state is per CPU or in statics of the modules.
+/// The hardware, as the memory manager and the personality use it. It has no fields: all state is per CPU or in statics
+/// of the modules.
 pub struct Hardware;
 
 /// The only instance.
@@ -24,13 +25,13 @@ pub static HARDWARE: Hardware = Hardware;
 
 memwright_table::link_machine!(HARDWARE);
 
-/// Returns the machine as a value of the memory manager's type parameter.
+/// Returns the machine as a value of type `M`, with which the memory manager is instantiated.
 #[cfg(target_os = "none")]
 pub fn handle() -> memwright_linux_abi::M {
     memwright_table::Linked
 }
 
-/// Returns the machine in builds that only check the kernel.
+/// Returns the machine as a value of type `M`. For host builds, which are checked but not linked.
 #[cfg(not(target_os = "none"))]
 pub fn handle() -> memwright_linux_abi::M {
     &HARDWARE

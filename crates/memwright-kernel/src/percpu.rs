@@ -33,11 +33,11 @@ const TASK_STATE: u16 = 0x40;
 pub enum InterruptStack {
     /// Double faults, including those of a kernel stack overflow.
     DoubleFault,
-    /// NMI: reports that another CPU or the command requests.
+    /// NMIs, by which another CPU or the command requests a report.
     Nmi,
     /// Machine checks.
     MachineCheck,
-    /// Debug exceptions: one can be deferred to the first instruction of the kernel.
+    /// Debug exceptions, one of which can be deferred to the first instruction of a kernel entry.
     Debug,
 }
 
@@ -46,7 +46,8 @@ const INTERRUPT_STACKS: usize = 4;
 /// [`StackBase`].
 pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
 
-/// A stack whose lowest word contains the address of its CPU's data, regardless of the current GS.
+/// An interrupt stack. Its lowest word contains the address of the CPU's data, because an entry on this stack cannot
+/// rely on GS.
 #[repr(C, align(16384))]
 struct StackBase {
     cpu: AtomicU64,
@@ -101,7 +102,7 @@ pub struct PerCpu {
     pub idle_ticks: AtomicU64,
     /// The CPU's index.
     pub index: AtomicU32,
-    /// The timer's deadline in clock nanoseconds; `u64::MAX` for none.
+    /// The timer's deadline in nanoseconds of the guest's clock; `u64::MAX` for none.
     pub deadline: AtomicU64,
     /// A context whose stack is to be freed once this CPU has left it; 0 for none.
     pub leaving: AtomicU64,
@@ -112,10 +113,10 @@ pub struct PerCpu {
     /// The counter value from which a return to user mode calls [`look`](crate::clock::stretch::look); 0 for the next
     /// return.
     pub look_at: AtomicU64,
-    /// Counter value at the entry of the current interrupt; 0 for none. [`look_at`](Self::look_at) is then 0, so that
-    /// the return to user mode that ends the interrupt accounts for it.
+    /// Counter value at the entry of the current interrupt; 0 for none. During an interrupt, [`look_at`](Self::look_at)
+    /// is 0, so that the return to user mode takes the path that accounts for the interrupt.
     pub interrupted: AtomicU64,
-    /// Value of [`look_at`](Self::look_at) after the interrupt.
+    /// Value that [`look_at`](Self::look_at) gets when the current interrupt ends.
     pub look_after: AtomicU64,
     /// Ticks spent in interrupts taken in user mode.
     pub interrupt_ticks: AtomicU64,
@@ -231,7 +232,7 @@ static BOOT_CPU: PerCpu = PerCpu::new();
 static CPUS: [AtomicPtr<PerCpu>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
 /// The online CPUs: a bit for each.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// Number of CPUs.
+/// Number of CPUs of the machine, including those that do not run yet.
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// Local APIC ids of the CPUs.
 static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
@@ -353,7 +354,7 @@ unsafe fn setup(cpu: &'static PerCpu) {
         cpu.task_state
             .set(TaskState::FIRST_INTERRUPT_STACK + 2 * slot, stack.top());
     }
-    // The port map begins beyond the segment's end, so user mode cannot access any port.
+    // The I/O permission bitmap begins beyond the segment's end, so user mode cannot access any port.
     cpu.task_state.0[TaskState::PORT_MAP].store(104 << 16, Ordering::Relaxed);
     let task = &raw const cpu.task_state as u64;
     let descriptors = [

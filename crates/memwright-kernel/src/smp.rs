@@ -20,7 +20,7 @@ pub const TRAMPOLINE: u64 = 0x8000;
 /// The values for the CPU that is being started: the root table, the stack pointer, and the address of its [`PerCpu`].
 pub static START: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
-/// Nanoseconds between INIT and the first startup interrupt, and between the two startup interrupts.
+/// Nanoseconds from INIT to the first startup interrupt, and from the first to the second.
 const AFTER_INIT: u64 = 10_000_000;
 const AFTER_STARTUP: u64 = 200_000;
 /// Nanoseconds after which a CPU that has not answered is considered missing.
@@ -104,7 +104,7 @@ fn start(index: usize) {
     );
 }
 
-/// Halts for `time` nanoseconds.
+/// Halts this CPU for `time` nanoseconds. Restores its deadline afterwards.
 fn sleep(time: u64) {
     let end = clock::now() + time;
     let before = clock::deadline();

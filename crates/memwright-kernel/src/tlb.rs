@@ -1,4 +1,5 @@
-//! Loads roots and invalidates translations. No other module does either.
+//! Loads roots and invalidates translations. Two modules do so without this one: `memory::paging` loads the first root
+//! at boot, and `context` invalidates pages of kernel stacks on the calling CPU.
 //!
 //! Without tags, loading another root invalidates all translations except the kernel's, which are global. With tags
 //! (PCIDs), loading a root invalidates nothing by itself: each root has a tag, and the memory manager decides whether

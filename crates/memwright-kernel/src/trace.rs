@@ -27,9 +27,10 @@ pub struct Event {
     pub kind: Kind,
     /// Further data, which depends on the kind.
     pub detail: u64,
-    /// The instruction pointer, or the faulting address of a page fault.
+    /// The instruction pointer; for a page fault, the faulting address; for a context switch, the number of the old
+    /// context.
     pub address: u64,
-    /// Counter value.
+    /// The value of the time-stamp counter.
     pub time: u64,
 }
 

@@ -137,7 +137,7 @@ unsafe extern "C" {
     fn user_exchange(address: u64, old: u32, new: u32) -> u64;
     fn user_peek(address: u64) -> u64;
     fn user_try_exchange(address: u64, old: u32, new: u32) -> u64;
-    /// The address at which a word access resumes after a fault that is not resolved.
+    /// The address at which a word access resumes if its fault was not resolved.
     fn user_word_failed();
     /// Pairs of addresses: an instruction that can fault, and the address at which to resume if the fault cannot be
     /// resolved.
@@ -201,8 +201,8 @@ const SMALL: usize = 256;
 /// Number of bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;
 
-/// Adds a copy to this CPU's count, and runs a scheduling point every `STRETCH` bytes: many copies together are a long
-/// operation. No lock is held, since a copy can wait for a page.
+/// Adds a copy to this CPU's count, and runs a scheduling point every `STRETCH` bytes, because many copies together can
+/// take long. The caller of a copy holds no lock, since a copy can wait for a page.
 #[inline(always)]
 fn count(length: usize) {
     if length < SMALL {

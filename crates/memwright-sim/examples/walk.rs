@@ -24,7 +24,7 @@ const LOAD: Access = Access {
     ..STORE
 };
 
-/// Performs the operation. The trace begins when this is called and ends when it returns.
+/// Performs the operation. The trace begins with the call of this function and ends with its return.
 #[inline(never)]
 fn operation<T>(perform: impl FnOnce() -> T) -> T {
     perform()

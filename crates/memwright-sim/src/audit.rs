@@ -23,7 +23,7 @@ pub enum Incoherence {
     Shrank(CpuId, Translation, Rights),
     /// The entry is clean, so a write through the cached translation would not set its dirty bit.
     Cleaned(CpuId, Translation),
-    /// An upper-level entry points to another table than the cached one, or to no table.
+    /// An upper-level entry points to another table than the cached one, points to no table, or grants fewer rights.
     Table(CpuId, Directory, CachedDirectory),
 }
 

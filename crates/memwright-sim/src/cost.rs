@@ -25,7 +25,7 @@ pub struct Cost {
     pub interrupts_sent: u64,
     /// Invalidation interrupts that this CPU received.
     pub interrupts_taken: u64,
-    /// TLB entries that invalidations dropped.
+    /// TLB entries that invalidations and root loads dropped.
     pub entries_dropped: u64,
     /// Loads of the table root.
     pub root_loads: u64,

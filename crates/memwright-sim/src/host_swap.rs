@@ -12,7 +12,7 @@ use crate::machine::SimulatedMachine;
 
 type Hook = Box<dyn Fn() + Send>;
 
-/// The state of a transfer that has a ticket.
+/// A transfer that was submitted and whose result the caller has not fetched yet.
 enum UnderWay {
     Asked(Transfer),
     Over(Result<(), DeviceError>),
@@ -154,7 +154,7 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
         ticket: Ticket,
     ) -> Result<(), DeviceError> {
         let mut under_way = locked(&self.under_way);
-        // In reverse order of submission, because no caller may rely on an order.
+        // Complete the transfers in reverse order of submission, to detect callers that rely on that order.
         for state in under_way.values_mut().rev() {
             if let UnderWay::Asked(transfer) = *state {
                 *state = UnderWay::Over(self.carry_out(frames, transfer));

@@ -29,7 +29,7 @@ use crate::script::{ARENA, Action, Range, Script, Step};
 use crate::terms::Remap;
 use state::{File, address, bytes, model_rights, real_rights};
 
-/// How often a step that runs out of memory is tried.
+/// The maximum number of attempts at a step that runs out of memory.
 const TRIES: usize = 4;
 
 impl Lockstep {
@@ -54,9 +54,9 @@ impl Lockstep {
         }
     }
 
-    /// Like [`run`](Self::run), with an injected failure under way, which `disarm` ends before the final comparison. A
-    /// step that runs out of memory must change nothing, and must succeed when it is retried. Returns how many steps
-    /// ran out of memory.
+    /// Like [`run`](Self::run), for a caller that has injected a failed allocation. Before the final comparison,
+    /// `disarm` removes the injection. A step that runs out of memory must change nothing, and must succeed when it is
+    /// retried. Returns how many steps ran out of memory.
     ///
     /// # Errors
     /// Like [`run`](Self::run).
@@ -68,7 +68,7 @@ impl Lockstep {
             if outcome == Err(Difference::Exhausted) {
                 exhausted += 1;
                 self.model = before;
-                // If one of these steps fails, the areas below the one that failed stay changed, as on Linux.
+                // If one of these steps fails, its changes to the areas below the failing address persist, as on Linux.
                 let stands = matches!(
                     step.action,
                     Action::Protect(..)
@@ -95,7 +95,7 @@ impl Lockstep {
         Ok(exhausted)
     }
 
-    /// Performs a step. Where it ran out of memory, reclaims pages and retries it.
+    /// Performs a step. If it runs out of memory and `reclaims` is set, reclaims pages and retries it.
     fn step_or_reclaim(&mut self, step: &Step) -> Result<(), Difference> {
         if !self.reclaims {
             return self.step(step);
@@ -112,7 +112,7 @@ impl Lockstep {
         Err(Difference::Exhausted)
     }
 
-    /// Returns how memory is resized in place.
+    /// Returns the `mremap` request that resizes a range to `pages` places.
     fn resizing(&self, range: Range, pages: u8) -> Remap {
         let (from, old) = self.scale.range(range);
         Remap {
@@ -124,7 +124,7 @@ impl Lockstep {
         }
     }
 
-    /// Returns how memory is moved.
+    /// Returns the `mremap` request that moves a range to place `to` (`MREMAP_FIXED`).
     fn moving(&self, range: Range, to: u8, keep: bool) -> Remap {
         let (from, pages) = self.scale.range(range);
         Remap {

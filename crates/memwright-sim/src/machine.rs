@@ -165,7 +165,7 @@ impl Default for MachineOptions {
 pub(crate) struct Core {
     pub(crate) tlb: Tlb,
     pub(crate) root: Option<Frame>,
-    /// The tag of `tlb`.
+    /// The tag under which `tlb` caches translations.
     tag: usize,
     tags: Tags,
     /// The translations cached under the other tags.
@@ -198,7 +198,7 @@ type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 /// Hardware that acts between the steps of the software. The machine gives it a turn around every access, before every
 /// invalidation takes effect, and on each target before the interrupt arrives.
 pub(crate) trait Agent: Send {
-    /// Takes a turn. The machine holds no lock meanwhile, and gives no further turn.
+    /// Takes a turn. The machine holds no lock during the turn, and gives no other turn before it ends.
     fn act(&mut self, machine: &SimulatedMachine);
 }
 
@@ -238,7 +238,7 @@ thread_local! {
     static MACHINE: RefCell<Option<SimulatedMachine>> = const { RefCell::new(None) };
 }
 
-/// Makes the host thread that created it act as a CPU of a machine until it is dropped.
+/// A guard: the host thread that created it acts as a CPU of a machine until the guard is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct RunningOn {
@@ -535,7 +535,7 @@ unsafe impl Machine for SimulatedMachine {
         for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
             self.core(sender).cost.interrupts_sent += 1;
             self.core(cpu).cost.interrupts_taken += 1;
-            // This is the latest moment at which the interrupt can arrive.
+            // The interrupt arrives in this step at the latest.
             schedule::step(Point::Arrival);
             self.provoke();
             if let Some(window) = &window {

@@ -18,7 +18,7 @@ pub enum Mistake {
     OnePageShort,
     /// The last of the CPUs to interrupt is not interrupted.
     OneCpuShort,
-    /// An interrupted CPU invalidates only at the next interrupt to any CPU, when frames have been freed already.
+    /// An interrupted CPU invalidates only when any CPU is interrupted next. By then, frames may have been freed.
     Late,
     /// A CPU with tags uses its cached translations although they are stale or belong to another table.
     KeptForever,

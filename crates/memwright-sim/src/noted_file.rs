@@ -61,7 +61,7 @@ impl NotedFile {
     /// Changes the size. Pages beyond the new end are dropped.
     ///
     /// # Panics
-    /// If a page is in swap, because pages of this file are never swapped out.
+    /// If a page is in swap. Pages of this file are never swapped out.
     pub fn truncate(&self, pages: u64) {
         let cut = self.pages.set_size(pages * PAGE_SIZE as u64);
         cut.expect("nothing is in swap");

@@ -145,7 +145,7 @@ impl Drop for Host {
 pub struct Process {
     host: Arc<Host>,
     space: Arc<Space>,
-    /// The CPU on which the program ran last, and on which its end is processed.
+    /// The CPU on which the program ran last, and on which it will exit.
     last: AtomicU16,
 }
 
@@ -166,8 +166,8 @@ impl Process {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// Creates a program in this address space that was last run on the CPU `last`. The program ends on that CPU,
-    /// because two host threads must not act as one CPU at the same time.
+    /// Creates a program in this address space that was last run on the CPU `last`. The program exits on that CPU, so
+    /// that no two host threads act as one CPU at the same time.
     fn with_space(host: &Arc<Host>, space: Space, last: CpuId) -> Self {
         Self {
             host: host.clone(),
@@ -263,7 +263,7 @@ impl Process {
     /// Performs one access, resolves its faults and retries it.
     ///
     /// # Panics
-    /// If the access still faults after many resolved faults.
+    /// If the access still faults after `MOST_FAULTS` faults were resolved.
     fn retry<T>(
         &self,
         cpu: CpuId,

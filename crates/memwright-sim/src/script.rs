@@ -57,7 +57,7 @@ impl Scale {
         u64::from(at) % FILE_PLACES * self.0
     }
 
-    /// Returns the page that an access to a place touches. `offset` selects one of the pages of the place.
+    /// Returns the page that an access to a place uses. `offset` selects one of the pages of the place.
     #[must_use]
     pub fn access(self, at: u8, offset: u16) -> u64 {
         self.place(at) + u64::from(offset) / 8 % self.0
@@ -137,7 +137,7 @@ pub enum Action {
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
-    /// `UFFDIO_REGISTER` with write or read-write protection, by the userfaultfd of this kind that the process has.
+    /// `UFFDIO_REGISTER` with write or read-write protection, with the process's userfaultfd of this kind.
     Watch(Range, Watcher),
     /// `UFFDIO_UNREGISTER`
     Unwatch(Range, Watcher),

@@ -55,7 +55,7 @@ pub enum Intent {
     Fetch,
 }
 
-/// Advice for `madvise`. Includes advice whose effect no program can observe.
+/// Advice for `madvise`. Some of it has no effect that a program can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// `MADV_DONTNEED`

@@ -129,8 +129,8 @@ impl Tlb {
             .insert((translation.size.pages(), translation.page), translation);
     }
 
-    /// Returns the level and the cached upper-level entry from which a walk to `page` starts, the lowest level that is
-    /// cached.
+    /// Returns the level and the cached entry of the lowest upper level that is cached for `page`. A walk to `page`
+    /// starts from this entry.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
         [2, 3, 4].into_iter().find_map(|level| {

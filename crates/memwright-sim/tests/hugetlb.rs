@@ -23,7 +23,7 @@ fn huge(number: u64) -> u64 {
     2 + number * HUGE
 }
 
-/// Creates a machine with a hugetlb pool of this number of pages.
+/// Creates a machine with a hugetlb pool of `pages` huge pages.
 fn pooled(pages: u64) -> Arc<Host> {
     let host = Host::boot(MachineOptions {
         frames: 8192,
@@ -58,8 +58,8 @@ fn shared(host: &Arc<Host>, file: &Arc<HugeFile<SimulatedMachine>>, pages: u64) 
     process
 }
 
-/// If a page cannot be added to the page cache of its file for lack of memory, it is freed. It stays reserved for that
-/// file, so no other file gets it.
+/// If there is no memory to add a page to the page cache of its file, the page is freed, but the reservation of the
+/// file stays.
 #[test]
 fn what_could_not_be_entered_is_still_promised() {
     let host = pooled(1);
@@ -103,7 +103,7 @@ fn neither_side_of_a_fork_sees_the_others_write() {
         assert_eq!(read(other, SECOND, huge(0) + 9), Ok(1));
         write(other, SECOND, huge(0) + 9, 4).expect("its own again");
         assert_eq!(read(one, FIRST, huge(0) + 9), Ok(3));
-        // After a protection change and its reversal, each process still writes to its own page.
+        // After the right to write was removed and restored, each process still writes to its own page.
         for (process, value) in [(one, 3), (other, 4)] {
             protect(process, FIRST, huge(0), HUGE, READ);
             protect(process, FIRST, huge(0), HUGE, READ_WRITE);

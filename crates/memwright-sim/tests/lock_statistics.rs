@@ -76,7 +76,7 @@ impl Bench {
         Page::new(first + page).address()
     }
 
-    /// Runs `act` on every CPU in turn.
+    /// Runs `act` for each CPU, one after another.
     fn each(&self, act: impl Fn(&Self, CpuId)) {
         self.cpus().for_each(|cpu| act(self, cpu));
     }

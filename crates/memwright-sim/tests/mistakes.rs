@@ -1,5 +1,5 @@
-//! Tests that the simulated machine detects mistakes: a test omits each kind of invalidation that the memory manager
-//! makes in turn, and each run must end with a stale translation or a wrong byte.
+//! Tests that the simulated machine detects mistakes. In each run, one kind of invalidation that the memory manager
+//! requests is omitted, and the run must end with a stale translation or a wrong byte.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn a_range_that_is_one_page_short_is_seen() {
     }
 }
 
-/// The range has more pages than are invalidated one by one.
+/// A range with more pages than are invalidated one by one is write-protected: no stale translation remains.
 #[test]
 fn many_pages_are_forgotten_together() {
     const MANY: u64 = 60;
@@ -97,7 +97,8 @@ fn many_pages_are_forgotten_together() {
     support::assert_coherent(&host);
 }
 
-/// The committed memory is zero again after all memory is unmapped.
+/// Unmapped pages are subtracted from the committed memory, which is back at its initial value after both processes
+/// exit.
 #[test]
 fn what_was_promised_is_taken_back() {
     let host = boot();
@@ -152,8 +153,8 @@ fn without_the_interrupt_freed_memory_is_read_by_its_old_owner() {
     assert!(seen(Some(Mistake::NoRemote)));
 }
 
-/// No mistake is planted, and the other CPU writes as late as possible. The write is visible to both processes, or
-/// refused. It is never visible to the parent alone through a page that the child shares.
+/// No mistake is planted. The other CPU writes at the last moment of the fork, before it handles the shootdown: parent
+/// and child both have the value. A write after the fork is visible only to the parent.
 #[test]
 fn a_write_during_the_fork_is_over_before_the_fork_is() {
     let host = boot();

@@ -114,7 +114,7 @@ fn every_mapping_is_cleaned_and_each_ones_write_announced() {
     }
 }
 
-/// If a shared mapping has guard pages, fork must copy its entries. Otherwise fork leaves them to faults. A copied
+/// Fork copies the entries of a shared mapping if it has guard pages, and otherwise leaves them to faults. A copied
 /// entry must not be clean and writable.
 #[test]
 fn a_copied_entry_is_not_clean_and_writable() {

@@ -104,7 +104,8 @@ fn a_second_protection_change_completes_the_first() {
     let _ = first.finish();
 }
 
-/// Tests protection changes of one page and of several equal pages, which take different paths in the cursor.
+/// Tests a protection change whose range is one page and one whose range is several pages, which take different paths
+/// in the cursor.
 #[test]
 fn a_second_change_of_alike_pages_completes_the_first() {
     for end in [range().end, PAGE.add(3)] {
@@ -127,7 +128,8 @@ fn a_second_change_of_alike_pages_completes_the_first() {
     }
 }
 
-/// A removal does not rely on a cleared accessed bit while the flush for the clearing is pending.
+/// The accessed bit was cleared and the flush for that is pending: a removal must not elide its flush because the bit
+/// is clear.
 #[test]
 fn a_removal_completes_the_clearing_of_the_accessed_bit() {
     let bench = Bench::new();

@@ -133,7 +133,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     });
 }
 
-/// Huge pages are allocated wherever they fit, are split, and are collapsed. No program can observe that.
+/// Programs cannot observe that huge pages are allocated wherever they fit, are split, and are collapsed.
 #[test]
 fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     let successes = compare(4, 60, collapsing(40), |script| {
@@ -142,8 +142,8 @@ fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     expect(&successes, &["collapse"], 10);
 }
 
-/// Memory is allocated in folios of four or eight pages, is swapped out in folios, and is split. No program can observe
-/// that.
+/// Programs cannot observe that memory is allocated and swapped out in folios of four or eight pages, and that folios
+/// are split.
 #[test]
 fn programs_see_it_while_memory_comes_in_folios() {
     let successes = compare(7, 300, splitting(60), |script| {
@@ -169,7 +169,7 @@ fn programs_see_it_while_pages_leave_move_and_merge() {
     expect(&successes, &often, 3);
 }
 
-/// Pages are swapped out because memory is short.
+/// Programs cannot observe that pages are swapped out because memory is short.
 #[test]
 fn programs_see_it_while_memory_is_short() {
     let successes = compare(6, 300, script(80), |_| short());
@@ -294,7 +294,8 @@ fn is_huge(way: u64) -> bool {
 /// The number of setups.
 const WAYS: u64 = 240;
 
-/// Replays every saved script from its file in every setup.
+/// Replays every saved script: in the first 16 setups and in those that its file names, or with each huge-page policy
+/// if the file has the line [`HUGE`].
 #[test]
 fn kept_scripts_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
@@ -326,7 +327,7 @@ fn replay(path: &Path) {
         }
         return;
     }
-    // The setup in which the script was found is not always among the first ones.
+    // The file names the setups in which the script found a bug, if they are not among the first ones.
     let named = text.lines().filter_map(|line| {
         let number = line.strip_prefix(WAY)?.split(':').next()?;
         number.trim().parse().ok()
@@ -392,8 +393,8 @@ impl Tally {
     }
 }
 
-/// The end of the search of one thread: at a time, or after a number of operations. Each thread counts its own
-/// operations, so that a seed gives the same scripts however the threads are scheduled.
+/// The limit of one thread's search: a point in time, or a number of operations. Each thread counts its own operations,
+/// so that a seed gives the same scripts however the threads are scheduled.
 #[derive(Clone, Copy)]
 struct End {
     at: Option<Instant>,

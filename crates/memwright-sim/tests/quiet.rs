@@ -95,7 +95,8 @@ impl Bench {
         written
     }
 
-    /// Arms the pages of the table against accesses. The flush of the changed entries is left to `gather`.
+    /// Arms the pages of the table: clears their accessed bits, so that their next access is found. The flush of the
+    /// changed entries is left to `gather`.
     fn arm(&self, gather: &mut Gather<'_, Machine>) {
         gather.rely_on_pending();
         if self.table.settle(range(), Tracked::Unarmed, gather) == range().end {

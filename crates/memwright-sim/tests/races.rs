@@ -1,6 +1,6 @@
-//! Tests with host threads as CPUs, whose TLBs keep their entries. After a call that removes a right has returned, no
-//! access that another CPU begins succeeds. In addition, several CPUs make random calls at once. Tests with planted
-//! mistakes prove that such violations are detected.
+//! Tests with host threads as CPUs, whose TLBs keep their entries. After a call that removes a right has returned, each
+//! access that needs the right fails if another CPU begins it. In addition, several CPUs make random calls at once.
+//! Tests with planted mistakes prove that such violations are detected.
 
 mod support;
 

@@ -128,8 +128,8 @@ impl Drop for Bench {
             self.idle.load();
             self.table.note_unloaded(cpu);
         }
-        // `idle` must not count as loaded when it is dropped. No CPU uses `idle` any more, although its root stays
-        // loaded.
+        // Record that no CPU has loaded `idle`: a table must not count as loaded when it is dropped. Its root stays
+        // loaded, but no CPU accesses memory any more.
         for cpu in self.machine.cpus() {
             self.idle.note_unloaded(cpu);
         }

@@ -133,7 +133,7 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         seen
     };
     assert_eq!(seen(None), Ok(0));
-    // The frame of the page is free, poisoned or used for another page.
+    // The old frame is free, poisoned or used for another page, so a stale translation does not read 0.
     assert_ne!(seen(Some(Mistake::KeptForever)), Ok(0));
 }
 
@@ -156,8 +156,8 @@ fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     table
 }
 
-/// An interrupt for a root that is no longer loaded, or not loaded yet, must drop the translations that are kept for
-/// that root.
+/// An interrupt for a root that the CPU no longer has loaded must drop the translations that the CPU has kept for that
+/// root.
 #[test]
 fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
     let machine = SimulatedMachine::new(MachineOptions {

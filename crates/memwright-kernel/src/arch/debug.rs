@@ -19,8 +19,8 @@ impl Loaded {
         Self([const { AtomicU64::new(0) }; 5])
     }
 
-    /// Loads the debug registers of this CPU, to which this state belongs. Does nothing if no breakpoint is enabled
-    /// before or after the call, or if no register changes.
+    /// Loads the debug registers of this CPU. `self` must be the state of this CPU. Does nothing if the registers have
+    /// these values already.
     pub fn load(&self, registers: &DebugRegisters) {
         let [first, second, third, fourth] = registers.addresses;
         let wanted = [first, second, third, fourth, registers.control];

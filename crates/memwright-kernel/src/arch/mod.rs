@@ -25,7 +25,8 @@ pub mod msr {
     pub const GS_BASE: u32 = 0xc000_0101;
 }
 
-/// Reads the time-stamp counter. Under the pinned clock it counts one tick per nanosecond and per retired instruction.
+/// Reads the time-stamp counter. Under the pinned clock (`-icount shift=0`), each retired instruction is one tick,
+/// which is one nanosecond.
 #[inline(always)]
 pub fn ticks() -> u64 {
     // SAFETY: RDTSC is not disabled for the kernel and has no other effect.
@@ -252,7 +253,7 @@ pub fn invalidate_page(address: u64) {
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// Executes PAUSE. Under the pinned clock, another CPU can then run.
+/// Executes PAUSE. Under the pinned clock, QEMU runs one CPU at a time and can then switch to another CPU.
 #[inline(always)]
 pub fn pause() {
     core::hint::spin_loop();
@@ -381,7 +382,7 @@ pub struct Features {
     pub smap: bool,
     /// User-mode instruction prevention.
     pub umip: bool,
-    /// RDFSBASE, WRFSBASE and the same instructions for GS.
+    /// RDFSBASE, WRFSBASE, RDGSBASE and WRGSBASE.
     pub fsgsbase: bool,
     /// XSAVE.
     pub xsave: bool,

@@ -18,7 +18,7 @@ pub const MACHINE_CHECK: u8 = 18;
 pub const TIMER: u8 = 0x20;
 /// The second serial port: control bytes.
 pub const CONTROL: u8 = 0x21;
-/// The first serial port: an answer to an input request.
+/// The first serial port: bytes of an answer to an input request.
 pub const INPUT: u8 = 0x22;
 /// Another CPU requests that this one check its run queue.
 pub const RESCHEDULE: u8 = 0x23;

@@ -1,5 +1,5 @@
-//! The physical memory for the frame allocator: usable memory without the first MiB, the kernel image, the boot-time
-//! tables, and the initial archive.
+//! Maps of physical memory. The frame allocator gets the usable memory without the first MiB, the kernel image, the
+//! kernel's own page tables, and the initial archive.
 
 use super::pvh::PhysicalRange;
 
@@ -8,7 +8,7 @@ const PAGE: u64 = 4096;
 /// The maximum number of separate ranges. Memory in further ranges is not used.
 pub const MOST_RANGES: usize = 32;
 
-/// Free physical memory in whole pages, in the order in which the ranges were added.
+/// Ranges of physical memory in whole pages, in the order in which they were added.
 #[derive(Clone, Copy)]
 pub struct MemoryMap {
     ranges: [PhysicalRange; MOST_RANGES],
@@ -59,7 +59,7 @@ impl MemoryMap {
         self.ranges[..self.count].iter().copied()
     }
 
-    /// Takes one page from the lowest range that starts below `limit`. Returns its address.
+    /// Removes the lowest page from the map and returns its address, or `None` if no page starts below `limit`.
     pub fn take_page(&mut self, limit: u64) -> Option<u64> {
         let range = self.ranges[..self.count]
             .iter_mut()

@@ -7,8 +7,9 @@
 //! While the clock is paused, the timer is stopped as well. When the clock resumes, the timer is set again for the
 //! CPU's deadline, so the deadline passes at the same guest instruction regardless of the length of the pause.
 //!
-//! The counter itself goes on during a pause, by an amount that depends on the host. A length that was measured with it
-//! may therefore decide what the kernel does only if every pause was subtracted: see [`stretch::leave_out_everywhere`].
+//! The counter itself goes on during a pause, by an amount that depends on the host. Before the kernel acts on a
+//! duration that it measured with the counter, it must therefore subtract every pause: see
+//! [`stretch::leave_out_everywhere`].
 //!
 //! All CPUs share the clock. With several CPUs it is therefore paused only while the other CPUs are stopped, during a
 //! wait for input or the disk. Output takes no guest time with one CPU, but takes time like other work with several.
@@ -33,8 +34,8 @@ static PAUSES: AtomicU32 = AtomicU32::new(0);
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
-/// Number of instructions of a pause outside its two counter readings. They are subtracted from the clock as well, so
-/// that work during a pause does not affect the guest's time.
+/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings, for instructions
+/// of the pause that the readings do not cover.
 const OVERHEAD: u64 = 0;
 
 /// Nanoseconds for which this CPU halts in [`settle`].
@@ -154,8 +155,8 @@ pub fn stop() {
 }
 
 /// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turn of a CPU by a
-/// separate clock, which stops while all CPUs are halted. Whether all CPUs were halted at some time during the pause
-/// depends on the host; this function ensures that they were.
+/// separate clock, which stops while all CPUs are halted. Without this function, it would depend on the host whether
+/// all CPUs are halted at some time during the pause.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();

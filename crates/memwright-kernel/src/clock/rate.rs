@@ -53,7 +53,7 @@ fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     }
 }
 
-/// Returns whether a tick of the counter is a nanosecond. This is so if the counter counts instructions.
+/// Returns whether a tick of the counter is a nanosecond, as it is if the counter counts instructions.
 pub fn counts_nanoseconds() -> bool {
     RATE.load(Ordering::Relaxed) == 0
 }

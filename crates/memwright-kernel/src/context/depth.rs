@@ -10,15 +10,15 @@ const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
 /// Size of a word of the pattern in bytes.
 const WORD: u64 = 8;
 
-/// The largest depth so far, [packed](pack). It is one word that needs no lock: every system call reads it, even while
-/// lock statistics are collected.
+/// The largest depth so far, [packed](pack). One atomic word instead of a value under a lock: every system call reads
+/// it, and such a lock would appear in the lock statistics.
 static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
     used: 0,
     size: 1,
     call: None,
 }));
 
-/// In a packed depth: the system call is unknown.
+/// System-call number of a packed depth if the system call is unknown.
 const NO_CALL: u64 = 0xffff;
 
 /// Packs a depth into a word. From the highest bit down: 24 bits for the bytes used, 24 for the size, 16 for the

@@ -19,7 +19,7 @@ use crate::memory::paging::{self, BOOT_STACK_SIZE, STACKS_BASE};
 use crate::trace::Kind;
 use crate::{arch, ipi, percpu, usercopy};
 
-/// Number of contexts besides the boot context.
+/// Number of slots, and so of contexts besides the boot context.
 const SLOTS: usize = 8192;
 /// The maximum number of contexts for threads. Each CPU also needs one for its idle loop, and may still hold one that
 /// it has just left.
@@ -31,7 +31,8 @@ const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
 /// The maximum number of mapped stacks that are kept for future contexts.
 const SPARE: usize = 64;
-/// The maximum number of such stacks with a single CPU, which creates and destroys few stacks at a time.
+/// The maximum number of mapped stacks that a machine with a single CPU keeps. It creates and destroys few stacks at a
+/// time.
 const SPARE_OF_ONE: usize = 8;
 /// The maximum number of stacks that are unmapped together. Each batch interrupts every CPU once.
 const BATCH: usize = 16;
@@ -65,7 +66,7 @@ const fn bottom(slot: u32) -> u64 {
     top(slot) - STACK_PAGES * PAGE
 }
 
-/// Fills the part of the boot stack that is not in use.
+/// Fills the unused part of the boot stack with the pattern of [`depth`].
 pub fn fill_boot_stack() {
     /// Bytes below the stack pointer that this function and its callees may use.
     const OWN: u64 = 4096;
@@ -298,7 +299,7 @@ pub fn switch(from: ContextId, to: ContextId) {
     stretch::end(cpu);
     let next = SAVED[to.0 as usize].as_ptr().cast_const();
     let (fs_base, gs_base) = arch::user_bases();
-    // A system call uses these values on its return to user mode, even if it switches contexts.
+    // Keep these values of the context: it needs them for its return to user mode, which may be on another CPU.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
     // SAFETY: the personality passes the running context as `from`, and a context that is not running as `to`. The
@@ -359,8 +360,8 @@ fn free(slot: u32) {
 }
 
 impl Slots {
-    /// Removes `batch` of the spare stacks if there are more than `most` of them. Their slots are marked as used until
-    /// the stacks are unmapped.
+    /// If there are more than `most` spare stacks, removes `batch` of them. Their slots are marked as used until the
+    /// stacks are unmapped.
     fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
         let mut surplus = [0; BATCH];
         if self.spares <= most {

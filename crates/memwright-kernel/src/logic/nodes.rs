@@ -5,7 +5,7 @@ use memwright_table::{CpuId, MAX_NODES, Topology};
 
 use crate::acpi::{HEADER_LENGTH, Memory, find, number};
 
-/// The maximum number of ranges of memory in a `NodeMap`, and of processors.
+/// The maximum number of memory ranges in a `NodeMap`, and the maximum number of processors.
 const MOST: usize = 64;
 
 /// A half-open range of physical memory and its proximity domain.

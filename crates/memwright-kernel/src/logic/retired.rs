@@ -12,7 +12,7 @@ const DEBUG: u8 = 1;
 const INVALID_OPCODE: u8 = 6;
 /// General protection.
 const GENERAL_PROTECTION: u8 = 13;
-/// The longest instruction in bytes.
+/// Length of the longest instruction in bytes.
 pub const LONGEST: usize = 15;
 
 /// Returns the number of instructions that were counted at this entry in addition to those of a page fault's entry.

@@ -103,7 +103,7 @@ impl Shootdown {
         request.count.store(order.what.len(), Ordering::Relaxed);
         let first = order.what.as_ptr().cast_mut();
         request.first.store(first, Ordering::Relaxed);
-        // A target accesses `left` only after it has read its bit.
+        // Relaxed suffices: a target accesses `left` only after it has read its bit, which is set below.
         request.left.store(targets, Ordering::Relaxed);
         let mut rest = targets;
         while rest != 0 {

@@ -12,7 +12,7 @@ pub use memwright_linux_abi::M;
 
 static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets the allocator. It is never freed.
+/// Sets the frame allocator, which is then never freed.
 pub fn set(frames: &Arc<Frames<M>>) {
     FRAMES.store(Arc::into_raw(frames.clone()).cast_mut(), Ordering::Release);
 }

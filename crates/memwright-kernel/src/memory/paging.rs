@@ -44,8 +44,8 @@ const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// The rights of a kernel mapping. The accessed and dirty bits are always set, so the processor never writes to these
-/// tables.
+/// The rights of a kernel mapping. Its entries always have the accessed and dirty bits set, so the processor never
+/// writes to the kernel's tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// Text.

@@ -1,4 +1,4 @@
-//! Output: frames, one at a time.
+//! Writes output to the command in frames, one at a time.
 //!
 //! The payload is written to the window. Then the kind, the length and the pacing bytes are written to the debug port
 //! by `out` instructions. The port never has to be polled, so the instruction count of an output depends only on its
@@ -21,7 +21,7 @@ static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the open frame that have not been sent yet.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
-/// The pacing bytes of the longest frame.
+/// The pacing bytes of the longest frame (see [`window`]).
 static PACING: [u8; LONGEST_FRAME / PACE] = [0; LONGEST_FRAME / PACE];
 
 /// Writes bytes to the debug port.

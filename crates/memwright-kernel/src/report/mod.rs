@@ -155,7 +155,7 @@ fn repeated(text: &mut Text, times: u32) -> fmt::Result {
     }
 }
 
-/// Writes a short backtrace and the held locks.
+/// Writes a short backtrace from `frame_pointer` on, and the locks that this CPU holds.
 pub fn short_backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
     frames(text, frame_pointer, SHORT)?;
     held_locks(text, percpu::current())
@@ -251,8 +251,8 @@ fn was_requested(cpu: &PerCpu) {
     });
 }
 
-/// Waits until no other CPU is writing an answer, and writes this CPU's answer. While a CPU writes, it waits at most
-/// for the end of another CPU's output frame.
+/// Waits until no other CPU is writing an answer, and writes this CPU's answer. A CPU that writes an answer waits for
+/// nothing except the end of another CPU's output frame.
 fn answer(cpu: &PerCpu, report: impl FnOnce(&mut Text) -> fmt::Result) {
     while ANSWERING.swap(true, Ordering::Acquire) {
         if panic::must_stop() {

@@ -1,6 +1,6 @@
 //! The end of a run after a kernel failure. The report contains the cause, the registers, the held locks, a backtrace
-//! and the recent events of the failed CPU, those of every other CPU, and the state of the personality. The code that
-//! writes it waits for no lock and allocates nothing.
+//! and the recent events of the failed CPU, a short backtrace and the held locks of every other CPU, and the state of
+//! the personality. The code that writes it waits for no lock and allocates nothing.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -23,9 +23,9 @@ static FAILED: AtomicU32 = AtomicU32::new(0);
 static REPORTS: AtomicU32 = AtomicU32::new(0);
 /// The CPUs that have stopped because another one failed: a bit for each.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// The stopped CPU whose turn it is to write its report: its index plus one.
+/// The stopped CPU whose turn it is to write its report: its index plus one; 0 for none.
 static TURN: AtomicU32 = AtomicU32::new(0);
-/// The stopped CPUs that have written their reports.
+/// The stopped CPUs that have written their reports: a bit for each.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Exit status of the machine after a panic.
@@ -48,7 +48,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     finish(text)
 }
 
-/// A display of the message and the location of a panic on one line.
+/// Formats the message and the location of a panic on one line.
 struct Message<'a>(&'a PanicInfo<'a>);
 
 impl fmt::Display for Message<'_> {

@@ -51,7 +51,7 @@ const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Whether a job that otherwise runs forever must return.
+/// Whether [`wait_in_user_mode`] and [`write_to_shared`] must return.
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The CPUs that hold a lock forever, in [`keep_busy`]: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);
@@ -153,8 +153,8 @@ pub fn occupy() {
     }
 }
 
-/// Stays in user mode, stays in the kernel with a lock held, or returns, so that the CPU idles. The index of the CPU
-/// decides.
+/// Depending on the index of the CPU: stays in user mode, stays in the kernel with a lock held, or returns, so that the
+/// CPU idles.
 fn keep_busy() {
     match own_index() % 3 {
         1 => user::spin(),
@@ -224,7 +224,7 @@ pub fn shootdowns_cross() -> Outcomes {
     check(count() - before <= most, "more interrupts than requests")
 }
 
-/// Serves no request until the first CPU halts while it waits for answers.
+/// Serves no request until the first CPU halts while it waits for the answers to its shootdown.
 fn answer_late() {
     while !ipi::halts_for_answers(0) {
         arch::pause();
@@ -321,7 +321,7 @@ fn write_to_shared() {
     user::load(paging::template());
 }
 
-/// Ticks after which the test no longer waits for a CPU to write.
+/// Time after which the test no longer waits for a CPU to write, as a multiple of [`TICK`].
 const LATE: u64 = 100;
 
 /// Unmaps the page repeatedly. Checks that its frame is no longer written once every CPU has invalidated the
@@ -345,7 +345,7 @@ fn take_away(memory: &UserMemory) -> Outcomes {
             ipi::relax();
         }
         let after = counters();
-        // The processor may set these bits at any time; the frame does not change.
+        // Clear the accessed and the dirty bit, which the processor may have set. The frame does not change.
         const SET_BY_HARDWARE: u64 = 1 << 5 | 1 << 6;
         memory.exchange_data_entry(entry & !SET_BY_HARDWARE);
         check(

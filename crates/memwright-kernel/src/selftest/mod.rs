@@ -19,7 +19,7 @@ use crate::{clock, log, percpu};
 /// The result of a test: `Ok`, or a description of the failure.
 type Outcomes = Result<(), &'static str>;
 
-/// A property and the function that checks it.
+/// The property that a test checks, and the function that checks it.
 type Test = (&'static str, fn() -> Outcomes);
 
 const TESTS: [Test; 17] = [

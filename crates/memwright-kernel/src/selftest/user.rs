@@ -23,7 +23,7 @@ pub const CODE: u64 = 0x40_0000;
 /// Address of the data; the next page is not mapped.
 pub const DATA: u64 = 0x40_1000;
 
-/// A private root with `code` mapped at [`CODE`] and a cleared page at [`DATA`].
+/// A private root with the code of a test mapped at [`CODE`] and a zeroed page at [`DATA`].
 pub struct UserMemory {
     root: u64,
     /// Address of the lowest-level table in the direct map.
@@ -388,8 +388,8 @@ pub fn spins(index: usize) -> bool {
     data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
 }
 
-/// Stays in user mode forever. The timer interrupts only if QEMU runs the CPUs in turn, to end this CPU's turn. With
-/// these interrupts, a request to stop the machine often arrives in an interrupt handler.
+/// Stays in user mode forever. If QEMU runs the CPUs in turn, the timer interrupts user mode to end this CPU's turn. A
+/// request to stop the machine then often arrives in an interrupt handler.
 pub fn spin() {
     // mov byte ptr [rsp - 8], 1; jmp to itself
     let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {

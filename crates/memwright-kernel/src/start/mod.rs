@@ -42,7 +42,7 @@ const HIGHEST: u64 = 1 << 44;
 /// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, which use them after programs
 /// have allocated all other frames.
 const RESERVE_SHARE: u64 = 64;
-/// Minimum and maximum number of frames in that reserve: 1 and 16 MiB.
+/// Minimum and maximum number of reserved frames: 1 and 16 MiB.
 const LEAST_RESERVE: u64 = 256;
 const MOST_RESERVE: u64 = 4096;
 
@@ -76,7 +76,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);
     fill_pool(&memory, manifest.huge_pages);
-    // The program's time starts here: the time before depends on the size of memory, not on the program.
+    // The guest's clock starts here, because the duration of the boot depends on the size of memory and not on the
+    // program.
     clock::start();
     memwright_linux::boot::start(&HARDWARE, memory, manifest, archive)
 }
@@ -133,7 +134,7 @@ impl acpi::Memory for IdentityMapped {
     }
 }
 
-/// Finds the CPUs, under the boot tables. Without ACPI tables, only the calling CPU is used.
+/// Finds the CPUs. The boot tables must be active. Without ACPI tables, only the calling CPU is used.
 fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     let own = arch::own_apic_id();
     let Ok(ids) = acpi::processors(&IdentityMapped, root_pointer) else {

@@ -31,9 +31,9 @@ pub const LOOK: u64 = 257;
 const FAST_FLAGS: u32 = 0x24_0ed7;
 /// Flags that user mode may have: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
-/// Bit number of RF. When a fault saves the flags, a processor sets this bit, but QEMU does so only in its later
-/// versions. A return with RF set takes the longer path. RF matters only to debuggers, so it is cleared; a run then
-/// takes the same path with every version of QEMU.
+/// Bit number of RF. A processor sets this bit in the flags that a fault saves, but QEMU does so only in its later
+/// versions. A return with RF set takes the longer path. The entries clear RF, which matters only to debuggers, so that
+/// a run takes the same path with every version of QEMU.
 const RESUME_FLAG: u32 = 16;
 /// Flags that are always set in user mode: interrupts enabled, and the constant bit.
 const FORCED_FLAGS: u32 = 0x202;
@@ -42,12 +42,12 @@ const FORCED_FLAGS: u32 = 0x202;
 const EXIT_FAST: u64 = 31;
 /// Instructions from the counter reading to SYSRET after a system call that changed only RAX.
 const EXIT_CALL: u64 = 19;
-/// Additional instructions to IRET.
+/// Additional instructions of every path that ends with IRET instead of SYSRET.
 const EXIT_MORE: u64 = 2;
-/// Additional instructions for each comparison at which a path to IRET leaves the fast path: the comparison and its
+/// Additional instructions for each comparison after the first that a path to IRET executes: the comparison and its
 /// jump, and the instruction that adds them to the count.
 const EXIT_COMPARED: u64 = 3;
-/// Additional instructions to the IRET that ends an interrupt.
+/// Additional instructions if the IRET ends an interrupt.
 const EXIT_INTERRUPT: u64 = 11;
 /// Number of instructions from the entry point of SYSCALL to the counter reading. They also count as the kernel's.
 const ENTRY_CALL: u64 = 25;

@@ -15,7 +15,7 @@ use crate::script::{Range, What};
 use crate::terms::{Advice, Rights};
 
 impl Lockstep {
-    /// Returns what a mapping shows, for the model and for the memory manager.
+    /// Returns the source of the pages of a new mapping, as the model and as the memory manager represent it.
     fn source(
         &mut self,
         pages: u64,
@@ -176,7 +176,8 @@ impl Lockstep {
         let (from, pages) = self.scale.range(range);
         let populates = matches!(advice, Advice::PopulateRead | Advice::PopulateWrite);
         if populates && self.model.is_filled(process, from, pages) {
-            // Population would stop at the first missing page that a userfaultfd handler must fill.
+            // Skip the step: the population would stop at the first missing page, which a userfaultfd handler must
+            // fill.
             return Ok(());
         }
         let real_advice = match advice {

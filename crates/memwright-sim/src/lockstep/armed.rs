@@ -1,4 +1,4 @@
-//! The steps of read-write protection, and the comparison of which pages were accessed.
+//! The steps of read-write protection, and the comparison of the pages that count as accessed.
 
 use memwright::track::{Categories, Scan};
 use memwright_table::{CpuId, Entry, Page};
@@ -9,7 +9,7 @@ use crate::model::Armed;
 use crate::process::Process;
 use crate::script::{Range, Watcher};
 
-/// Selects the pages of areas for read-write protection that count as accessed.
+/// The scan (`PAGEMAP_SCAN`) for pages that count as accessed in areas that are registered for read-write protection.
 const FOR_ACCESSED: Scan = Scan {
     inverted: Categories::empty(),
     all: Categories::ACCESSED,
@@ -49,7 +49,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         let watch = self.watcher(process, Watcher::Accesses)?;
         self.processes[&process].on(cpu, |space| space.count_accesses(&watch, counts));
-        // The hardware may have loaded pages before accesses began to wait.
+        // If accesses were recorded until this step, the hardware may have loaded pages speculatively.
         self.find_speculated(process);
         self.model.count_accesses(process, counts);
         self.succeeded(if counts {
@@ -76,7 +76,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Finds which of the pages that the model has protected exist.
+    /// Finds which of the pages that the model has read-write-protected exist in memory or in swap.
     pub(super) fn find_armed(&mut self, process: usize) -> Result<(), String> {
         for page in self.armed(process) {
             let is_there = match self.processes[&process].space().entry(address(page)) {
@@ -91,7 +91,8 @@ impl Lockstep {
     }
 
     /// Finds which pages count as accessed for another reason than an access to them: the hardware has loaded them
-    /// speculatively, or another part of their huge page was accessed. Pages whose accesses wait are never accessed.
+    /// speculatively, or another part of their huge page was accessed. Does nothing if accesses wait for the handler,
+    /// because a waiting access does not take place.
     pub(super) fn find_speculated(&mut self, process: usize) {
         let found = self.all_accessed(process);
         self.learn_speculated(process, &found);
@@ -132,7 +133,8 @@ impl Lockstep {
         }
     }
 
-    /// Lets the model know which of the pages `found` count as accessed, of those for which `may` returns true.
+    /// Records in the model that each protected page counts as accessed if it is in `found` and `may` returns true for
+    /// it.
     fn learn_accessed(&mut self, process: usize, found: &[u64], may: impl Fn(u64) -> bool) {
         for page in self.armed(process) {
             if found.binary_search(&page).is_ok() && may(page) {
@@ -158,7 +160,7 @@ impl Lockstep {
             .collect()
     }
 
-    /// Compares which pages were accessed, without accessing them.
+    /// Compares with the model which pages count as accessed, without accessing them.
     pub(super) fn check_armed(&self, number: usize, process: &Process) -> Result<(), String> {
         if self.model.armed(number, 0, EVERYTHING).next().is_none() {
             return Ok(());

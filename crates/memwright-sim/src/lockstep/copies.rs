@@ -80,7 +80,7 @@ impl Lockstep {
     }
 }
 
-/// Stores to the memory of a process from the kernel, whichever address space is loaded.
+/// Stores to the memory of a process as the kernel does. The address space of the process need not be loaded.
 fn copy_out(process: &Process, start: u64, bytes: &[u8]) -> Result<(), Kind> {
     let written = process.space().write(VirtAddr::new(start), bytes);
     written.map_err(|(error, _)| kind_of_fault(error))

@@ -88,7 +88,8 @@ impl Lockstep {
         };
         let real = self.real_fill(process, cpu, page, fill, protect);
         if real == Err(Kind::Exists) {
-            // A load may have populated the page. The model does not track which pages are present.
+            // A load may have populated the page. The model does not track which pages are present, so it accepts the
+            // error.
             self.succeeded("fill refused");
             return Ok(());
         }
@@ -99,8 +100,9 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Moves pages as `UFFDIO_MOVE` does. How many move depends on which of them other processes map too. Those that
-    /// move must be private to this process, and must not overwrite anything.
+    /// Moves pages as `UFFDIO_MOVE` does. The number of pages that move depends on which of them other processes map
+    /// too. The model checks each page that moves: it must be private to this process, and must not replace a page at
+    /// the target.
     pub(super) fn relocate(
         &mut self,
         process: usize,
@@ -115,7 +117,7 @@ impl Lockstep {
             pages,
             holes: true,
         };
-        // The target belongs to one of the userfaultfds, or to none.
+        // Use the userfaultfd that the target is registered with, if it is one of these two. Other targets are refused.
         let to = relocation.to.number();
         let kind = match self.model.armed(process, to, 1).next() {
             Some(_) => Watcher::Accesses,

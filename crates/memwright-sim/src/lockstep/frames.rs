@@ -6,7 +6,7 @@ use memwright_table::{Bits, Entry, Frame, FrameKind, Page, PageRange, Present};
 
 use super::Lockstep;
 
-/// What the page-table entries of all processes map.
+/// The anonymous frames and swap slots to which the page-table entries of all processes point.
 #[derive(Default)]
 struct Shown {
     /// For each anonymous frame: the number of entries that map it, and whether one of them maps it exclusively.

@@ -1,4 +1,4 @@
-//! Classifies the refusals of both sides, as far as they must agree.
+//! Classifies the refusals of the model and of the memory manager, so that they can be compared.
 
 use memwright::error::FillError;
 use memwright::{AdviseError, FaultError, ProtectError, RemapError, SealError};
@@ -7,7 +7,7 @@ use super::Difference;
 use crate::model::Refusal;
 use crate::process::Signal;
 
-/// The reason for a refusal, as far as both sides must agree on it.
+/// The reason for a refusal, with the distinctions on which the model and the memory manager must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Hole,

@@ -26,7 +26,8 @@ impl Lockstep {
             .map_or(Ok(()), |to| model.check_seals(process, to, remap.new_pages));
         let refused_midway = source.and(target).is_err() || self.is_watched(process, remap);
         if !hole && refused_midway && self.has_several(process, remap) {
-            // How many parts move before the refused one depends on where areas begin, which the model does not track.
+            // Skip the step: the number of parts that move before the refused one depends on where areas begin, which
+            // the model does not track.
             return Ok(());
         }
         if !hole && !uniform && remap.to.is_none() {
@@ -97,7 +98,8 @@ impl Lockstep {
         !whole
     }
 
-    /// Returns whether any part of the range to be moved is registered with a userfaultfd: such areas move alone.
+    /// Returns whether any part of the range to be moved is registered with a userfaultfd. A registered area cannot
+    /// move together with other areas.
     pub(super) fn is_watched(&self, process: usize, remap: Remap) -> bool {
         let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
         let range = PageRange::new(start, end);

@@ -1,4 +1,4 @@
-//! The memory manager and the model, side by side, and what a comparison of them finds.
+//! The memory manager and the model, which perform the same steps, and the differences between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(super) enum File {
     Noted(Arc<NotedFile>),
 }
 
-/// A machine and the model, side by side.
+/// The memory manager on a simulated machine, and the model, which performs the same steps.
 pub struct Lockstep {
     pub(super) host: Arc<Host>,
     pub(super) model: Model,
@@ -67,7 +67,7 @@ pub struct Lockstep {
     pub(super) scale: Scale,
     /// Pages of the largest folio that the machine allocates.
     pub(super) largest: u64,
-    /// The userfaultfd contexts of each process, by kind.
+    /// The userfaultfd contexts, each with the number of its process and its kind.
     pub(super) watchers: Vec<(usize, Watcher, Watch)>,
     /// The swap device, and its number while it is in use.
     pub(super) device: Option<(Arc<HostSwap>, Option<usize>)>,

@@ -20,7 +20,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Disables the swap device. Either all pages are swapped in, or the device stays in use.
+    /// Disables the swap device. Either all pages are swapped in, or memory runs out and the device stays in use.
     pub(super) fn swap_off(&mut self, cpu: CpuId) -> Result<(), Difference> {
         let Some((device, Some(number))) = self.device.clone() else {
             return Ok(());

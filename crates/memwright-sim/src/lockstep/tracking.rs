@@ -1,4 +1,4 @@
-//! The steps of write tracking and of huge pages, and the comparison of which pages were written.
+//! The steps of write tracking and of huge pages, and the comparison of the pages that count as written.
 
 use std::collections::BTreeSet;
 
@@ -204,7 +204,8 @@ impl Lockstep {
         }
     }
 
-    /// Finds which freed pages with a userfaultfd were discarded: a discarded page is no longer write-protected.
+    /// Finds which pages freed by `MADV_FREE` were discarded, among those registered with a userfaultfd. A discarded
+    /// page is no longer write-protected.
     pub(super) fn find_gone(&mut self, process: usize) {
         let uncertain: Vec<u64> = self.model.uncertain(process).collect();
         for page in uncertain {
@@ -232,7 +233,7 @@ impl Lockstep {
         }
     }
 
-    /// Finds which private pages of objects a refused store copied although nothing was stored in them.
+    /// Finds which pages of objects have a private copy without a successful store: a refused store can copy a page.
     pub(super) fn find_copied(&mut self, process: usize) {
         let pages: Vec<u64> = self.model.may_have_copied(process).collect();
         for page in pages {
@@ -275,7 +276,7 @@ impl Lockstep {
         }
     }
 
-    /// Compares which pages were written, without accessing them.
+    /// Compares with the model which pages count as written, without accessing them.
     pub(super) fn check_tracking(&self, number: usize, process: &Process) -> Result<(), String> {
         let (start, end) = (self.scale.start(), self.scale.end());
         let pages = end - start;

@@ -131,7 +131,8 @@ impl Model {
         self.spaces[&process].pages[&page].is_protected()
     }
 
-    /// Returns the registered pages that may have been discarded (`MADV_FREE`), together with their write protection.
+    /// Returns the pages that are registered with a userfaultfd and may have been discarded (`MADV_FREE`). A discarded
+    /// page is no longer write-protected.
     pub fn uncertain(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages

@@ -79,7 +79,7 @@ impl Model {
         let Ok(mapped) = self.mapped(process, page) else {
             return Ok(());
         };
-        // A page of zeroes may have been discarded before, because of advice by the process.
+        // A page that holds only zeroes need not exist: advice by the process may have discarded it before.
         let stored = matches!(mapped.own, Some(Some(_)));
         if !there && stored && mapped.otherwise.is_none() {
             return Err(format!("page {page:#x} was stored to, and is gone"));

@@ -10,7 +10,8 @@ impl Model {
         copy.accesses_wait = false;
         copy.pages.retain(|_, mapped| !mapped.on_fork.omit);
         for mapped in copy.pages.values_mut() {
-            // The child has no userfaultfd. Fork does not copy entries of pages that the child can fault in again.
+            // The child has no userfaultfd. Its pages can lose their soft-dirty state, because fork does not copy the
+            // entries of pages that the child can fault in again.
             (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
             mapped.armed = Armed::No;
             if mapped.since_cleared == Stored::Yes {

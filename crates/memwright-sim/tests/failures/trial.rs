@@ -21,7 +21,7 @@ use memwright_table::{OutOfFrames, OutOfMemory, PoolCounts};
 use crate::support::{FIRST, assert_coherent, at, bytes};
 
 /// An error that can be due to a failed allocation. `is_exhausted` returns whether it is the error that Linux returns
-/// for that.
+/// when memory runs out.
 pub trait Exhausted: Debug {
     fn is_exhausted(&self) -> bool;
 }
@@ -79,7 +79,7 @@ pub struct Trial {
     /// The number of frames that were allocated before the first step.
     allocated: Cell<u64>,
     failed: Cell<u64>,
-    /// Whether the selected allocation has yet to fail.
+    /// Whether the selected allocation has not failed yet.
     armed: Cell<bool>,
     /// Whether a page has an additional reference, such as a pin, that the audit cannot find.
     pub lent: Cell<bool>,
@@ -327,8 +327,8 @@ pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)
         subject(&trial);
         told += trial.finish().0;
     }
-    // The other failures are not reported, because the operation continues with small pages instead of a huge one, in
-    // another round, or at a later fault.
+    // Not every failed allocation makes a step fail: some operations fall back to small pages, or try again in another
+    // round or at a later fault.
     assert!(told >= frames, "{told} of {allocations} frames");
     for nth in 0.. {
         let trial = Trial::new(*options, Failing::Heap(nth));

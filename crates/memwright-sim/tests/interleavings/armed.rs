@@ -1,5 +1,6 @@
-//! Tests of userfaultfd's read-write protection: pages are armed, aged, copied and faulted on while another CPU stores
-//! to them.
+//! Tests of userfaultfd's read-write protection: pages are armed (read-write-protected), aged, copied and faulted on
+//! while another CPU stores to them. A case whose comment states no result checks that no successful store is lost, and
+//! that a page that was stored to counts as accessed (`reported`).
 //!
 //! The simulated hardware may walk to an armed page at any step, which counts as an access. No case therefore relies on
 //! a page staying unaccessed.
@@ -16,7 +17,8 @@ use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, program, protec
 use crate::swap;
 use crate::world::{World, explore};
 
-/// Creates a page that every CPU has written and cached, and registers it for read-write protection.
+/// Creates a page that every CPU has written and cached, and registers it for read-write protection: in asynchronous
+/// mode if `counts` is true, otherwise in synchronous mode.
 fn watched(counts: bool) -> World {
     let world = World::written(2, 1).watched(1, false, WatchModes::READ_WRITE_PROTECT);
     set_mode(&world, counts);
@@ -113,7 +115,7 @@ fn wait_and_write() {
     explore(&|| armed(true), &[wait, two_stores], reported);
 }
 
-/// The context changes to asynchronous mode while another CPU waits.
+/// The context changes to asynchronous mode while another CPU stores to an armed page.
 #[test]
 fn count_and_write() {
     let count = |world: &World| {
@@ -123,7 +125,7 @@ fn count_and_write() {
     explore(&|| armed(false), &[count, two_stores], reported);
 }
 
-/// An armed page is aged while another CPU stores to it.
+/// An armed page is aged (`MADV_COLD`) while another CPU stores to it.
 #[test]
 fn age_and_write() {
     let age = |world: &World| {
@@ -169,8 +171,8 @@ fn scan_and_write() {
     explore(&|| armed(true), &[scan, two_stores], reported);
 }
 
-/// A page is armed again after a scan has reported it, while another CPU stores to it: a store that began after that is
-/// reported too.
+/// A page is armed again after a scan has reported it, while another CPU stores to it: a store that began after the
+/// second arming is reported too.
 #[test]
 fn scan_and_arm_again_and_write() {
     let scan = |world: &World| {
@@ -199,7 +201,8 @@ fn swap_out_and_write() {
     }
 }
 
-/// The context changes to synchronous mode while another CPU stores to an armed page in swap.
+/// The context changes to synchronous mode while another CPU stores to an armed page in swap: a store that began after
+/// the change is refused.
 #[test]
 fn wait_and_swap_in() {
     let wait = |world: &World| {
@@ -212,7 +215,8 @@ fn wait_and_swap_in() {
         world
     };
     explore(&begin, &[wait, two_stores], |world| {
-        // The hardware cannot walk to a page in swap.
+        // Until the first store swaps the page in, the hardware cannot walk to it, so the page still counts as not
+        // accessed.
         let (after, outcome) = world.seen.lock().unwrap()[0];
         assert!(!after || outcome == Err(Signal::Bus), "{outcome:?}");
         reported(world)
@@ -258,7 +262,8 @@ fn migrate_and_write() {
     }
 }
 
-/// A page that was accessed since it was armed migrates while another CPU scans for accessed pages.
+/// A page that was accessed since it was armed migrates while another CPU scans for accessed pages: the scan reports
+/// it.
 #[test]
 fn migrate_and_scan() {
     let begin = || {

@@ -27,7 +27,8 @@ fn fault_and_fault() {
     );
 }
 
-/// One CPU reads, which maps the zero frame. The other CPU writes.
+/// One CPU reads twice, which maps the zero frame, while another CPU writes: the write is not lost, and no read returns
+/// an older value than the one before it.
 #[test]
 fn read_fault_and_write_fault() {
     explore(

@@ -107,7 +107,8 @@ fn truncate_and_merge() {
         let file = world.file.clone().expect("there");
         file.grow(2);
         unmap(world.process(), FIRST, 0, 1);
-        // The upper page is mapped first. The two areas are registered with the object separately.
+        // Map the pages from the top down and with different rights, so that two areas exist, which are registered with
+        // the object separately.
         for (page, rights) in [(1, READ_WRITE), (0, READ)] {
             let request = MapRequest::object(file.clone(), bytes(page), bytes(1), rights, true);
             map(world.process(), request, page);

@@ -55,7 +55,8 @@ fn fault_and_fault_in_a_folio() {
     });
 }
 
-/// A load faults in the middle of a folio that a store by another CPU is about to populate.
+/// A load faults in the middle of a folio that a store by another CPU is about to populate: the load returns 0, and the
+/// store is not lost.
 #[test]
 fn read_fault_in_the_midst_of_a_folio() {
     explore(
@@ -72,7 +73,8 @@ fn read_fault_in_the_midst_of_a_folio() {
     );
 }
 
-/// A part of the folio is discarded and populated again while another CPU stores to the rest.
+/// The folio is discarded and one of its pages is stored to again, while another CPU stores to a second page and reads
+/// a third. The store after the discard is not lost. The other pages have the value from before the discard, or 0.
 #[test]
 fn discard_and_fill_again() {
     explore_with(
@@ -104,7 +106,7 @@ fn discard_and_fill_again() {
     );
 }
 
-/// Creates a process that maps untouched shared memory, large enough for two folios.
+/// Creates a process that maps shared memory for two folios, which was never accessed.
 fn fresh_shared() -> World {
     let mut shared = None;
     let mut world = World::with_frames(256, 2, 0, |host: &Arc<Host>| {

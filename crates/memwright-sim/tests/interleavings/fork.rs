@@ -73,7 +73,8 @@ fn fork_and_write() {
     );
 }
 
-/// Parent and child write to a shared page at the same time: each gets a private page, and neither write is lost.
+/// Parent and child write to a page that they share copy-on-write, at the same time: each gets a private page, and
+/// neither write is lost.
 #[test]
 fn copy_and_copy() {
     let begin = || {

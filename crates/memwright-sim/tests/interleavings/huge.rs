@@ -262,7 +262,7 @@ fn small_shared() -> World {
     world
 }
 
-/// Shared memory is collapsed while another CPU discards its pages and faults them in again.
+/// Shared memory is collapsed while another CPU stores to it: no store is lost.
 #[test]
 fn collapse_of_shared_memory_and_fault() {
     explore_with(

@@ -180,7 +180,7 @@ fn each_has_its_own(world: World) -> Result<(), String> {
 }
 
 /// The child, the last process that maps the page, swaps it out, so the page is written to the device. Meanwhile the
-/// other process swaps the page in.
+/// other process swaps the page in. Both processes read the original value.
 #[test]
 fn last_swap_out_and_swap_in() {
     explore(
@@ -221,8 +221,8 @@ fn last_swap_out_and_unmap() {
     );
 }
 
-/// The child has exited. The swap cache drops the frame under memory pressure while the process, its last owner, faults
-/// on the page.
+/// The child has exited. The swap cache drops the frame under memory pressure while the process, its last owner, stores
+/// to the page: the last store is not lost.
 #[test]
 fn shed_and_write() {
     let begin = || {
@@ -242,7 +242,7 @@ fn shed_and_write() {
     });
 }
 
-/// Parent and child swap their shared page out at the same time: the page uses a single slot.
+/// Parent and child swap out the page that they share, at the same time: the page uses a single slot.
 #[test]
 fn swap_out_by_both_owners() {
     let begin = || {
@@ -410,7 +410,7 @@ fn swap_in_and_swap_in_of_shared_memory() {
     );
 }
 
-/// A page of shared memory is swapped in while a hole is punched over it: afterwards a new, zeroed page is there.
+/// A page of shared memory is swapped in while a hole is punched over it: a later load returns 0.
 #[test]
 fn swap_in_of_shared_memory_and_punch() {
     explore(
@@ -505,7 +505,7 @@ fn swap_in_of_neighbours_and_call() {
     );
 }
 
-/// Swap readahead swaps a page in while a hole is punched over it: afterwards a new, zeroed page is there.
+/// Swap readahead swaps a page in while a hole is punched over it: a later read of the page returns 0.
 #[test]
 fn swap_in_of_neighbours_and_punch() {
     explore(

@@ -157,8 +157,8 @@ fn move_and_fault() {
     );
 }
 
-/// So few frames are free that a frame that one CPU frees is allocated by a second CPU at once, while a third CPU still
-/// writes to the old page.
+/// No frame is free until one CPU unmaps a page. A second CPU allocates the frame for another process at once, while a
+/// third CPU still writes to the unmapped page: the write does not reach the other process.
 #[test]
 fn gather_and_free_and_allocate() {
     let begin = || {

@@ -1,4 +1,4 @@
-//! Tests of CPUs that halt until a writer releases a lock: each CPU is woken, in whatever order the CPUs arrive.
+//! Tests of CPUs that halt until a writer releases a lock: each of them is woken, in whatever order they begin to wait.
 
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};

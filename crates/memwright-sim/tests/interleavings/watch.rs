@@ -239,8 +239,8 @@ fn check_shown(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// A handler maps a page of an object (`UFFDIO_CONTINUE`) while a hole is punched over it: afterwards the page is not
-/// mapped.
+/// A handler maps a page of an object (`UFFDIO_CONTINUE`) while a hole is punched over it: a page that the object no
+/// longer has is not mapped.
 #[test]
 fn show_and_punch() {
     explore(

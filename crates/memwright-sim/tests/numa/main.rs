@@ -368,7 +368,7 @@ fn a_protection_change_ends_the_hint() {
     assert_eq!(hints(&host), (0, 0, 0));
 }
 
-/// The state that the threads of a race share.
+/// The state that the two threads of a case share.
 struct World {
     host: Arc<Host>,
     process: Process,
@@ -435,7 +435,7 @@ impl Raced for World {
     }
 }
 
-/// The state of a race.
+/// The state of a case whose threads run in every order.
 trait Raced: Send + Sync + 'static {
     fn host(&self) -> &Host;
 }
@@ -497,7 +497,8 @@ fn migration_and_write() {
     );
 }
 
-/// A page with a NUMA hint is migrated while another CPU writes to it and takes hint faults.
+/// A page with a NUMA hint is migrated while another CPU writes to it and takes hint faults: the last write is not
+/// lost.
 #[test]
 fn hint_faults_and_migration() {
     explore(

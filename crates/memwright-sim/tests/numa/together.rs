@@ -408,7 +408,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_sound(&host, &[&one, &other]);
 }
 
-/// The state of a race between two processes that map the same page.
+/// The state of a case with two processes that map the same page.
 struct World {
     host: Arc<Host>,
     used: u64,
@@ -594,7 +594,7 @@ fn migration_of_a_page_shared_by_fork_and_write() {
     );
 }
 
-/// Both processes migrate the page. Meanwhile one of them reads and writes the page by system calls.
+/// Both processes migrate the page, and one of them then writes to it by a system call: both processes read the value.
 #[test]
 fn two_migrations_and_a_call() {
     explore(
