@@ -84,8 +84,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the tests of a tier with these policies: all that are expected to pass in the full tier, otherwise those of the
-/// slice.
+/// Runs the tests of a tier with these policies. In the full tier, these are all tests that are expected to pass; in
+/// the other tiers, those of the slice.
 ///
 /// # Errors
 /// As for [`run()`], except that unexpected results are part of the totals.

@@ -20,8 +20,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// The number of inputs that one process runs before a new process continues. It is limited because a run never frees
-/// the memory of its kernel.
+/// The number of new inputs that one process runs before another process continues. It is limited because a run never
+/// frees the memory of its kernel.
 const RUNS: u32 = 2000;
 
 /// How the fuzzing ended.

@@ -113,8 +113,8 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Tests that notice a mistake but take many seconds. An empty name means all tests of the binary. Only `cargo xtask
-/// test` runs them.
+/// Tests that notice a mistake but take many seconds. An empty name means all tests of the binary. `cargo xtask test`
+/// runs them, but not with the name of a folder.
 const LONG: &[(&str, &str)] = &[
     ("interleavings", "huge::split_of_zeroes_and_write"),
     ("numa", "together::migration_of_shared_memory_and_write"),
