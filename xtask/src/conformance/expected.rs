@@ -1,4 +1,4 @@
-//! The list of the result that each subtest is expected to have on Memwright.
+//! The list of the results that the subtests are expected to have on Memwright.
 
 use super::matching::Label;
 use super::tap::Ending;

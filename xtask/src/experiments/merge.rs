@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 
 use super::figures::{Figures, NOT_MEASURED, Row, Table};
 
-/// The prefix of the note on the program that all columns ran. `QEMU` is the prefix of the notes on the emulator.
+/// The prefix of the note that names the program of all columns. `QEMU` is the prefix of the notes on the version of
+/// the emulator.
 const PROGRAM: &str = "program ";
 const QEMU: &str = "QEMU ";
 /// The suffix of the note on a version of QEMU that only Linux's kept columns used.

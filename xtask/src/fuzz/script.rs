@@ -78,7 +78,8 @@ const FEATURES: [(u64, u64); 9] = [
     (1 << 7, 6),
     (1 << 15, 8),
 ];
-/// The ways to answer messages, by the interpreter's letters for them.
+/// The ways to answer messages, by the interpreter's letters for them. A way that occurs more than once is more
+/// frequent.
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
 impl<'a> Kind<'a> {

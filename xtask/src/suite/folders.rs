@@ -1,5 +1,5 @@
 //! `cargo xtask test FOLDER...`: runs the tests that exercise a folder of `crates/memwright/src`, for fast repeated
-//! runs while editing. These are the tests in the table here, and the tests that must notice the mistakes that
+//! runs while editing. These are the tests in the table `FOLDERS`, and the tests that must notice the mistakes that
 //! `xtask/mistakes` plants in the folder.
 //!
 //! The tests are built without the personality and run in few processes, so that a test of a small change takes
