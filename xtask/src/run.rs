@@ -152,8 +152,8 @@ fn tests(state: &mut State) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns whether the reason why a test was skipped names something that `cargo xtask ci` installs. Such a test counts
-/// as failed.
+/// Returns whether the reason why a test was skipped names something that `cargo xtask ci` installs. In that tier, the
+/// stage of the tests then fails.
 fn installed(why: &str) -> bool {
     [
         "chromium",
