@@ -44,7 +44,7 @@ const SHOWN: usize = 5;
 enum Against {
     /// The memory manager on the simulated machine, and the model.
     Model,
-    /// The host's Linux twice, to measure how many of its results are stable.
+    /// The host's Linux on both sides, to measure how many of its results are stable.
     Host,
     /// The host's Linux, and Memwright under QEMU.
     HostAndGuest,

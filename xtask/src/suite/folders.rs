@@ -22,10 +22,10 @@ const SOURCE: &str = "crates/memwright/src";
 /// A folder of [`SOURCE`], and the tests that exercise it.
 struct Folder {
     name: &'static str,
-    /// The modules of `crates/memwright/tests/scenarios`.
+    /// The modules of `crates/memwright/tests/scenarios` that exercise the folder.
     scenarios: &'static [&'static str],
-    /// The tests of `crates/memwright-sim`: a binary, and a prefix of the names of the tests. An empty prefix means all
-    /// tests.
+    /// The tests of `crates/memwright-sim` that exercise the folder: a binary, and a prefix of the names of the tests.
+    /// An empty prefix means all tests.
     simulated: &'static [(&'static str, &'static str)],
 }
 
