@@ -1,11 +1,12 @@
-//! Chooses the mistake that this process makes: `MEMWRIGHT_MISTAKE` has its name.
+//! The switch of the planted mistakes. A process makes the one mistake whose name is in the environment variable
+//! `MEMWRIGHT_MISTAKE`, or none.
 
 extern crate std;
 
 use std::string::String;
 use std::sync::OnceLock;
 
-/// Whether the mistake of this name is to be made.
+/// Returns whether this process makes the mistake with this name.
 #[must_use]
 pub fn planted(name: &str) -> bool {
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();

@@ -12,9 +12,9 @@ use crate::shell;
 /// The keyring with the keys that sign Debian's archive. Every Debian system has it.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A set of suites of the archive.
+/// Package lists of some suites of the archive, such as `unstable`.
 pub struct Archive {
-    /// The folder of the package lists and of the other files that apt writes.
+    /// The folder with the package lists and the other files that apt writes.
     folder: PathBuf,
 }
 

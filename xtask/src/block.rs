@@ -1,13 +1,13 @@
 //! Generated blocks of Markdown pages.
 
-/// The block of a page between `<!-- generated: NAME -->` and `<!-- end -->`.
+/// The block of a page between the lines `<!-- generated: NAME -->` and `<!-- end -->`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The page, relative to the root of the workspace.
     pub page: &'static str,
-    /// The name in the line that begins the block.
+    /// The NAME in the line before the block.
     pub name: &'static str,
-    /// The text between these two lines.
+    /// The text of the block, without the two lines around it.
     pub text: String,
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{self, Profile};
 use crate::{install, shell};
 
-/// The one page that is in the root of the workspace.
+/// The README, the only page outside of `docs/cases`.
 const README: &str = "README.md";
 /// The line that begins and ends a code block.
 const FENCE: &str = "```";

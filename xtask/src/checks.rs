@@ -90,7 +90,7 @@ pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     for library in LIBRARIES {
         check.args(["-p", library]);
     }
-    // A separate folder, so that this build does not replace the artifacts of the usual compiler.
+    // Build in a separate folder, because the build would otherwise replace the artifacts of the usual compiler.
     check
         .env("CARGO_TARGET_DIR", shell::target_folder().join("oldest"))
         .env_remove("CARGO")

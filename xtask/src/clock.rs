@@ -68,11 +68,12 @@ struct Stat {
 const TICK: Duration = Duration::from_millis(10);
 
 fn parse(text: &str) -> Option<Stat> {
-    // The name of the command is in parentheses, and may itself contain spaces and parentheses.
+    // Field 2 is the name of the command in parentheses. The name may itself contain spaces and parentheses, so split
+    // at the last closing one.
     let (_, rest) = text.rsplit_once(')')?;
     let mut words = rest.split_ascii_whitespace();
     let state = words.next()?.chars().next()?;
-    // Fields 14 to 17 are utime, stime, cutime and cstime. The state is field 3.
+    // `rest` begins with field 3, the state. Fields 14 to 17 are utime, stime, cutime and cstime.
     let ticks = words
         .skip(10)
         .take(4)

@@ -13,7 +13,7 @@ static OF_TESTS: OnceLock<PathBuf> = OnceLock::new();
 /// Records the path of the command that the tests use, so that later stages use the same command. A separate build
 /// would compile the command again, because a build of the whole workspace enables other features of shared crates.
 pub fn of_tests(path: PathBuf) {
-    // A second build produces the same path.
+    // `set` fails if the path is already recorded. A second build produces the same path, so ignore the failure.
     let _ = OF_TESTS.set(path);
 }
 

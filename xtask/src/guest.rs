@@ -21,8 +21,8 @@ pub fn build() -> Result<()> {
         "--config",
         "profile.dev.package.yaxpeax-x86.opt-level=1",
     ]);
-    // A separate folder, because the flags differ from those of the host's crates: in one folder, each build would
-    // replace the artifacts of the other.
+    // Build in a separate folder, because the flags differ from those of the host's crates: in one folder, each build
+    // would replace the artifacts of the other.
     command
         .arg("--target-dir")
         .arg(shell::target_folder().join("checked"));

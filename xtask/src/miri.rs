@@ -25,7 +25,8 @@ struct Run {
     flags: &'static str,
 }
 
-/// The provenance is permissive, because the result of `memory_base` is an address from outside of the program.
+/// All runs permit casts of integers to pointers (permissive provenance), because `memory_base` returns an address that
+/// the program did not allocate.
 const RUNS: [Run; 3] = [
     Run {
         package: "memwright-table",
@@ -90,7 +91,8 @@ pub fn run() -> Result<Outcome> {
             .args(["-p", run.package, "--lib", "--"])
             .args(run.tests)
             .current_dir(shell::root())
-            // A separate folder, so that this build does not replace the artifacts of the usual compiler.
+            // Build in a separate folder, because the build would otherwise replace the artifacts of the usual
+            // compiler.
             .env("CARGO_TARGET_DIR", shell::target_folder().join("miri"))
             .env("MIRIFLAGS", run.flags)
             .env_remove("CARGO")

@@ -37,8 +37,8 @@ pub fn check() -> Result<()> {
 
 /// Packages each crate, and builds it from the package. The source must be committed.
 fn packages() -> Result<()> {
-    // A new folder for each check. Cargo caches the source of a package by its name, version and folder, so in the same
-    // folder it would build the source of an earlier check.
+    // Use a new folder for each check. Cargo caches the source of a package by its name, version and folder, so in an
+    // existing folder it would build the source of an earlier check.
     let folder = shell::target_folder().join(format!("packages-{}", std::process::id()));
     let mut command = shell::cargo(["publish", "--dry-run", "--locked", "--target-dir"]);
     command.arg(&folder);

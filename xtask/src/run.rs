@@ -152,8 +152,8 @@ fn tests(state: &mut State) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns whether a test was skipped because a tool is missing that `cargo xtask ci` has installed, which is a
-/// failure.
+/// Returns whether the reason why a test was skipped names something that `cargo xtask ci` installs. In that tier, the
+/// stage of the tests then fails.
 fn installed(why: &str) -> bool {
     [
         "chromium",
@@ -187,7 +187,8 @@ fn figures(tier: Tier) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs Linux's mm selftests, or those of the tier. Skips them if their sources are not available.
+/// Runs those of Linux's mm selftests that the tier contains, with these policies. Skips them if their sources are not
+/// available.
 fn selftests(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     Ok(match conformance::run_in(tier, policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the strongly connected components that contain a cycle, each with its nodes in order.
+/// Returns the strongly connected components that contain a cycle, each with its nodes in alphabetical order. `leads`
+/// has, for each node, the nodes to which it refers.
 pub fn of(leads: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = leads
         .keys()

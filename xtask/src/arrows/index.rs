@@ -24,7 +24,7 @@ struct Index {
     documents: Vec<Document>,
 }
 
-/// A file of the index.
+/// A source file, with the names that occur in it.
 #[derive(Clone, PartialEq, Message)]
 struct Document {
     #[prost(string, tag = "1")]

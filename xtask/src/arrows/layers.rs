@@ -15,7 +15,7 @@ pub struct Crate {
     pub large_circles: usize,
 }
 
-/// The crates that are checked. The modules of a crate with exceptions are in the order that has the fewest exceptions.
+/// The crates that are checked. A crate with exceptions lists its modules in the order that causes the fewest of them.
 #[rustfmt::skip]
 pub const CRATES: &[Crate] = &[
     Crate {

@@ -1,6 +1,7 @@
 //! `cargo xtask arrows`: checks that modules refer only to modules in lower layers, both by `use` and by method calls.
 //!
-//! Each crate has ceilings for its exceptions. A crate above a ceiling fails the check, which then prints every
+//! An exception is a reference to a higher layer, a folder in a cycle, or a file in a large cycle. Each crate has
+//! ceilings for the numbers of its exceptions. A crate above a ceiling fails the check, which then prints every
 //! exception. A crate below a ceiling fails, too, until the ceiling in `layers.rs` is lowered, so that an improvement
 //! cannot be undone unnoticed.
 
@@ -16,7 +17,7 @@ use anyhow::{Result, anyhow, bail};
 use self::index::Arrow;
 use self::layers::{CRATES, Crate, layer};
 
-/// The number of files at which a cycle of files counts as an exception.
+/// The minimum number of files of a large cycle. The files of a smaller cycle are not exceptions.
 const LARGE: usize = 10;
 
 /// Checks every crate. With `--show SOURCE`, prints the exceptions of one crate instead, each with the places of the
@@ -90,7 +91,7 @@ fn print_between(one: &Crate, arrows: &[Arrow], circle: &[String]) {
     }
 }
 
-/// The exceptions of a crate.
+/// The numbers of exceptions of a crate, or their ceilings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exceptions {
     /// The number of references to a later module.
@@ -102,7 +103,7 @@ struct Exceptions {
 }
 
 impl Exceptions {
-    /// Returns whether no number is above that in `most`.
+    /// Returns whether each number is at most the one in `most`.
     fn is_within(&self, most: &Self) -> bool {
         self.upward <= most.upward
             && self.in_circles <= most.in_circles
@@ -121,7 +122,7 @@ impl fmt::Display for Exceptions {
 }
 
 impl Crate {
-    /// Returns the ceilings.
+    /// Returns the ceilings of the crate.
     const fn most(&self) -> Exceptions {
         Exceptions {
             upward: self.upward,

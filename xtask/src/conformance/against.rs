@@ -7,7 +7,7 @@ use super::tap::Ending;
 use super::{column, read};
 use anyhow::Result;
 
-/// The name of the column with the expectations for Memwright.
+/// The name that `--against` uses for the expected results on Memwright.
 const MEMWRIGHT: &str = "memwright";
 
 /// A subtest in a column.
@@ -43,7 +43,7 @@ struct Comparison {
 /// If there is no column of one of these names.
 pub fn run(left: &str, right: &str) -> Result<()> {
     let (rows, others) = (rows(left)?, rows(right)?);
-    // The expectations do not distinguish an expected failure (XFAIL) from a pass.
+    // The expected results on Memwright do not distinguish an expected failure (XFAIL) from a pass.
     let exact = left != MEMWRIGHT && right != MEMWRIGHT;
     let compared = compare(&rows, &others, exact);
     println!("{:<26} {:>6} {left:>9} {right:>9}  name", "test", "number");

@@ -50,9 +50,11 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// Removes programs that were built without liburing, because they lack subtests.
+/// Removes the programs that were built while liburing was missing. They lack the subtests that use io_uring, so they
+/// must be built again.
 fn forget_without_rings(tests: &Path, output: &Path) -> Result<()> {
-    // The name of the file up to Linux 7.2, and in later versions.
+    // The file that records whether the build found liburing. Its first name is that of Linux up to 7.2, the second
+    // that of later versions.
     let names = ["local_config.h", "local_config.h_gen"].map(|name| tests.join(name));
     let Some(configured) = names.into_iter().find(|file| file.is_file()) else {
         return Ok(());

@@ -1,10 +1,10 @@
-//! A column: the results of all tests on one Linux kernel, in a file of the folder of the lists.
+//! A column: the results of all tests on one Linux kernel. It is a file in the folder `conformance`.
 
 use super::matching::{self, Label};
 use super::tap::{Ending, Subtest};
 use anyhow::{Context, Result, bail};
 
-/// The prefix of the first line. The kernel follows.
+/// The prefix of the first line. The text of [`Column::kernel`] follows.
 const KERNEL: &str = "# ";
 /// The second line: the heading.
 const HEADING: &str = "test\tnumber\tresult\tname";
@@ -18,7 +18,7 @@ pub struct Column {
     pub entries: Vec<(String, Subtest)>,
 }
 
-/// Returns the name of the file of a kernel series, such as `linux-7.3.tsv`.
+/// Returns the name of the file with the column of a kernel series, such as `linux-7.3.tsv`.
 pub fn file(series: &str) -> String {
     format!("linux-{series}.tsv")
 }

@@ -1,10 +1,10 @@
-//! The expected result of each subtest of the reference.
+//! The list of the results that the subtests are expected to have on Memwright.
 
 use super::matching::Label;
 use super::tap::Ending;
 use anyhow::{Context, Result, bail};
 
-/// The name of the file in the folder of the lists.
+/// The file name of the list, in the folder `conformance`.
 pub const FILE: &str = "expected.tsv";
 
 /// The expected result of a subtest. Each reason is a complete sentence.
@@ -14,11 +14,11 @@ pub enum Expectation {
     Pass,
     /// The subtest needs a feature that Memwright does not support, for this reason.
     Unsupported(String),
-    /// The subtest is skipped both here and on the reference, for this reason.
+    /// The subtest is skipped both on Memwright and on the reference, for this reason.
     Skipped(String),
-    /// Memwright deliberately differs, so the subtest does not pass.
+    /// The subtest does not pass because Memwright deliberately differs from Linux.
     Deliberate {
-        /// The reason.
+        /// The reason for the difference.
         rule: String,
         /// The policy under which the subtest passes, if there is one.
         unless: Option<String>,
@@ -59,7 +59,8 @@ impl Expectation {
         }
     }
 
-    /// Returns the expectation for a run with these policies.
+    /// Returns the expectation for a run with these policies: `Pass` for a `Deliberate` one whose policy is among them,
+    /// otherwise `self`.
     fn under(self, policies: &[String]) -> Self {
         match self {
             Self::Deliberate {
@@ -110,7 +111,7 @@ fn is_sentence(reason: &str) -> bool {
     reason.starts_with(begins) && reason.ends_with('.') && reason.contains(' ')
 }
 
-/// The comparison of the ending of a subtest with its line in the list.
+/// How the ending of a subtest compares with its line in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The subtest ended as expected.

@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 
-/// The name of the file in the folder of the lists.
+/// The file name of the list, in the folder `conformance`.
 pub const FILE: &str = "tests.tsv";
 
 /// A test: one way to start a program. A program that is started in several ways has several entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// The name in the lists.
+    /// The name of the test in the lists and columns.
     pub name: String,
     /// The name of the program.
     pub program: String,

@@ -4,8 +4,8 @@
 pub type Label<'a> = (u32, &'a str);
 
 /// Returns, for each label, the index of the same subtest in `others`, if there is one. If both lists have the same
-/// length, it is the label with the same number, otherwise the one with the same name. Repeated names match in order,
-/// and an empty name matches no label.
+/// length, subtests with the same number match, otherwise those with the same name. Repeated names match in order, and
+/// an empty name matches no label.
 pub fn matches(labels: &[Label<'_>], others: &[Label<'_>]) -> Vec<Option<usize>> {
     let by_number = labels.len() == others.len();
     let mut taken = vec![false; others.len()];

@@ -36,7 +36,8 @@ use settings::{Settings, VERSION};
 /// The kernel series whose column was recorded by hand, before `--reference` existed.
 const RECORDED: &str = "7.2";
 
-/// The folder of the lists, relative to the root of the workspace.
+/// The folder with the lists of tests and of expected results and with the columns, relative to the root of the
+/// workspace.
 const FOLDER: &str = "conformance";
 
 /// The outcome of a run.
@@ -83,8 +84,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the tests of a tier with these policies: all that are expected to pass in the full tier, otherwise those of the
-/// slice.
+/// Runs the tests of a tier with these policies. In the full tier, these are all tests that are expected to pass; in
+/// the other tiers, those of the slice.
 ///
 /// # Errors
 /// As for [`run()`], except that unexpected results are part of the totals.
@@ -125,7 +126,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     };
     println!("Linux's mm selftests, version {}", source.version);
     let programs = build::build(&source, &chosen)?;
-    // A few tests take less time than the build of an optimised command.
+    // If only a few tests run, they take less time than the build of an optimised command.
     let are_few = settings.slice || !settings.tests.is_empty();
     let command = command::built(match are_few {
         true => Profile::Dev,
@@ -259,7 +260,8 @@ mod tests {
             for (line, theirs) in expected.of(&test.name).iter().zip(reference.of(&test.name)) {
                 let skipped_here = matches!(line.expectation, Expectation::Skipped(_));
                 let skipped = theirs.ending == Ending::Skipped;
-                // The subtest passes if this machine has a feature that the reference lacked.
+                // A subtest that Linux skipped for lack of a feature may pass on Memwright, whose machine has that
+                // feature.
                 let passes = line.expectation == Expectation::Pass;
                 let place = (&test.name, line.number);
                 assert_eq!(skipped_here, skipped && !passes, "{place:?}");

@@ -8,10 +8,11 @@ use super::tap::Ending;
 use crate::block::Block;
 use crate::number::grouped;
 
-/// The maximum number of columns of a line of text.
+/// The maximum number of characters of a line.
 const COLUMNS: usize = 120;
 
-/// Returns every block. `recorded` is the column of an earlier kernel series.
+/// Returns every block of the pages that is generated from the lists. `recorded` is the column of an earlier kernel
+/// series.
 pub fn blocks(
     tests: &[Test],
     expected: &Expected,
@@ -83,7 +84,7 @@ fn columns(columns: &[&Column]) -> String {
     text
 }
 
-/// Returns a table of the subtests that are not expected to pass, except those that are skipped on the reference, too.
+/// Returns a table of the subtests that are not expected to pass, except those that the reference skipped, too.
 fn differences(tests: &[Test], expected: &Expected) -> String {
     let reason = |expectation: &Expectation| match expectation {
         Expectation::Pass | Expectation::Skipped(_) => None,

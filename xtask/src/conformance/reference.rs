@@ -13,8 +13,8 @@ use std::path::Path;
 /// Runs the tests on a kernel, one after another, and writes the column of the kernel's series after each test.
 ///
 /// # Errors
-/// If there is no kernel of this name or no source of its series, or if a test cannot be started. If only some tests
-/// are chosen, but the existing column is of another kernel.
+/// If there is no kernel of this name or no source of its series, if a test cannot be started, or if only some tests
+/// are chosen and the existing column is of another kernel.
 pub fn run(command: &Path, kernel: &str, all: &[Test], settings: &Settings) -> Result<()> {
     let uname = run::uname(command, kernel)?;
     let series = series(&uname).with_context(|| format!("not a version of Linux: {uname}"))?;
@@ -61,7 +61,8 @@ fn choose<'a>(all: &'a [Test], settings: &Settings) -> Result<Vec<&'a Test>> {
 }
 
 /// Returns the column to which results are added: the existing column if it is of the same kernel and the same version
-/// of the tests, otherwise an empty column. Fails in the second case if `is_part`, because some tests would be missing.
+/// of the tests, otherwise an empty column. `is_part` says that only some tests will run: then fails instead of
+/// returning an empty column, which would stay incomplete.
 fn begin(path: &Path, kernel: String, is_part: bool) -> Result<Column> {
     if path.exists() {
         let context = || path.display().to_string();

@@ -38,12 +38,12 @@ const PREPARE: &str =
 /// protection. Tests do this, and Debian's kernels deny it by default.
 const WRITE_ANY_MEMORY: &str = "proc_mem.force_override=always";
 
-/// The shell commands that create a file system on the disk, which the guest uses as swap before, and mount it on the
-/// folder in which tests create their files.
+/// The shell commands that end the use of the disk as swap, create a file system on it, and mount it on the folder in
+/// which tests create their files.
 const PREPARE_DISK: &str =
     "swapoff /dev/vda; /usr/sbin/mkfs.ext4 -q /dev/vda; mount -t ext4 /dev/vda /tmp; cd /tmp; ";
 
-/// The options for a guest with Linux and a disk.
+/// The options that give a guest with Linux a disk, as swap, and the program that creates a file system on it.
 const DISK: [&str; 4] = ["--swap", "disk:600M", "--file", "/usr/sbin/mkfs.ext4"];
 
 /// Runs a test in the way that its line in the list specifies.
@@ -129,7 +129,7 @@ fn command_line(test: &Test, kernel: Kernel<'_>, program: &Path) -> Result<Vec<O
         let passwd = super::folder().join(PASSWD);
         words.extend(["--file".into(), with_place(&passwd, "/etc/passwd")]);
         start.push(busybox()?.into());
-        // The arguments with which busybox switches to a user. It looks the user up in /etc/passwd.
+        // busybox switches to the user ID and the group ID of this text. It looks the user up in /etc/passwd.
         let user = format!("{0}:{0}", test.user);
         let switch = ["start-stop-daemon", "-S", "-c", &user, "-x"];
         start.extend(switch.map(OsString::from));
@@ -175,7 +175,7 @@ fn busybox() -> Result<PathBuf> {
 
 /// The ID of the only user in `PASSWD` besides root.
 const NOBODY: u32 = 65_534;
-/// The name of the user list for guests, in the folder of the lists.
+/// The file name of the guests' /etc/passwd, in the folder `conformance`.
 const PASSWD: &str = "passwd";
 
 fn with_place(file: &Path, place: &str) -> OsString {

@@ -72,7 +72,7 @@ impl Tally {
     }
 }
 
-/// Returns the index of a result in the counts.
+/// Returns the index of a result on the reference in the counts.
 fn place(reference: Option<Ending>) -> usize {
     reference.map_or(Ending::ALL.len(), |ending| ending as usize)
 }

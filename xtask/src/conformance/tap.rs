@@ -17,7 +17,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// All endings, in the order of their numbers.
+    /// All endings. The position of an ending is its index in counts by ending.
     pub const ALL: [Self; 4] = [
         Self::Passed,
         Self::FailedAsExpected,

@@ -8,13 +8,13 @@ use anyhow::Result;
 
 use super::figures::{Figures, Table};
 
-/// The suffix of the measure of a row with the exponent of a growth.
+/// The suffix of the name of a measure that is the exponent with which the cost of an operation grows.
 const EXPONENT: &str = ": exponent";
 /// The colours of the kernels, in their order. Colour-blind readers can distinguish them, on white and on black.
 const COLOURS: [&str; 6] = [
     "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#e69f00",
 ];
-/// The number of panels in a row of the chart. The sizes below are in pixels.
+/// The number of panels side by side. The constants that follow are in pixels.
 const ACROSS: usize = 2;
 const PANEL: (f64, f64) = (400.0, 230.0);
 /// The area of a panel inside the axes: the left end, the top, the width and the height.
@@ -73,7 +73,7 @@ fn panel(table: &Table, operation: &str) -> Result<Panel> {
     })
 }
 
-/// Returns the unit of the sizes: the words after the number.
+/// Returns the unit of the sizes, such as `areas`: the words after the number in the name of a measure.
 fn things(table: &Table) -> &str {
     let mut sizes = table.rows.iter().filter_map(|row| {
         let (_, size) = row.name.measure.rsplit_once(": ")?;

@@ -75,7 +75,7 @@ impl Part<'_> {
     }
 }
 
-/// The sum of the results of all pages.
+/// The results of all pages together.
 #[derive(Default)]
 struct Total {
     cells: usize,

@@ -114,7 +114,8 @@ mod tests {
     fn equal_figures_are_counted() {
         let same = compared(EXAMPLE);
         assert_eq!((same.cells, same.differences.len()), (10, 0));
-        // A different text with the same value does not differ, and other columns are not compared.
+        // A cell with another text of the same value counts as equal, and a difference in a column that is not named is
+        // not found.
         let other = EXAMPLE
             .replace("1,012.25", "1012.250")
             .replace("| 20 |", "| 21 |");

@@ -4,12 +4,13 @@ use anyhow::{Result, ensure};
 
 use super::figures::{Figures, NOT_MEASURED, Row, Table};
 
-/// The prefix of the note on the program that all columns ran. `QEMU` is the prefix of the notes on the emulator.
+/// The prefix of the note that names the program of all columns. `QEMU` is the prefix of the notes on the version of
+/// the emulator.
 const PROGRAM: &str = "program ";
 const QEMU: &str = "QEMU ";
-/// The suffix of the note on a QEMU that only the kept columns used.
+/// The suffix of the note on a version of QEMU that only Linux's kept columns used.
 const OF_LINUX: &str = " (Linux's columns)";
-/// The suffix of the note that a run repeats. `DIFFERS` marks a note on a column that does not.
+/// The suffix of the note that a run repeats. `DIFFERS` marks a note on a column whose runs differ.
 const REPEATS: &str = "repeats: second runs gave the same figures";
 const DIFFERS: &str = "DOES NOT REPEAT: ";
 

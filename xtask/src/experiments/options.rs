@@ -38,7 +38,7 @@ const MEASURES: [(&str, &str); 4] = [
     ("munmap: 4 MiB populated, per page", "`munmap`, per page"),
 ];
 
-/// Returns the texts of the medians of these measures in a column of the page.
+/// Returns the cells with the medians of [`MEASURES`] in a column of the page.
 fn medians(table: &Table, column: &str) -> Result<Vec<String>> {
     let place = table
         .column(&column.replace('_', "\\_"))

@@ -150,7 +150,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the words of a command without the options that add columns of Linux, except for the columns of `kernels`.
+/// Returns the words of a command with only those columns of Linux whose kernels are in `kernels`.
 pub fn with_kernels<'a>(words: &[&'a str], kernels: &[&str]) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut words = words.iter();

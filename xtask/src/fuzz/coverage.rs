@@ -20,7 +20,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// The number of runs of a process. It is limited because the memory of the kernel of a run is never freed.
+/// The number of new inputs that one process runs before another process continues. It is limited because a run never
+/// frees the memory of its kernel.
 const RUNS: u32 = 2000;
 
 /// How the fuzzing ended.
@@ -72,8 +73,8 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     }
 }
 
-/// Runs every target on the corpus in the tree, without searching for new inputs. A search as by [`run`] is not used to
-/// reject a change, because its result depends on the compiler, the machine and chance.
+/// Runs every target on the corpus in the tree, without searching for new inputs. A change is not checked by a search
+/// with [`run`], because the result of a search depends on the compiler, the machine and chance.
 ///
 /// # Errors
 /// If an input makes a target fail, or if the build fails. The input is saved in `folder`.

@@ -55,8 +55,8 @@ pub(super) fn was_freed(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether a page may not be registered for write protection: the last operation that determines the
-/// registration of its area was not a registration for write protection.
+/// Returns false only if a page is certainly registered for write protection: the last operation that determines the
+/// registration of its area registered it so, and no monitor closes a userfaultfd or unregisters pages.
 pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
     let last = before.iter().rev().find_map(|result| {
         let (line, said) = line_of(result)?;
@@ -82,7 +82,8 @@ pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
     last != Some(true) || before.iter().any(|result| ends_registrations(result))
 }
 
-/// Returns whether, by this result, the monitor has closed a userfaultfd or answers faults by unregistering pages.
+/// Returns whether the result says that the monitor has closed a userfaultfd, or that it answers faults by
+/// unregistering pages.
 fn ends_registrations(result: &str) -> bool {
     let answers = line_of(result).filter(|(line, _)| line.get(1) == Some(&"agree"));
     let unregisters = answers.is_some_and(|(line, _)| line.last().is_some_and(|a| a.contains('u')));

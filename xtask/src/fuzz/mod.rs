@@ -44,7 +44,7 @@ const SHOWN: usize = 5;
 enum Against {
     /// The memory manager on the simulated machine, and the model.
     Model,
-    /// The host's Linux twice, to measure how many of its results are stable.
+    /// The host's Linux on both sides, to measure how many of its results are stable.
     Host,
     /// The host's Linux, and Memwright under QEMU.
     HostAndGuest,
@@ -263,7 +263,7 @@ fn explain(sides: &Sides, script: &Script, path: &Path) -> Result<()> {
     let differs = |candidate: &Script| {
         let one = [candidate.clone()];
         let (referee, guest) = (sides.on_referee(&one)?, sides.on_guest(&one)?);
-        // A shorter script that does not end on Linux does not reproduce the difference.
+        // A shorter script is rejected if it does not end on Linux, because its results are then incomplete.
         let ended = referee[0].has_ended();
         Ok(ended && report::first_difference(&referee[0], &guest[0]).is_some())
     };

@@ -1,4 +1,4 @@
-//! The differences between Memwright, which follows Linux 7.3, and Linux 6.18.
+//! The rules for results of Linux 6.18 that differ from Memwright's, because Memwright follows Linux 7.3.
 
 use super::history::{is_not_protected, line_of, was_kept, was_moved_watched, was_watched};
 use super::rules::{Rule, Scan, is_written_on, scanned};
@@ -22,12 +22,13 @@ pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         "scan" | "find" => of_scan(before, referee, guest),
         "maps" | "totals" | "out" | "advise" if was_kept(before) => Some(Rule::UnlockedBehind),
-        // The old range is unmapped as a separate area, and its userfaultfd receives an unmap event.
+        // Memwright unmaps the old range as an area of its own, which is still registered, so its userfaultfd receives
+        // an unmap event.
         "remap" if was_watched(before) && differs_in_unmap(referee, guest) => {
             Some(Rule::MovedApart)
         }
         "maps" | "wp" | "unwatch" if was_moved_watched(before) => Some(Rule::MovedApart),
-        // An access to memory that is still registered causes a signal.
+        // On Memwright the memory is still registered, so the access causes SIGBUS; on Linux 6.18 it completes.
         "read" | "write" if was_moved_watched(before) => {
             let waits = one.contains(" faults ") && other.contains(" SIGBUS code 2 at ");
             waits.then_some(Rule::MovedApart)
@@ -59,8 +60,8 @@ fn differs_in_unmap(referee: &str, guest: &str) -> bool {
     follows && expected.next().is_none() && referee != guest
 }
 
-/// Returns the rule for a scan that reports pages as written only on Linux. If its output has room for few pages only,
-/// the scan also ends at another page.
+/// Returns the rule for a scan that reports pages as written only on Linux. If the scan limits the number of pages, it
+/// also ends at another page, because the pages that are reported differ.
 fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let (line, one) = referee.split_once(": ")?;
     let (_, other) = guest.split_once(": ")?;

@@ -46,7 +46,7 @@ pub fn parse(report: &str) -> Vec<Outcome> {
 pub enum Verdict {
     /// The results are equal.
     Same,
-    /// The results differ as the rule predicts.
+    /// The results differ as this rule predicts.
     Stated(Rule),
     /// The results differ in another way.
     Different,

@@ -48,12 +48,13 @@ pub enum Rule {
     /// A scan of pages in areas that are not registered for write protection. Linux 6.18 reports them as written.
     /// Memwright does not, like Linux 7.3.
     NotForProtection,
-    /// The areas, or the amount of locked memory, after a move that left its old range mapped (`MREMAP_DONTUNMAP`).
-    /// Linux 6.18 keeps the old range locked. Memwright unlocks it, as Linux 7.3 does. Later results are not compared.
+    /// The list of areas, or the amount of locked memory, after a move that left its old range mapped
+    /// (`MREMAP_DONTUNMAP`). Linux 6.18 keeps the old range locked. Memwright unlocks it, as Linux 7.3 does. Later
+    /// results are not compared.
     UnlockedBehind,
-    /// The areas, or the registered memory, after a move of memory whose userfaultfd does not receive remap events.
-    /// Linux 6.18 merges the moved area with its neighbours, and the merged area loses its userfaultfd. Memwright does
-    /// not merge the moved area, like Linux 7.3. Later results are not compared.
+    /// The list of areas, or the registered memory, after a move of memory whose userfaultfd does not receive remap
+    /// events. Linux 6.18 merges the moved area with its neighbours, and the merged area loses its userfaultfd.
+    /// Memwright does not merge the moved area, like Linux 7.3. Later results are not compared.
     MovedApart,
     /// An access to a poison marker (`UFFDIO_POISON`). A Linux 6.18 without `CONFIG_MEMORY_FAILURE` reports a missing
     /// page (`BUS_ADRERR`). Memwright reports a memory error (`BUS_MCEERR_AR`), as Debian's Linux 7.3 does.
@@ -205,7 +206,8 @@ fn entries(said: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the rule for results that contain contents, or pagemap entries, of memory that Linux has discarded.
+/// Returns the rule for results that differ in the contents, or in the pagemap entries, of memory that Linux has
+/// discarded.
 fn of_contents(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if let (Some(one), Some(other)) = (Done::parse(referee), Done::parse(guest)) {
         let discarded = was_freed(before) && one.before == "." && other.before.starts_with('p');
@@ -288,7 +290,8 @@ pub(super) fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Returns whether the reports of a page by a scan differ only because the page counts as written on the guest.
+/// Returns whether the two reports of one page differ only because the page counts as written on the guest and not on
+/// the referee.
 pub(super) fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
     referee.or(guest).is_some_and(|categories| {
         (referee, guest)
@@ -316,8 +319,9 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
         }
         differ += 1;
     }
-    // A scan stops at a page for which its output has no room, while the other scan does not report that page and
-    // continues. The scan that reports the additional pages has less room for others.
+    // The scans may end at different pages: a scan whose output is full stops at the next page that it would report,
+    // while the other scan does not report that page and continues. The output of the scan that reports more pages is
+    // full earlier.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
@@ -436,7 +440,8 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// Returns whether a different commit charge can keep areas like this one apart.
+    /// Returns whether this area can be kept apart from its neighbour because only one of them is accounted: private
+    /// anonymous memory that is not writable.
     fn is_promised_by_guard(&self) -> bool {
         self.path.is_empty() && !self.rights.contains('w')
     }

@@ -63,9 +63,9 @@ struct Kind<'a> {
 
 /// The names of the userfaultfds whose messages a script can read.
 const TOLD: [char; 2] = ['e', 'v'];
-/// The features that such a userfaultfd can request (include/uapi/linux/userfaultfd.h), each with a number. A script
-/// requests a feature with the number `n` with a probability of 1 in `n`, or 3 in 4 if the number is 1. The features
-/// are `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
+/// The features that a userfaultfd in [`TOLD`] can request (include/uapi/linux/userfaultfd.h), each with a number. A
+/// script requests a feature with the number `n` with a probability of 1 in `n`, or 3 in 4 if the number is 1. The
+/// features are `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
 /// `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
 const FEATURES: [(u64, u64); 9] = [
     (1 << 1, 1),
@@ -78,7 +78,8 @@ const FEATURES: [(u64, u64); 9] = [
     (1 << 7, 6),
     (1 << 15, 8),
 ];
-/// The ways to answer messages, by the interpreter's letters for them.
+/// The ways to answer messages, by the interpreter's letters for them. A way that occurs more than once is more
+/// frequent.
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
 impl<'a> Kind<'a> {
@@ -174,7 +175,8 @@ impl Script {
             lines.extend(populated(random));
         }
         if kind.watched && (kind.accesses || random.one_in(2)) {
-            // Register most of the memory at once, because write protection ends at unregistered memory.
+            // Register most of the memory at once, because a call that write-protects a range stops at memory that is
+            // not registered.
             let modes = if kind.accesses {
                 ["r", "r", "r", "mr"]
             } else {
@@ -283,7 +285,7 @@ impl Script {
                 ("P fork" | "C exit" | "P join", _) => return false,
                 (other, Child::Lives) if other.starts_with('C') => {}
                 (other, Child::None | Child::Exited) if other.starts_with('C') => return false,
-                // The parent must join next, because no process has the turn after the exit of the child.
+                // After the exit of the child, the parent must join before any other operation.
                 (_, Child::Exited) => return false,
                 (_, Child::None | Child::Lives) => {}
             }
@@ -386,8 +388,8 @@ fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     }
 }
 
-/// Returns operations that map most of the range and store to some pages. They are needed because read-write protection
-/// ends at memory that is not registered, and arms only present pages.
+/// Returns operations that map most of the range and store to some pages. They are needed because a call that
+/// read-write-protects a range stops at memory that is not registered, and protects only present pages.
 fn populated(random: &mut Random) -> Vec<String> {
     let kind = random.pick(&["a", "a", "ap", "s", "F", "f"]);
     let mut lines = vec![format!("P map 2 20 rw {kind} 0")];
@@ -398,7 +400,8 @@ fn populated(random: &mut Random) -> Vec<String> {
     lines
 }
 
-/// Returns an operation of read-write protection.
+/// Returns an operation for a script with read-write protection: most often one that protects a range, otherwise one
+/// that removes the protection, changes the mode, scans, accesses or pages out.
 fn armed(random: &mut Random, who: char) -> String {
     let (start, length) = range(random);
     match random.below(12) {
@@ -412,7 +415,7 @@ fn armed(random: &mut Random, who: char) -> String {
     }
 }
 
-/// Returns a scan with random masks. Each has at most two categories, so that pages are likely to match.
+/// Returns a `PAGEMAP_SCAN` with random masks. Each mask has at most two categories, so that pages are likely to match.
 fn find(random: &mut Random, kind: &Kind<'_>, start: u64, length: u64) -> String {
     // `PAGE_IS_ACCESSED` is the tenth category.
     let categories = if kind.accesses { 10 } else { 9 };

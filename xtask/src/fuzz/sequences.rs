@@ -64,7 +64,7 @@ pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     ensure!(output.status.success(), "the guest failed:\n{errors}");
     let findings = errors.lines().find(|line| line.ends_with("audit findings"));
     let count = findings.and_then(|line| line.split_whitespace().next());
-    // With several CPUs, `=` after a count means that the count is the same in every run.
+    // With several CPUs, the account appends `=` to a count that is the same in every run.
     match count.map(|count| count.trim_end_matches('=')) {
         Some("0") => judge(&text, &std::fs::read_to_string(account)?),
         _ => bail!("the run ended without a clean audit:\n{errors}"),

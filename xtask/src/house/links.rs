@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_link_between_pages_leads_somewhere() {
-        // Pages in `crates/*/src` are excluded, because they are heads of generated pages.
+        // Pages in `crates/*/src` are excluded, because they are only the first parts of generated pages.
         let listed = shell::git(["ls-files", "--", "*.md", ":!crates/*/src/*"]).expect("git");
         let read = |page: &Path| fs::read_to_string(shell::root().join(page));
         let mut broken = Vec::new();

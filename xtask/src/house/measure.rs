@@ -99,7 +99,7 @@ fn is_function(line: &str) -> bool {
     code.split_whitespace().any(|word| word == "fn")
 }
 
-/// Returns the numbers of the first lines of functions that have a parameter of a reference to this type.
+/// Returns the numbers of the first lines of functions with a parameter that is a reference to this type.
 fn signatures_with(text: &str, name: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();

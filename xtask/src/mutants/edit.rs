@@ -92,7 +92,7 @@ impl Edit {
         text + &self.replace[done..]
     }
 
-    /// Returns the byte range of the code in the text that has the tokens `all`.
+    /// Returns the byte range of the code that the edit replaces, in the text whose tokens are `all`.
     fn place(&self, all: &[Token<'_>]) -> Result<Range<usize>, Misfit> {
         let code = texts(&tokens(&self.find));
         if code == texts(&tokens(&self.replace)) {
@@ -110,7 +110,7 @@ impl Edit {
         }
     }
 
-    /// Returns the range of the function's tokens, from `fn` on.
+    /// Returns the range of the function's tokens in `all`, from the token `fn` to the end of the body.
     fn function(&self, all: &[Token<'_>]) -> Result<Range<usize>, Misfit> {
         let header = self.block.as_deref().map(tokens);
         let blocks = header.map(|header| blocks(all, &texts(&header)));
@@ -173,7 +173,7 @@ fn texts<'t>(tokens: &[Token<'t>]) -> Vec<&'t str> {
     tokens.iter().map(|token| token.text).collect()
 }
 
-/// Returns the indices of the tokens at which `code` begins.
+/// Returns the index of each token of `all` at which an occurrence of `code` begins.
 fn occurrences(all: &[Token<'_>], code: &[&str]) -> Vec<usize> {
     if code.is_empty() {
         return Vec::new();

@@ -33,7 +33,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Returns the length of the token, comment, or character of white space at the start of `rest`.
+/// Returns the length, in bytes, of the token, comment, or character of white space at the start of `rest`.
 fn length(rest: &str, first: char) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());

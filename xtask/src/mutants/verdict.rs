@@ -88,7 +88,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Returns how the one test ended that a process ran with `--nocapture`, from the exit and the output of the process.
+/// Returns how a test ended, from the exit and the output of a process that ran only this test, with `--nocapture`.
 /// `source` returns the text of a file of the tree that was built.
 ///
 /// Only the first panic is evaluated, because it can cause later ones, for example in a thread that joins the failed

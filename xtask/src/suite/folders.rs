@@ -1,5 +1,5 @@
 //! `cargo xtask test FOLDER...`: runs the tests that exercise a folder of `crates/memwright/src`, for fast repeated
-//! runs while editing. These are the tests in the table here, and the tests that must notice the mistakes that
+//! runs while editing. These are the tests in the table `FOLDERS`, and the tests that must notice the mistakes that
 //! `xtask/mistakes` plants in the folder.
 //!
 //! The tests are built without the personality and run in few processes, so that a test of a small change takes
@@ -22,10 +22,10 @@ const SOURCE: &str = "crates/memwright/src";
 /// A folder of [`SOURCE`], and the tests that exercise it.
 struct Folder {
     name: &'static str,
-    /// The modules of `crates/memwright/tests/scenarios`.
+    /// The modules of `crates/memwright/tests/scenarios` that exercise the folder.
     scenarios: &'static [&'static str],
-    /// The tests of `crates/memwright-sim`: a binary, and a prefix of the names of the tests. An empty prefix means all
-    /// tests.
+    /// The tests of `crates/memwright-sim` that exercise the folder: a binary, and a prefix of the names of the tests.
+    /// An empty prefix means all tests.
     simulated: &'static [(&'static str, &'static str)],
 }
 
@@ -113,8 +113,8 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Tests that notice a mistake but take many seconds. An empty name means all tests of the binary. Only `cargo xtask
-/// test` runs them.
+/// Tests that notice a mistake but take many seconds. An empty name means all tests of the binary. `cargo xtask test`
+/// runs them, but not with the name of a folder.
 const LONG: &[(&str, &str)] = &[
     ("interleavings", "huge::split_of_zeroes_and_write"),
     ("numa", "together::migration_of_shared_memory_and_write"),

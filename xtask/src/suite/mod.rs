@@ -171,7 +171,7 @@ impl Suite {
     }
 }
 
-/// Checks that a test of the first tier runs every program that shares a boot.
+/// Checks that every program that shares a boot with others is run by at least one test of the first tier.
 fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> {
     let shared = listed.iter().filter(|test| test.group.is_some());
     let mut earliest: BTreeMap<&str, Tier> = BTreeMap::new();
@@ -245,7 +245,7 @@ pub fn run_examples(totals: &mut Totals) -> Result<()> {
         if let Some((name, ending)) = outcome::line(&line) {
             totals.add(name, &ending);
         }
-        // Change the words, because only the closing line may contain them.
+        // Replace `test result:`, because only the closing line of the whole run may begin with it.
         writeln!(
             output,
             "{}",

@@ -11,7 +11,7 @@ pub enum Outcome {
     Failed,
     /// The test needs an image, a tool or a network that is missing, or is marked as ignored. Contains the reason.
     Skipped(String),
-    /// Only this later tier runs the test.
+    /// The test did not run, because this later tier is the first one that runs it.
     Later(Tier),
 }
 
@@ -79,7 +79,8 @@ pub struct Totals {
     pub failed: u64,
     /// The names of the skipped tests, each with the reason.
     pub skipped: Vec<(String, String)>,
-    /// The numbers of tests that only a later tier runs.
+    /// The number of tests that did not run because `ci` is the first tier that runs them. `full` counts those of the
+    /// full tier.
     ci: u64,
     full: u64,
 }

@@ -65,7 +65,7 @@ pub const CEILINGS: &[Ceiling] = &[
 ];
 
 impl Ceiling {
-    /// Returns the goal for the number of returns.
+    /// Returns the goal for the number of returns to files: half of the returns in `before`.
     pub fn goal(&self) -> usize {
         self.before.returns / 2
     }

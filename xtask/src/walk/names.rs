@@ -7,8 +7,8 @@ pub fn short(path: &str) -> String {
         .into_iter()
         .filter(|segment| !segment.starts_with('{'))
         .collect();
-    // A segment `<A, B>` contains the generic arguments of a function. A first segment in angle brackets is the type of
-    // a method.
+    // A segment in angle brackets is no name: `<A, B>` has the generic arguments of a function, and a first segment in
+    // angle brackets is the type of a method.
     let named = |segment: &&&str| !segment.starts_with('<');
     let last = segments.iter().rfind(named).copied().unwrap_or(path);
     match segments.first().and_then(|first| of_type(first)) {

@@ -11,7 +11,7 @@ use crate::block::Block;
 /// The page that contains the walks.
 pub const PAGE: &str = "ARCHITECTURE.md";
 
-/// Returns the text of the page with the files of each walk and the table of all figures replaced by the present ones.
+/// Returns the text of the page with the files of each walk and the table of all figures replaced by those of `walks`.
 ///
 /// # Errors
 /// If the page has no generated block for one of them.

@@ -60,7 +60,7 @@ struct Breakpoint {
 /// A call that has not returned.
 struct Frame {
     returns_to: u64,
-    /// The stack pointer after the return.
+    /// The value of the stack pointer after the call has returned.
     stack: u64,
 }
 
@@ -76,7 +76,7 @@ struct Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // Both fail if the process has ended.
+        // `kill` and `wait` fail if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
