@@ -72,5 +72,9 @@ fn timeout() -> Result<(), Failed> {
 fn daemon() -> Result<(), Failed> {
     let ending = Guest::shell("(sleep 1000) & (sleep 1000) & echo started; exit 3").run()?;
     ending.expect_code(3)?;
-    ending.expect_output(b"started\n")
+    ending.expect_output(b"started\n")?;
+    match &ending.account()?["account"]["processes_killed"] {
+        killed if *killed == 2 => Ok(()),
+        killed => Err(format!("{killed} processes killed at the end").into()),
+    }
 }
