@@ -80,7 +80,7 @@ static void listens(void)
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGSTOP), 0);
 	CHECK_EQ(status_of(child), (SIGSTOP | PTRACE_EVENT_STOP << 8) << 8 | 0x7f);
 	CHECK_EQ(request(PTRACE_LISTEN, child, 0, 0), 0);
-	/* The thread is still stopped, but accepts no requests. */
+	/* The thread is still stopped, but has nothing to report, and refuses requests that need a stopped thread. */
 	CHECK_EQ(waitpid(child, NULL, __WALL | WNOHANG), 0);
 	CHECK_FAILS(request(PTRACE_CONT, child, 0, 0), ESRCH);
 	CHECK_EQ(kill(child, SIGCONT), 0);

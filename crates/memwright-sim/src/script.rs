@@ -8,10 +8,10 @@ use std::fmt;
 use crate::terms::{Advice, Rights};
 
 /// The number of places that scripts use. One half of them is below, the other half above a boundary at which page
-/// tables of three levels end, so that ranges cross page tables and complete page tables become empty.
+/// tables of two levels end, so that ranges cross page tables and complete page tables become empty.
 pub const ARENA: u64 = 32;
 
-/// The page at which the tables of three levels end.
+/// A page at which page tables of two levels end: one of level 1 (512 pages) and one of level 2 (512 * 512 pages).
 const BOUNDARY: u64 = 3 * 512 * 512;
 
 /// The number of pages in each place of a script. With 1 page, ranges overlap often. With 64 pages, places are parts of

@@ -4,15 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
-use crate::linux::kept::{CONFIGURATION, DEBUG, IMAGE, MODULE_FOLDER};
-use crate::linux::modules;
-
-/// The paths of the images that `make` creates, relative to the tree. The second has the debug information.
-const BUILT: [&str; 2] = ["arch/x86/boot/bzImage", "vmlinux"];
-/// The name of the configuration.
-const TREE_CONFIGURATION: &str = ".config";
+/// The paths of the images that `make` creates, relative to the tree.
+const BUILT: [&str; 2] = ["arch/x86/boot/bzImage", VMLINUX];
+/// The path of the kernel with debug information, relative to the tree.
+pub const VMLINUX: &str = "vmlinux";
+/// The path of the configuration, relative to the tree.
+pub const CONFIGURATION: &str = ".config";
 
 /// Returns the image that was built in a tree: the bzImage, or else the vmlinux.
 ///
@@ -53,48 +52,6 @@ pub fn debug_file(image: &Path) -> Option<PathBuf> {
     (image.ends_with(compressed) && vmlinux.is_file()).then_some(vmlinux)
 }
 
-/// Copies what a guest needs from a tree to the folder `fresh`: the image, its configuration, and the modules for swap;
-/// with `debug`, the vmlinux too.
-///
-/// # Errors
-/// Those of [`image`], or I/O errors.
-pub fn copy(tree: &Path, fresh: &Path, debug: bool) -> anyhow::Result<()> {
-    let take = |from: &Path, name: &str| {
-        let copied = fs::copy(from, fresh.join(name));
-        copied.with_context(|| format!("cannot copy {}", from.display()))
-    };
-    take(&image(tree)?, IMAGE)?;
-    let configuration = tree.join(TREE_CONFIGURATION);
-    if configuration.is_file() {
-        take(&configuration, CONFIGURATION)?;
-    }
-    if debug {
-        take(&tree.join(BUILT[1]), DEBUG)?;
-    }
-    copy_modules(tree, &fresh.join(MODULE_FOLDER))
-}
-
-/// Copies the modules for swap from `from`, a tree or the folder of a kernel's modules, to the new folder `to`, under
-/// names that sort in the order of loading.
-///
-/// # Errors
-/// I/O errors.
-pub fn copy_modules(from: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
-    for (index, module) in modules::all().enumerate() {
-        let (folder, name) = module.rsplit_once('/').unwrap_or(("", module));
-        for suffix in ["ko", "ko.xz", "ko.zst"] {
-            let path = from.join(folder).join(format!("{name}.{suffix}"));
-            if path.is_file() {
-                let place = to.join(format!("{index:02}-{name}.{suffix}"));
-                fs::copy(&path, place)
-                    .with_context(|| format!("cannot copy {}", path.display()))?;
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,26 +81,5 @@ mod tests {
         built(tree, "vmlinux", 5);
         let stale = image(tree).unwrap_err().to_string();
         assert!(stale.ends_with("run make bzImage"), "{stale}");
-    }
-
-    #[test]
-    fn a_guest_gets_the_image_its_configuration_and_its_modules() {
-        let tree = tempfile::tempdir().unwrap();
-        let fresh = tempfile::tempdir().unwrap();
-        for path in [
-            BUILT[0],
-            ".config",
-            "mm/zsmalloc.ko",
-            "drivers/net/other.ko",
-        ] {
-            built(tree.path(), path, 0);
-        }
-        copy(tree.path(), fresh.path(), false).unwrap();
-        let modules = fs::read_dir(fresh.path().join(MODULE_FOLDER)).unwrap();
-        let modules: Vec<_> = modules.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(modules, ["04-zsmalloc.ko"]);
-        assert!(fresh.path().join(IMAGE).is_file() && fresh.path().join(CONFIGURATION).is_file());
-        let no_debug = copy(tree.path(), fresh.path(), true).unwrap_err();
-        assert!(no_debug.to_string().contains("vmlinux"), "{no_debug}");
     }
 }

@@ -14,7 +14,7 @@ use crate::host::output::say;
 use crate::linux::kept::{
     ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
 };
-use crate::linux::modules::LISTS;
+use crate::linux::modules::{self, LISTS};
 use crate::linux::{built_tree, image};
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
@@ -95,7 +95,7 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
     place(&name)?;
     let context = || path.display().to_string();
     if path.is_dir() {
-        built_tree::copy(path, fresh, debug).with_context(context)?;
+        copy_tree(path, fresh, debug).with_context(context)?;
     } else {
         let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
         ensure!(
@@ -106,6 +106,48 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
     }
     let source = std::path::absolute(path)?.display().to_string();
     Ok((name.into_owned(), source))
+}
+
+/// Copies what a guest needs from a tree to the folder `fresh`: the image, its configuration, and the modules for swap;
+/// with `debug`, the vmlinux too.
+///
+/// # Errors
+/// Those of [`built_tree::image`], or I/O errors.
+fn copy_tree(tree: &Path, fresh: &Path, debug: bool) -> anyhow::Result<()> {
+    let take = |from: &Path, name: &str| {
+        let copied = fs::copy(from, fresh.join(name));
+        copied.with_context(|| format!("cannot copy {}", from.display()))
+    };
+    take(&built_tree::image(tree)?, IMAGE)?;
+    let configuration = tree.join(built_tree::CONFIGURATION);
+    if configuration.is_file() {
+        take(&configuration, CONFIGURATION)?;
+    }
+    if debug {
+        take(&tree.join(built_tree::VMLINUX), DEBUG)?;
+    }
+    copy_modules(tree, &fresh.join(MODULE_FOLDER))
+}
+
+/// Copies the modules for swap from `from`, a tree or the folder of a kernel's modules, to the new folder `to`, under
+/// names that sort in the order of loading.
+///
+/// # Errors
+/// I/O errors.
+fn copy_modules(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for (index, module) in modules::all().enumerate() {
+        let (folder, name) = module.rsplit_once('/').unwrap_or(("", module));
+        for suffix in ["ko", "ko.xz", "ko.zst"] {
+            let path = from.join(folder).join(format!("{name}.{suffix}"));
+            if path.is_file() {
+                let place = to.join(format!("{index:02}-{name}.{suffix}"));
+                fs::copy(&path, place)
+                    .with_context(|| format!("cannot copy {}", path.display()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Downloads and unpacks the newest image of a suite into the folder `fresh`. Returns its package and version.
@@ -129,7 +171,7 @@ fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<
             .flatten()
         {
             let modules = version?.path().join("kernel");
-            built_tree::copy_modules(&modules, &fresh.join(MODULE_FOLDER))?;
+            copy_modules(&modules, &fresh.join(MODULE_FOLDER))?;
         }
     }
     if debug {
@@ -221,5 +263,28 @@ mod tests {
             keep_image(&root, &fresh).unwrap();
             assert!(fresh.join(IMAGE).is_file(), "{place}");
         }
+    }
+
+    #[test]
+    fn a_guest_gets_the_image_its_configuration_and_its_modules() {
+        let tree = tempfile::tempdir().unwrap();
+        let fresh = tempfile::tempdir().unwrap();
+        for path in [
+            "arch/x86/boot/bzImage",
+            ".config",
+            "mm/zsmalloc.ko",
+            "drivers/net/other.ko",
+        ] {
+            let path = tree.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "built").unwrap();
+        }
+        copy_tree(tree.path(), fresh.path(), false).unwrap();
+        let modules = fs::read_dir(fresh.path().join(MODULE_FOLDER)).unwrap();
+        let modules: Vec<_> = modules.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(modules, ["04-zsmalloc.ko"]);
+        assert!(fresh.path().join(IMAGE).is_file() && fresh.path().join(CONFIGURATION).is_file());
+        let no_debug = copy_tree(tree.path(), fresh.path(), true).unwrap_err();
+        assert!(no_debug.to_string().contains("vmlinux"), "{no_debug}");
     }
 }

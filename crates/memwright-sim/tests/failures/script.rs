@@ -11,7 +11,7 @@ const fn range(at: u8, pages: u8) -> Range {
 }
 
 /// Returns the actions that the first process performs before the second one exists. The ranges cross the boundary
-/// between places 15 and 16, where page tables of three levels end.
+/// between places 15 and 16, where page tables of two levels end.
 fn of_the_first() -> Vec<Action> {
     vec![
         Action::Map(range(12, 8), Rights::READ_WRITE, What::Anonymous, false),

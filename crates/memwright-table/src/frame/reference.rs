@@ -285,7 +285,8 @@ impl<M: Machine> Frames<M> {
     /// previous digest, which is 0 in a new frame.
     ///
     /// # Panics
-    /// If `frame` does not hold an anonymous page. The index of any other page is in use.
+    /// If `frame` does not hold an anonymous page: the digest is stored in the index of the page, which is free for this
+    /// use only in anonymous pages.
     pub fn remember_digest(&self, frame: Frame, digest: u64) -> bool {
         let digest = digest & !USER;
         self.remember(frame, !USER, digest) == digest

@@ -55,7 +55,7 @@ pub(crate) struct Core<M: Machine> {
     /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
     /// entry: under that lock, a clear flag means that the page is not pinned.
     pinned: AtomicBool,
-    /// One per CPU, so that faults on two CPUs write no common line.
+    /// The number of resident pages, divided among the CPUs so that faults on two CPUs write no common cache line.
     resident: Vec<CpuResident>,
     /// Pages in swap.
     swapped: AtomicI64,

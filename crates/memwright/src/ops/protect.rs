@@ -452,8 +452,8 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     }
 }
 
-/// Unaccounts the `pages` pages of `area`, which has no private page and can no longer be written (Linux 7.2
-/// `mm/mprotect.c`, `mprotect_fixup`).
+/// Unaccounts the `pages` pages of `area`, in which no private page was ever created and which can no longer be written.
+/// Does nothing if the area is not accounted or maps an object (Linux 7.2 `mm/mprotect.c`, `mprotect_fixup`).
 #[cold]
 #[inline(never)]
 fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {

@@ -156,9 +156,9 @@ impl<M: Machine> Core<M> {
         self.edit_armed(area, area.range(), forget_past_idle, gather);
     }
 
-    /// Gives the entries of `range` the rights of `area`, which lost its registration by a fork or a move: they have
-    /// already lost their uffd bits, but an armed entry still has no rights (Linux 7.3 `mm/memory.c`,
-    /// `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
+    /// Gives the entries of `range` that have no rights the rights of `area`, without write permission. The area lost
+    /// its registration by a fork or a move: its entries no longer have uffd bits, but those that were armed without
+    /// rights still have no rights (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
     pub(crate) fn open_copies(&self, area: &Area<M>, range: PageRange) {
         let access = access_bits(area.rights());
         let mut gather = self.gather();
