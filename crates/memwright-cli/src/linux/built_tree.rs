@@ -8,6 +8,8 @@ use anyhow::ensure;
 
 /// The paths of the images that `make` creates, relative to the tree.
 const BUILT: [&str; 2] = ["arch/x86/boot/bzImage", VMLINUX];
+/// A folder by which a source tree is recognised.
+const ARCHITECTURE: &str = "arch/x86";
 /// The path of the kernel with debug information, relative to the tree.
 pub const VMLINUX: &str = "vmlinux";
 /// The path of the configuration, relative to the tree.
@@ -16,8 +18,8 @@ pub const CONFIGURATION: &str = ".config";
 /// Returns the image that was built in a tree: the bzImage, or else the vmlinux.
 ///
 /// # Errors
-/// One line if the tree has neither, whose cause is an [`io::Error`] of the kind `NotFound`; or if the bzImage is older
-/// than the vmlinux, from which `make` creates it.
+/// One line if the folder is no source tree; if the tree has neither image, in which case the cause is an [`io::Error`]
+/// of the kind `NotFound`; or if the bzImage is older than the vmlinux, from which `make` creates it.
 pub fn image(tree: &Path) -> anyhow::Result<PathBuf> {
     let [compressed, plain] = BUILT.map(|path| tree.join(path));
     let built = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
@@ -34,9 +36,12 @@ pub fn image(tree: &Path) -> anyhow::Result<PathBuf> {
         (Some(_), None) => Ok(compressed),
         (None, Some(_)) => Ok(plain),
         (None, None) => {
+            ensure!(
+                tree.join(ARCHITECTURE).is_dir(),
+                "is a folder, but no source tree of Linux"
+            );
             let [compressed, plain] = BUILT;
-            let words =
-                format!("a folder with no {compressed} and no {plain} (is the kernel built?)");
+            let words = format!("no {compressed} and no {plain}: the kernel is not built");
             Err(io::Error::new(io::ErrorKind::NotFound, words).into())
         }
     }
@@ -69,6 +74,9 @@ mod tests {
     fn the_compressed_image_comes_first_unless_it_is_stale() {
         let tree = tempfile::tempdir().unwrap();
         let tree = tree.path();
+        let other = image(tree).unwrap_err();
+        assert!(other.downcast_ref::<io::Error>().is_none(), "{other}");
+        fs::create_dir_all(tree.join(ARCHITECTURE)).unwrap();
         let missing = image(tree).unwrap_err();
         let kind = missing.downcast_ref::<io::Error>().map(io::Error::kind);
         assert_eq!(kind, Some(io::ErrorKind::NotFound));
