@@ -93,19 +93,26 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
         Cow::from,
     );
     place(&name)?;
-    let context = || path.display().to_string();
     if path.is_dir() {
-        copy_tree(path, fresh, debug).with_context(context)?;
+        copy_tree(path, fresh, debug)?;
     } else {
-        let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
+        copy_file(path, &fresh.join(IMAGE))?;
         ensure!(
             !debug,
             "--debug: name the vmlinux of the same build (--debug=VMLINUX)"
         );
-        fs::write(fresh.join(IMAGE), bytes).context("cannot write to the cache")?;
     }
     let source = std::path::absolute(path)?.display().to_string();
     Ok((name.into_owned(), source))
+}
+
+/// Copies a regular file of at most [`LARGEST_IMAGE`] bytes.
+///
+/// # Errors
+/// Those of [`host_file::read`], with the path, or if the copy cannot be written.
+fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let bytes = host_file::read(from, LARGEST_IMAGE).with_context(|| from.display().to_string())?;
+    fs::write(to, bytes).context("cannot write to the cache")
 }
 
 /// Copies what a guest needs from a tree to the folder `fresh`: the image, its configuration, and the modules for swap;
@@ -114,17 +121,14 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
 /// # Errors
 /// Those of [`built_tree::image`], or I/O errors.
 fn copy_tree(tree: &Path, fresh: &Path, debug: bool) -> anyhow::Result<()> {
-    let take = |from: &Path, name: &str| {
-        let copied = fs::copy(from, fresh.join(name));
-        copied.with_context(|| format!("cannot copy {}", from.display()))
-    };
-    take(&built_tree::image(tree)?, IMAGE)?;
+    let image = built_tree::image(tree).with_context(|| tree.display().to_string())?;
+    copy_file(&image, &fresh.join(IMAGE))?;
     let configuration = tree.join(built_tree::CONFIGURATION);
     if configuration.is_file() {
-        take(&configuration, CONFIGURATION)?;
+        copy_file(&configuration, &fresh.join(CONFIGURATION))?;
     }
     if debug {
-        take(&tree.join(built_tree::VMLINUX), DEBUG)?;
+        copy_file(&tree.join(built_tree::VMLINUX), &fresh.join(DEBUG))?;
     }
     copy_modules(tree, &fresh.join(MODULE_FOLDER))
 }
@@ -142,8 +146,7 @@ fn copy_modules(from: &Path, to: &Path) -> anyhow::Result<()> {
             let path = from.join(folder).join(format!("{name}.{suffix}"));
             if path.is_file() {
                 let place = to.join(format!("{index:02}-{name}.{suffix}"));
-                fs::copy(&path, place)
-                    .with_context(|| format!("cannot copy {}", path.display()))?;
+                copy_file(&path, &place)?;
             }
         }
     }
