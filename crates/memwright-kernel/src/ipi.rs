@@ -245,9 +245,12 @@ fn call_all(mut targets: u64) {
 #[cold]
 fn stand_still(index: usize) {
     let cpu = percpu::current();
-    apic::set_timer(0);
     STANDING.fetch_or(1 << index, Ordering::AcqRel);
     while HOLDER.load(Ordering::Acquire) != 0 {
+        // An interrupt of an earlier deadline may still be pending. Its handler sets the timer for the present deadline,
+        // and the timer would then expire again and again while the clock stands still. How often depends on the host,
+        // and the last interrupt could be taken after the pause.
+        apic::set_timer(0);
         arch::wait_for_interrupt();
     }
     STANDING.fetch_and(!(1 << index), Ordering::AcqRel);
