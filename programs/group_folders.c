@@ -1,8 +1,11 @@
 /* Do files and folders that are created in a folder with the set-group-ID bit get the folder's group? Which users keep
- * the bit, and which may read a file without updating its access time?
+ * the bit, and which may read a file without updating its access time? Do supplementary groups count in all of this,
+ * and for shared memory?
  */
 #include "check.h"
 #include <grp.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -123,6 +126,74 @@ static void as_member(void *unused)
 	CHECK_EQ(unlink("runs"), 0);
 }
 
+/* Checks the rights of a process with the supplementary group GROUP. */
+static void use_group(int segment)
+{
+	create("runs", 02755);
+	expect("runs", 02755, GROUP);
+	CHECK_EQ(chown("runs", (uid_t)-1, OTHER), 0);
+	CHECK_EQ(chown("runs", (uid_t)-1, GROUP), 0);
+	CHECK_EQ(chmod("runs", 02755), 0);
+	expect("runs", 02755, GROUP);
+	CHECK_FAILS(chown("runs", (uid_t)-1, GROUP + 1), EPERM);
+	CHECK_EQ(unlink("runs"), 0);
+	/* The group's permissions decide, also if others have more. */
+	int file = open("groups", O_RDONLY);
+	CHECK(file >= 0);
+	close(file);
+	CHECK_FAILS(open("groups", O_WRONLY), EACCES);
+	CHECK_FAILS(open("others", O_RDONLY), EACCES);
+	CHECK_FAILS(open("closed", O_RDONLY), EACCES);
+	CHECK_EQ(access("groups", R_OK), 0);
+	CHECK_FAILS(access("groups", W_OK), EACCES);
+	CHECK_FAILS(access("others", R_OK), EACCES);
+	void *memory = shmat(segment, NULL, SHM_RDONLY);
+	CHECK(memory != (void *)-1);
+	CHECK_EQ(shmdt(memory), 0);
+	CHECK_FAILS((long)shmat(segment, NULL, 0), EACCES);
+}
+
+static void as_supplementary(void *segment)
+{
+	/* The kernel sorts the groups and keeps duplicates. */
+	gid_t groups[] = { GROUP, OTHER + 1, GROUP, 5 }, sorted[4] = { 0 };
+	NEED(setgroups(4, groups) == 0);
+	CHECK_EQ(getgroups(4, sorted), 4);
+	CHECK(sorted[0] == 5 && sorted[1] == GROUP && sorted[2] == GROUP && sorted[3] == OTHER + 1);
+	NEED(setresgid(OTHER, OTHER, OTHER) == 0 && setresuid(USER, USER, USER) == 0);
+	use_group(*(int *)segment);
+	CHECK_FAILS(setgroups(0, NULL), EPERM);
+}
+
+static void as_member_of_many(void *segment)
+{
+	static gid_t groups[65536], read[65536];
+	for (unsigned i = 0; i < 65536; i++)
+		groups[i] = (i * 40503 & 65535) + 1000000;
+	groups[777] = GROUP;
+	NEED(setgroups(65536, groups) == 0);
+	CHECK_FAILS(setgroups(65537, groups), EINVAL);
+	CHECK_EQ(getgroups(65536, read), 65536);
+	CHECK_EQ(read[0], GROUP);
+	int ascending = 1;
+	for (unsigned i = 1; i < 65536; i++)
+		ascending &= read[i - 1] < read[i];
+	CHECK(ascending);
+	NEED(setresgid(OTHER, OTHER, OTHER) == 0 && setresuid(USER, USER, USER) == 0);
+	use_group(*(int *)segment);
+}
+
+static void as_member_of_none(void *segment)
+{
+	become(USER, OTHER);
+	CHECK_EQ(getgroups(0, NULL), 0);
+	CHECK_FAILS(open("groups", O_RDONLY), EACCES);
+	int file = open("others", O_RDONLY);
+	CHECK(file >= 0);
+	close(file);
+	CHECK_FAILS((long)shmat(*(int *)segment, NULL, SHM_RDONLY), EACCES);
+}
+
 static void as_root(void)
 {
 	fill(GROUP);
@@ -154,6 +225,18 @@ int main(void)
 	as_root();
 	CHECK(exited(in_child(as_other, NULL), 0));
 	CHECK(exited(in_child(as_member, NULL), 0));
+	create("groups", 0640);
+	create("others", 0604);
+	int segment = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0640);
+	struct shmid_ds about;
+	CHECK(segment >= 0 && shmctl(segment, IPC_STAT, &about) == 0);
+	about.shm_perm.gid = GROUP;
+	CHECK_EQ(shmctl(segment, IPC_SET, &about), 0);
+	CHECK(exited(in_child(as_supplementary, &segment), 0));
+	CHECK(exited(in_child(as_member_of_many, &segment), 0));
+	CHECK(exited(in_child(as_member_of_none, &segment), 0));
+	CHECK_EQ(shmctl(segment, IPC_RMID, NULL), 0);
+	CHECK_EQ(unlink("groups") | unlink("others"), 0);
 	/* If the folder does not have the bit, new files get the creator's group. */
 	CHECK_EQ(chmod(".", 0777), 0);
 	create("plain", 02755);

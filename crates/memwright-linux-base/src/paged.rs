@@ -229,7 +229,10 @@ impl<T: Copy + Ord> Paged<T> {
     }
 
     /// Sorts the elements by heap sort, which needs neither further memory nor a contiguous slice of the elements.
-    fn sort(&mut self) {
+    ///
+    /// # Locks
+    /// The caller holds no lock except those that [sleep](crate::sync::Rank::sleeps).
+    pub fn sort(&mut self) {
         let length = self.len();
         let mut points = PausePoints::every(SORTED);
         for root in (0..length / 2).rev() {

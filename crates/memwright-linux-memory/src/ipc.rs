@@ -17,7 +17,7 @@ use memwright::object::{
 };
 use memwright::{FolioOrders, PolicyId};
 use memwright_linux_abi::{M, Memory, errno::Errno};
-use memwright_linux_vfs::fs::permission::{Permission, Subject, permitted};
+use memwright_linux_vfs::fs::permission::{Owner, Permission, Subject, permitted_object};
 use memwright_table::TryPush;
 use memwright_table::{
     Frame, OutOfMemory, PageSize,
@@ -35,7 +35,7 @@ const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Owner.
-    pub owner: Subject,
+    pub owner: Owner,
     /// Permissions: nine bits, as for a file.
     pub mode: u32,
     /// Times of the last attach, detach and change, in seconds since 1970.
@@ -63,7 +63,7 @@ pub struct Segment {
     /// Size in bytes, as requested.
     pub size: u64,
     /// The creator of the segment, and the creator's process id.
-    pub maker: (Subject, u32),
+    pub maker: (Owner, u32),
     /// The attributes that can change.
     pub standing: Lock<Standing>,
     contents: Contents,
@@ -78,7 +78,7 @@ pub struct Wanted {
     /// Permissions.
     pub mode: u32,
     /// The creator, and its process id.
-    pub maker: (Subject, u32),
+    pub maker: (Owner, u32),
     /// Current time in seconds since 1970.
     pub now: i64,
 }
@@ -270,19 +270,15 @@ impl Segments {
 impl Segment {
     /// Returns whether `subject` has the permissions `wanted` for the segment (`ipcperms`).
     #[must_use]
-    pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
+    pub fn permits(&self, subject: &Subject, wanted: Permission) -> bool {
         let standing = *self.standing.lock();
-        let owner = if subject.user == self.maker.0.user {
-            self.maker.0
-        } else {
-            standing.owner
-        };
-        permitted(subject, standing.mode, owner, false, wanted)
+        let owners = (self.maker.0, standing.owner);
+        permitted_object(subject, standing.mode, owners, wanted)
     }
 
     /// Returns whether `subject` is allowed to change or remove the segment.
     #[must_use]
-    pub fn is_owned_by(&self, subject: Subject) -> bool {
+    pub fn is_owned_by(&self, subject: &Subject) -> bool {
         let owners = [self.standing.lock().owner.user, self.maker.0.user];
         subject.overrides || owners.contains(&subject.user)
     }

@@ -14,7 +14,7 @@ use memwright_linux_base::{
     sync::{LockGuard, PausePoints, lock_with_room, pause_point},
 };
 use memwright_linux_sched::wait::WaitQueue;
-use memwright_linux_vfs::fs::permission::{Permission, Subject, permitted};
+use memwright_linux_vfs::fs::permission::{Owner, Permission, Subject, permitted_object};
 use memwright_table::{
     OutOfMemory, TryPush,
     sync::{Lock, Rank},
@@ -31,7 +31,7 @@ pub const MOST_SETS: usize = 32000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Owner.
-    pub owner: Subject,
+    pub owner: Owner,
     /// Permissions: nine bits, as for a file.
     pub mode: u32,
     /// Time of the last operation, in seconds since 1970.
@@ -164,7 +164,7 @@ pub struct Set {
     /// The key of the set; 0 for a private set.
     pub key: u32,
     /// The creator of the set.
-    pub maker: Subject,
+    pub maker: Owner,
     state: Lock<State>,
 }
 
@@ -306,26 +306,22 @@ impl Set {
     }
 
     /// Changes the owner and the permissions.
-    pub fn set_owner(&self, owner: Subject, mode: u32, now: i64) {
+    pub fn set_owner(&self, owner: Owner, mode: u32, now: i64) {
         let standing = &mut self.state.lock().standing;
         (standing.owner, standing.mode, standing.changed) = (owner, mode, now);
     }
 
     /// Returns whether `subject` has the permissions `wanted` for the set (`ipcperms`).
     #[must_use]
-    pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
+    pub fn permits(&self, subject: &Subject, wanted: Permission) -> bool {
         let standing = self.standing();
-        let owner = if subject.user == self.maker.user {
-            self.maker
-        } else {
-            standing.owner
-        };
-        permitted(subject, standing.mode, owner, false, wanted)
+        let owners = (self.maker, standing.owner);
+        permitted_object(subject, standing.mode, owners, wanted)
     }
 
     /// Returns whether `subject` is allowed to change or remove the set.
     #[must_use]
-    pub fn is_owned_by(&self, subject: Subject) -> bool {
+    pub fn is_owned_by(&self, subject: &Subject) -> bool {
         let owners = [self.standing().owner.user, self.maker.user];
         subject.overrides || owners.contains(&subject.user)
     }
@@ -630,7 +626,7 @@ mod tests {
     fn a_key_has_one_set_whoever_looked_for_it_before() {
         let sets = Sets::default();
         let standing = Standing {
-            owner: Subject::ROOT,
+            owner: Owner::ROOT,
             mode: 0o600,
             operated: 0,
             changed: 0,

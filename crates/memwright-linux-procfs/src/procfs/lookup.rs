@@ -12,7 +12,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::fs::{
     dentry::Dentry,
     inode::{Body, Inode},
-    permission::Subject,
+    permission::Owner,
 };
 
 impl ProcNode {
@@ -38,7 +38,7 @@ impl ProcNode {
             child.number,
             Body::Generated(Box::new(ProcEntry::new(child.node, view.parts))),
             child.permissions,
-            Subject::ROOT,
+            Owner::ROOT,
             now,
         );
         Ok(Arc::new(Dentry::new(directory, name, Arc::new(inode))))

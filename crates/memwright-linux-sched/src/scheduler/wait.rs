@@ -66,12 +66,17 @@ impl<T: Schedulable> Scheduler<T> {
                 None
             };
             thread.run.stay();
+            let gives_up = match outcome {
+                Some(Err(_)) => true,
+                Some(Ok(_)) => false,
+                None => without_memory,
+            };
             for queue in queues.clone() {
                 points.round();
                 let taken = !queue.remove(thread);
                 // This thread was woken as the one waiter for an event, but its wait ends for another reason: wake the
                 // next waiter instead.
-                if taken && matches!(outcome, Some(Err(_))) {
+                if taken && gives_up {
                     queue.wake_one();
                 }
             }

@@ -1,7 +1,6 @@
 //! The user ids, group ids and capabilities of a process.
 
-use crate::identity::{Capabilities, CapabilitySets};
-use alloc::{sync::Arc, vec::Vec};
+use crate::identity::{Capabilities, CapabilitySets, Groups};
 use memwright_linux_abi::errno::Errno;
 
 /// The four ids of a process of one kind: user ids or group ids.
@@ -113,19 +112,13 @@ pub struct Credentials {
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
-    /// Supplementary groups, shared with the processes that inherit them; `None` for an empty list.
-    pub groups: Option<Arc<Vec<u32>>>,
+    /// Supplementary groups.
+    pub groups: Groups,
     /// The capability sets.
     pub capabilities: CapabilitySets,
 }
 
 impl Credentials {
-    /// Returns the supplementary groups.
-    #[must_use]
-    pub fn groups(&self) -> &[u32] {
-        self.groups.as_ref().map_or(&[], |groups| groups.as_slice())
-    }
-
     /// Returns whether the process has all of these capabilities.
     pub fn has(&self, capabilities: Capabilities) -> bool {
         self.capabilities.effective.contains(capabilities)

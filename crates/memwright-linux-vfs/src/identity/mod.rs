@@ -2,12 +2,14 @@
 
 mod capabilities;
 mod credentials;
+mod groups;
 mod limits;
 mod privileges;
 mod users;
 
 pub use capabilities::{Capabilities, CapabilitySets, SecureBits};
 pub use credentials::{Credentials, Ids, UNCHANGED};
+pub use groups::Groups;
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use users::{Tally, User, Users};
 

@@ -100,7 +100,7 @@ pub fn status(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result 
     write_ids(text, "Gid", &credentials.group)?;
     let descriptors = process.files().map_or(0, |files| files.size());
     write!(text, "FDSize:\t{descriptors}\nGroups:\t")?;
-    for group in credentials.groups() {
+    for group in credentials.groups.blocks().flatten() {
         write!(text, "{group} ")?;
     }
     text.write_str(" \n")?;

@@ -17,7 +17,7 @@ use crate::fs::{
     entries::Entries,
     inode::{Body, Inode},
     lower_tree::Lower,
-    permission::Subject,
+    permission::Owner,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use memwright_linux_abi::{channel::lower::LowerNode, errno::Errno};
@@ -51,13 +51,7 @@ fn make(
             (Body::Regular(regular), permissions)
         }
     };
-    let inode = Inode::new(
-        home,
-        body,
-        u32::from(permissions),
-        Subject::ROOT,
-        lower.time,
-    );
+    let inode = Inode::new(home, body, u32::from(permissions), Owner::ROOT, lower.time);
     match node {
         LowerNode::Folder { .. } | LowerNode::File { .. } => {
             lower.note(inode.number, path.into_boxed_slice())?;

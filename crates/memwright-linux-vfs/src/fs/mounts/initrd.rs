@@ -11,7 +11,7 @@ use crate::{
         generated::GeneratedNode,
         inode::{Body, Inode},
         node::mounts::Mounts,
-        permission::Subject,
+        permission::{Owner, Subject},
         tree::{Change, Removal},
         vfs::Vfs,
         walk::{Last, LastLink},
@@ -156,13 +156,7 @@ pub fn fill(
 fn mount_cgroups(mounts: &Mounts<Dentry>, system: &Arc<Dentry>, nodes: CgroupNodes, now: Moment) {
     let place = |above: &Arc<Dentry>, name: &[u8], node| {
         let file_system = &system.inode.file_system;
-        let inode = Inode::new(
-            file_system,
-            Body::Generated(node),
-            0o755,
-            Subject::ROOT,
-            now,
-        );
+        let inode = Inode::new(file_system, Body::Generated(node), 0o755, Owner::ROOT, now);
         Arc::new(Dentry::new(above, name, Arc::new(inode)))
     };
     let above = place(system, b"fs", nodes.above);
@@ -179,13 +173,7 @@ struct Filler<'a> {
 
 impl Filler<'_> {
     fn node(&self, body: Body, permissions: u32, now: Moment) -> Inode {
-        Inode::new(
-            &self.mounts.root_files,
-            body,
-            permissions,
-            Subject::ROOT,
-            now,
-        )
+        Inode::new(&self.mounts.root_files, body, permissions, Owner::ROOT, now)
     }
 
     /// Returns the directory at `path` and sets its permissions to `permissions`. Creates it and its parents if they do
@@ -355,13 +343,7 @@ impl Filler<'_> {
             .mount(&at, kind, Body::directory(), 0o755, self.change.now);
         let now = self.change.now;
         let make = |name: &[u8], body, permissions| {
-            let node = Inode::new(
-                &root.inode.file_system,
-                body,
-                permissions,
-                Subject::ROOT,
-                now,
-            );
+            let node = Inode::new(&root.inode.file_system, body, permissions, Owner::ROOT, now);
             self.mounts.names.create(&self.change, &root, name, node)
         };
         for &(name, device, permissions) in DEVICES {

@@ -22,7 +22,7 @@ use crate::{
         namespace::Namespace,
         node::mounts::{Mount, MountTable},
         open_file::{File, OpenFile},
-        permission::Subject,
+        permission::{Owner, Subject},
         regular::{Regular, Seals},
         vfs::Vfs,
         walk::{LastLink, Walker},
@@ -79,7 +79,7 @@ impl Mounts<Dentry> {
             Some(_) => Body::Directory(Lock::new(Rank::File, Entries::partial())),
             None => Body::directory(),
         };
-        let root = Inode::new(&root_files, body, 0o755, Subject::ROOT, now);
+        let root = Inode::new(&root_files, body, 0o755, Owner::ROOT, now);
         if let Some(lower) = &root_files.lower {
             // An empty path needs no memory, so recording it cannot fail.
             let _ = lower.note(root.number, Box::default());
@@ -93,7 +93,7 @@ impl Mounts<Dentry> {
             } else {
                 (&pipes, 0o600)
             };
-            let inode = Inode::new(home, Body::Console(stream), permissions, Subject::ROOT, now);
+            let inode = Inode::new(home, Body::Console(stream), permissions, Owner::ROOT, now);
             let name = if is_terminal {
                 Short::of(format_args!("/dev/console"))
             } else {
@@ -142,7 +142,7 @@ impl Mounts<Dentry> {
         now: Moment,
     ) -> Arc<Dentry> {
         let file_system = Arc::new(self.next_file_system(kind));
-        let inode = Inode::new(&file_system, body, permissions, Subject::ROOT, now);
+        let inode = Inode::new(&file_system, body, permissions, Owner::ROOT, now);
         let root = covering(at, inode);
         at.mount(root.clone());
         let mount = Mount {
@@ -199,7 +199,7 @@ impl Mounts<Dentry> {
         &self,
         file_system: &Arc<FileSystem>,
         permissions: u32,
-        owner: Subject,
+        owner: Owner,
         now: Moment,
     ) -> Result<Inode, Errno> {
         let files = file_system.mounted.as_ref().map(|mounted| &mounted.files);
@@ -221,7 +221,7 @@ impl Mounts<Dentry> {
     /// `ENOMEM`.
     pub fn new_system_file(&self, permissions: u32, now: Moment) -> Result<Inode, Errno> {
         let body = Body::Regular(Regular::staying(&self.memory)?);
-        let (home, owner) = (&self.root_files, Subject::ROOT);
+        let (home, owner) = (&self.root_files, Owner::ROOT);
         Ok(Inode::new(home, body, permissions, owner, now))
     }
 
@@ -236,7 +236,7 @@ impl Mounts<Dentry> {
         file: Box<dyn File>,
     ) -> Arc<OpenFile> {
         let now = vfs.now();
-        let inode = Inode::new(&self.anonymous, Body::Anonymous, 0o600, Subject::ROOT, now);
+        let inode = Inode::new(&self.anonymous, Body::Anonymous, 0o600, Owner::ROOT, now);
         let path = Short::of(format_args!("anon_inode:{name}"));
         let entry = Arc::new(Dentry::detached(path.as_bytes(), Arc::new(inode)));
         Arc::new(OpenFile::new(Some(vfs), entry, flags, file))

@@ -107,13 +107,15 @@ impl dyn Caller + '_ {
         }
     }
 
-    /// Returns the subject of permission checks: the thread's file system ids, and whether it overrides permissions.
+    /// Returns the subject of permission checks: the thread's file system ids and supplementary groups, and whether it
+    /// overrides permissions.
     #[must_use]
     pub fn subject(&self) -> Subject {
         let credentials = self.identity().credentials.lock();
         Subject {
             user: credentials.user.file,
             group: credentials.group.file,
+            groups: credentials.groups.clone(),
             // A file-system uid other than 0 disables the capability (`setfsuid`).
             overrides: credentials.user.file == 0 && credentials.has(Capabilities::PERMISSIONS),
         }

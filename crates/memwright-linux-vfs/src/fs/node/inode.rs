@@ -14,7 +14,8 @@ use crate::{
         kind::Kind,
         locks::{FileLocks, waits::Locked},
         permission::{
-            Permission, Subject, before_write, inherited, permitted, permitted_setting, sets_ids,
+            Owner, Permission, Subject, before_write, inherited, permitted, permitted_setting,
+            sets_ids,
         },
         pipe::Pipe,
         regular::Regular,
@@ -65,7 +66,7 @@ pub struct Metadata {
     /// The twelve permission bits.
     pub permissions: u32,
     /// Owner and group.
-    pub owner: Subject,
+    pub owner: Owner,
     /// Number of links. A directory has two links plus one for each subdirectory.
     pub links: u32,
     /// Last access.
@@ -100,7 +101,7 @@ impl Inode {
         file_system: &Arc<FileSystem>,
         body: Body,
         permissions: u32,
-        owner: Subject,
+        owner: Owner,
         now: Moment,
     ) -> Self {
         let number = file_system.next_number();
@@ -114,7 +115,7 @@ impl Inode {
         number: u64,
         body: Body,
         permissions: u32,
-        owner: Subject,
+        owner: Owner,
         now: Moment,
     ) -> Self {
         let links = match &body {
@@ -234,7 +235,7 @@ impl Inode {
         let (subject, now) = (caller.subject(), caller.vfs().now());
         self.change(|metadata| {
             let (mode, group) = (metadata.permissions, metadata.owner.group);
-            let left = before_write(subject, mode, group);
+            let left = before_write(&subject, mode, group);
             if left != mode {
                 metadata.permissions = left;
                 metadata.changed = now;
@@ -265,7 +266,7 @@ impl Inode {
     ///
     /// # Errors
     /// `EACCES`.
-    pub fn check(&self, subject: Subject, wanted: Permission) -> Result<(), Errno> {
+    pub fn check(&self, subject: &Subject, wanted: Permission) -> Result<(), Errno> {
         let metadata = self.metadata();
         let (mode, owner) = (metadata.permissions, metadata.owner);
         let may = if self.is_setting() {
@@ -293,7 +294,7 @@ impl Inode {
     ///
     /// # Errors
     /// `EPERM`.
-    pub fn check_owner(&self, subject: Subject) -> Result<(), Errno> {
+    pub fn check_owner(&self, subject: &Subject) -> Result<(), Errno> {
         if subject.user == 0 || subject.user == self.metadata().owner.user {
             Ok(())
         } else {
@@ -303,7 +304,7 @@ impl Inode {
 
     /// Sets the permissions and group that a new inode inherits from its directory `parent` (see [`inherited`]). The
     /// caller has not added a name for the inode yet.
-    pub fn inherit(&self, parent: &Self, subject: Subject) {
+    pub fn inherit(&self, parent: &Self, subject: &Subject) {
         let parent = parent.metadata();
         let directory = self.is_directory();
         self.change(|metadata| {

@@ -24,7 +24,7 @@ pub fn open_socket<F: File + 'static>(
         file_system,
         Body::Socket,
         0o777,
-        caller.subject(),
+        caller.subject().owner(),
         vfs.now(),
     );
     let file = Box::new(file(inode.number));

@@ -68,7 +68,7 @@ impl dyn Caller + '_ {
         if flags.contains(MountFlags::NO_EXECUTION) {
             return Err(Errno::EACCES);
         }
-        entry.inode.check(self.subject(), Permission::EXECUTE)?;
+        entry.inode.check(&self.subject(), Permission::EXECUTE)?;
         let Body::Regular(regular) = &entry.inode.body else {
             return Err(Errno::EACCES);
         };

@@ -157,10 +157,10 @@ impl dyn Caller + '_ {
         };
         let file_system = &walked.parent.inode.file_system;
         let permissions = request.permissions & !fs.mask();
-        let inode = self
-            .vfs()
-            .mounts
-            .new_regular(file_system, permissions, self.subject(), now)?;
+        let inode =
+            self.vfs()
+                .mounts
+                .new_regular(file_system, permissions, self.subject().owner(), now)?;
         match self
             .vfs()
             .mounts
@@ -192,18 +192,18 @@ impl dyn Caller + '_ {
         }
         directory
             .inode
-            .check(self.subject(), Permission::WRITE | Permission::EXECUTE)?;
+            .check(&self.subject(), Permission::WRITE | Permission::EXECUTE)?;
         let now = self.vfs().now();
         let permissions = request.permissions & !mask;
         let file_system = &directory.inode.file_system;
-        let inode = self
-            .vfs()
-            .mounts
-            .new_regular(file_system, permissions, self.subject(), now)?;
+        let inode =
+            self.vfs()
+                .mounts
+                .new_regular(file_system, permissions, self.subject().owner(), now)?;
         if file_system.is_full() {
             return Err(Errno::ENOSPC);
         }
-        inode.inherit(&directory.inode, self.subject());
+        inode.inherit(&directory.inode, &self.subject());
         inode.change(|metadata| metadata.links = 0);
         let name = Short::of(format_args!("#{}", inode.number));
         let entry = Arc::new(Dentry::new(directory, name.as_bytes(), Arc::new(inode)));
@@ -245,11 +245,11 @@ impl dyn Caller + '_ {
             Kind::Directory | Kind::Regular | Kind::Character | Kind::Block | Kind::Fifo => {}
         }
         if !created {
-            inode.check(self.subject(), request.wanted())?;
+            inode.check(&self.subject(), request.wanted())?;
         }
         // Only the owner and root are allowed to use `O_NOATIME` (`may_open` in `fs/namei.c` of Linux 7.3).
         if request.has(raw::O_NOATIME) {
-            inode.check_owner(self.subject())?;
+            inode.check_owner(&self.subject())?;
         }
         // A file of `/sys` without a write bit cannot be opened for writing, not even by root (`kernfs_fop_open`).
         if inode.file_system.kind == FileSystemKind::Sysfs

@@ -57,7 +57,7 @@ pub fn find(
         Address::Path(path) => {
             let walked = caller.walk_path(AT_FDCWD, path, LastLink::Follow)?;
             let entry = walked.existing()?;
-            entry.inode.check(caller.subject(), Permission::WRITE)?;
+            entry.inode.check(&caller.subject(), Permission::WRITE)?;
             if !matches!(entry.inode.body, Body::Socket) {
                 return Err(Errno::ECONNREFUSED);
             }
@@ -289,7 +289,7 @@ fn make_node(caller: &dyn Caller, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         &walked.parent.inode.file_system,
         Body::Socket,
         permissions,
-        caller.subject(),
+        caller.subject().owner(),
         caller.vfs().now(),
     );
     let names = &caller.vfs().mounts.names;

@@ -31,7 +31,7 @@ impl Namespace {
             return Err(Errno::ENOSPC);
         }
         let directory = inode.is_directory();
-        inode.inherit(&parent.inode, change.subject);
+        inode.inherit(&parent.inode, &change.subject);
         let entry = Arc::new(Dentry::new(parent, name, Arc::new(inode)));
         let guard = self.0.lock();
         change.may_change(&parent.inode)?;

@@ -25,7 +25,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::Lock;
 
 /// On whose behalf and at what time the tree is changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Change {
     /// The file system ids of the caller, for permission checks.
     pub subject: Subject,
@@ -56,7 +56,7 @@ fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
 impl Change {
     /// Checks that the subject is allowed to add entries to `directory` and to remove entries from it.
     fn may_change(&self, directory: &Inode) -> Result<(), Errno> {
-        directory.check(self.subject, Permission::WRITE | Permission::EXECUTE)
+        directory.check(&self.subject, Permission::WRITE | Permission::EXECUTE)
     }
 
     /// Checks that the subject is allowed to remove `victim` from `directory`. If the directory has the sticky bit,

@@ -5,9 +5,11 @@ use crate::fs::{
     file_name::FileName,
     file_system::{FileSystem, FileSystemKind},
     namespace::Namespace,
+    permission::Owner,
     tree::*,
     walk::{Last, LastLink, Walker},
 };
+use crate::identity::Groups;
 use alloc::{format, string::String, vec::Vec};
 
 const NOW: Moment = Moment {
@@ -29,7 +31,7 @@ struct Tree {
 impl Tree {
     fn new() -> Self {
         let files = Arc::new(FileSystem::new(FileSystemKind::Tmpfs, 1));
-        let inode = Inode::new(&files, Body::directory(), 0o755, Subject::ROOT, NOW);
+        let inode = Inode::new(&files, Body::directory(), 0o755, Owner::ROOT, NOW);
         let root = Arc::new(Dentry::detached(b"", Arc::new(inode)));
         Self {
             names: Namespace::new(),
@@ -60,7 +62,7 @@ impl Tree {
         let walked = self
             .walker()
             .walk(&self.root, path.as_bytes(), LastLink::Keep)?;
-        let inode = Inode::new(&self.files, body, 0o755, Subject::ROOT, NOW);
+        let inode = Inode::new(&self.files, body, 0o755, Owner::ROOT, NOW);
         self.names.create(
             &ROOT,
             &walked.parent,
@@ -155,6 +157,7 @@ const fn ordinary(id: u32) -> Subject {
     Subject {
         user: id,
         group: id,
+        groups: Groups::NONE,
         overrides: false,
     }
 }
@@ -287,7 +290,7 @@ fn a_removed_directory_stays_usable_and_takes_no_names() {
     tree.remove("/a/b/c", Removal::Directory).unwrap();
     assert_eq!(tree.path(&inside), "/a/b/c (deleted)");
     assert_eq!(inside.inode.metadata().links, 0);
-    let inode = Inode::new(&tree.files, Body::directory(), 0o755, Subject::ROOT, NOW);
+    let inode = Inode::new(&tree.files, Body::directory(), 0o755, Owner::ROOT, NOW);
     let made = tree.names.create(&ROOT, &inside, b"late", inode);
     assert_eq!(made.err(), Some(Errno::ENOENT));
     let above = tree
@@ -302,7 +305,7 @@ fn mount_points_stay() {
     let tree = sample();
     let at = tree.get("/d").unwrap();
     let other = Arc::new(FileSystem::new(FileSystemKind::Tmpfs, 2));
-    let inode = Inode::new(&other, Body::directory(), 0o755, Subject::ROOT, NOW);
+    let inode = Inode::new(&other, Body::directory(), 0o755, Owner::ROOT, NOW);
     at.mount(Arc::new(Dentry::new(&at.parent(), b"d", Arc::new(inode))));
     assert_eq!(tree.remove("/d", Removal::Directory), Err(Errno::EBUSY));
     assert_eq!(
@@ -432,7 +435,7 @@ fn sticky_directories_protect_what_others_own() {
     };
     let make = |name: &[u8]| {
         let body = Body::Character(Device::Null);
-        let inode = Inode::new(&tree.files, body, 0o644, mine.subject, NOW);
+        let inode = Inode::new(&tree.files, body, 0o644, mine.subject.owner(), NOW);
         tree.names.create(&mine, &shared, name, inode).unwrap();
     };
     make(b"x");
@@ -509,7 +512,7 @@ fn a_mount_goes_when_nobody_uses_anything_in_it() {
     let tree = sample();
     let mount = |at: &Arc<Dentry>, minor| {
         let other = Arc::new(FileSystem::new(FileSystemKind::Tmpfs, minor));
-        let inode = Inode::new(&other, Body::directory(), 0o755, Subject::ROOT, NOW);
+        let inode = Inode::new(&other, Body::directory(), 0o755, Owner::ROOT, NOW);
         let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
         tree.names.cover(at, &root, |_| Ok(())).unwrap();
         root

@@ -2,7 +2,7 @@
 //! `hugetlbfs_show_options`).
 
 use crate::fs::{
-    permission::Subject,
+    permission::Owner,
     tmpfs::{amount, id, value_of},
 };
 use alloc::sync::Arc;
@@ -63,7 +63,7 @@ pub struct HugetlbfsOptions {
     /// Permissions of the root directory.
     pub permissions: u32,
     /// Owner of the root directory.
-    pub owner: Subject,
+    pub owner: Owner,
 }
 
 impl HugetlbfsOptions {
@@ -71,7 +71,7 @@ impl HugetlbfsOptions {
     ///
     /// # Errors
     /// `EINVAL` for an unknown option, an invalid value, and a page size other than 2 MiB.
-    pub fn parse(pool: u64, owner: Subject, text: &[u8]) -> Result<Self, Errno> {
+    pub fn parse(pool: u64, owner: Owner, text: &[u8]) -> Result<Self, Errno> {
         let mut options = Self {
             most: None,
             least: None,
@@ -201,7 +201,7 @@ mod tests {
     use alloc::string::String;
 
     fn shown(text: &str) -> Result<String, Errno> {
-        let options = HugetlbfsOptions::parse(10, Subject::ROOT, text.as_bytes())?;
+        let options = HugetlbfsOptions::parse(10, Owner::ROOT, text.as_bytes())?;
         let mut out = String::new();
         options.show(&mut out).unwrap();
         Ok(out)

@@ -2,7 +2,7 @@
 
 use crate::fs::{
     hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
-    permission::Subject,
+    permission::Owner,
     tmpfs::{MountFlags, Tmpfs},
 };
 use alloc::vec::Vec;
@@ -54,7 +54,7 @@ impl Mounted {
 
     /// Returns the permissions and the owner of the root directory.
     #[must_use]
-    pub fn root(&self) -> (u32, Subject) {
+    pub fn root(&self) -> (u32, Owner) {
         match &self.files {
             Files::Tmpfs(tmpfs) => {
                 let options = tmpfs.options();

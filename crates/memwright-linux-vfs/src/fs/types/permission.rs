@@ -1,6 +1,8 @@
 //! Permission checks on inodes.
 
+use crate::identity::Groups;
 use memwright_linux_base::flags;
+
 flags! {
     /// Permissions on an inode. The values are those of the mode bits of one class (owner, group or others).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +22,30 @@ const SET_USER_ID: u32 = 0o4000;
 pub const SET_GROUP_ID: u32 = 0o2000;
 const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
 
-/// The subject of a permission check: the file system ids of a thread, and whether it overrides permission bits.
+/// The owner of an inode or of a System V IPC object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
+}
+
+impl Owner {
+    /// The user and group 0.
+    pub const ROOT: Self = Self { user: 0, group: 0 };
+}
+
+/// The subject of a permission check: the file system ids and the supplementary groups of a thread, and whether it
+/// overrides permission bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// User id.
     pub user: u32,
     /// Group id.
     pub group: u32,
+    /// Supplementary groups.
+    pub groups: Groups,
     /// Whether the thread has `CAP_DAC_OVERRIDE`, which overrides permission bits.
     pub overrides: bool,
 }
@@ -36,8 +55,25 @@ impl Subject {
     pub const ROOT: Self = Self {
         user: 0,
         group: 0,
+        groups: Groups::NONE,
         overrides: true,
     };
+
+    /// Returns the owner of an object that the subject creates.
+    #[must_use]
+    pub const fn owner(&self) -> Owner {
+        Owner {
+            user: self.user,
+            group: self.group,
+        }
+    }
+
+    /// Returns whether `group` is the subject's group or one of its supplementary groups (`in_group_p` in
+    /// `kernel/groups.c` of Linux 7.3).
+    #[must_use]
+    pub fn is_in(&self, group: u32) -> bool {
+        self.group == group || self.groups.contains(group)
+    }
 }
 
 /// Returns whether `subject` has all permissions in `wanted` on an inode with this mode and owner.
@@ -47,9 +83,9 @@ impl Subject {
 /// (owner, group, others), even if a later class allows more.
 #[must_use]
 pub fn permitted(
-    subject: Subject,
+    subject: &Subject,
     mode: u32,
-    owner: Subject,
+    owner: Owner,
     directory: bool,
     wanted: Permission,
 ) -> bool {
@@ -58,7 +94,7 @@ pub fn permitted(
     }
     let class = if subject.user == owner.user {
         mode >> 6
-    } else if subject.group == owner.group {
+    } else if subject.is_in(owner.group) {
         mode >> 3
     } else {
         mode
@@ -66,14 +102,35 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
+/// Returns whether `subject` has all permissions in `wanted` on a System V IPC object with this mode. The rights of the
+/// user and of the group are also those of the object's creator (`ipcperms` in `ipc/util.c` of Linux 7.3).
+#[must_use]
+pub fn permitted_object(
+    subject: &Subject,
+    mode: u32,
+    (creator, owner): (Owner, Owner),
+    wanted: Permission,
+) -> bool {
+    let user = [creator.user, owner.user].contains(&subject.user);
+    let group = if subject.is_in(creator.group) {
+        creator.group
+    } else {
+        owner.group
+    };
+    let user = if user { subject.user } else { owner.user };
+    permitted(subject, mode, Owner { user, group }, false, wanted)
+}
+
 /// Returns whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns such a
 /// file, and the mode restricts root too (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
 #[must_use]
-pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
-    let class = match (subject.user, subject.group) {
-        (0, _) => mode >> 6,
-        (_, 0) => mode >> 3,
-        (_, _) => mode,
+pub fn permitted_setting(subject: &Subject, mode: u32, wanted: Permission) -> bool {
+    let class = if subject.user == 0 {
+        mode >> 6
+    } else if subject.is_in(0) {
+        mode >> 3
+    } else {
+        mode
     };
     wanted.bits() & !class & 7 == 0
 }
@@ -81,8 +138,8 @@ pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> boo
 /// Returns whether `subject` is allowed to set the set-group-id bit on an inode of the group `group`
 /// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3). Overriding permissions stands for `CAP_FSETID` here.
 #[must_use]
-pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
-    subject.overrides || subject.group == group
+pub fn may_set_group_id(subject: &Subject, group: u32) -> bool {
+    subject.overrides || subject.is_in(group)
 }
 
 /// Returns the permissions and group of a new inode. `folder` is the mode and group of the directory in which the inode
@@ -94,7 +151,7 @@ pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
 /// creator does not belong.
 #[must_use]
 pub fn inherited(
-    subject: Subject,
+    subject: &Subject,
     folder: (u32, u32),
     own: (u32, u32),
     directory: bool,
@@ -118,7 +175,7 @@ pub fn inherited(
 /// cleared. The set-group-id bit is cleared if the mode has group execution, because the file would then run with the
 /// group's rights, or if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
-pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
+pub fn after_new_owner(subject: &Subject, mode: u32, group: u32) -> u32 {
     let mode = mode & !SET_USER_ID;
     if mode & 0o010 != 0 || !may_set_group_id(subject, group) {
         mode & !SET_GROUP_ID
@@ -138,7 +195,7 @@ pub const fn sets_ids(mode: u32) -> bool {
 /// overrides permissions, which stands for `CAP_FSETID` here, they are unchanged. Otherwise they are those that
 /// [`after_new_owner`] returns (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
-pub fn before_write(subject: Subject, mode: u32, group: u32) -> u32 {
+pub fn before_write(subject: &Subject, mode: u32, group: u32) -> u32 {
     if subject.overrides {
         mode
     } else {
@@ -154,6 +211,7 @@ mod tests {
         Subject {
             user,
             group,
+            groups: Groups::NONE,
             overrides: false,
         }
     }
@@ -171,8 +229,8 @@ mod tests {
             (0o2666, 5, 0o666),
             (0o1777, 5, 0o1777),
         ] {
-            assert_eq!(before_write(writer, mode, group), left, "{mode:o}");
-            assert_eq!(before_write(Subject::ROOT, mode, group), mode);
+            assert_eq!(before_write(&writer, mode, group), left, "{mode:o}");
+            assert_eq!(before_write(&Subject::ROOT, mode, group), mode);
         }
     }
 
@@ -180,17 +238,23 @@ mod tests {
     fn what_a_folder_hands_on() {
         let (member, other) = (ordinary(1, 7), ordinary(1, 9));
         let cases = [
-            (other, (0o755, 7), (0o2755, 9), false, (0o2755, 9)),
-            (other, (0o2755, 7), (0o644, 9), false, (0o644, 7)),
-            (other, (0o2755, 7), (0o2755, 9), false, (0o755, 7)),
-            (other, (0o2755, 7), (0o2745, 9), false, (0o2745, 7)),
-            (member, (0o2755, 7), (0o2755, 7), false, (0o2755, 7)),
-            (Subject::ROOT, (0o2755, 7), (0o2755, 0), false, (0o2755, 7)),
-            (other, (0o2755, 7), (0o755, 9), true, (0o2755, 7)),
-            (other, (0o755, 7), (0o755, 9), true, (0o755, 9)),
+            (other.clone(), (0o755, 7), (0o2755, 9), false, (0o2755, 9)),
+            (other.clone(), (0o2755, 7), (0o644, 9), false, (0o644, 7)),
+            (other.clone(), (0o2755, 7), (0o2755, 9), false, (0o755, 7)),
+            (other.clone(), (0o2755, 7), (0o2745, 9), false, (0o2745, 7)),
+            (member.clone(), (0o2755, 7), (0o2755, 7), false, (0o2755, 7)),
+            (
+                Subject::ROOT.clone(),
+                (0o2755, 7),
+                (0o2755, 0),
+                false,
+                (0o2755, 7),
+            ),
+            (other.clone(), (0o2755, 7), (0o755, 9), true, (0o2755, 7)),
+            (other.clone(), (0o755, 7), (0o755, 9), true, (0o755, 9)),
         ];
         for (subject, folder, own, directory, expected) in cases {
-            let answer = inherited(subject, folder, own, directory);
+            let answer = inherited(&subject, folder, own, directory);
             assert_eq!(answer, expected, "{subject:?} {folder:?} {own:?}");
         }
     }
@@ -199,11 +263,11 @@ mod tests {
     fn what_a_new_owner_takes_away() {
         let (member, other) = (ordinary(1, 7), ordinary(1, 9));
         for (subject, mode, expected) in [
-            (member, 0o6755, 0o755),
-            (member, 0o6745, 0o2745),
-            (other, 0o2745, 0o745),
-            (Subject::ROOT, 0o6644, 0o2644),
-            (Subject::ROOT, 0o6654, 0o654),
+            (&member, 0o6755, 0o755),
+            (&member, 0o6745, 0o2745),
+            (&other, 0o2745, 0o745),
+            (&Subject::ROOT, 0o6644, 0o2644),
+            (&Subject::ROOT, 0o6654, 0o654),
         ] {
             let answer = after_new_owner(subject, mode, 7);
             assert_eq!(answer, expected, "{subject:?} {mode:o}");
@@ -217,21 +281,21 @@ mod tests {
         let other = ordinary(9, 9);
         let (read, write, execute) = (Permission::READ, Permission::WRITE, Permission::EXECUTE);
         let cases = [
-            (Subject::ROOT, 0o000, false, read | write, true),
-            (Subject::ROOT, 0o000, false, execute, false),
-            (Subject::ROOT, 0o001, false, execute, true),
-            (Subject::ROOT, 0o000, true, execute, true),
-            (owner, 0o077, false, read, false),
-            (owner, 0o400, false, read, true),
-            (owner, 0o400, false, read | write, false),
-            (group, 0o707, false, read, false),
-            (group, 0o070, false, read | write | execute, true),
-            (other, 0o770, false, execute, false),
-            (other, 0o001, true, execute, true),
-            (other, 0o000, false, Permission::empty(), true),
+            (&Subject::ROOT, 0o000, false, read | write, true),
+            (&Subject::ROOT, 0o000, false, execute, false),
+            (&Subject::ROOT, 0o001, false, execute, true),
+            (&Subject::ROOT, 0o000, true, execute, true),
+            (&owner, 0o077, false, read, false),
+            (&owner, 0o400, false, read, true),
+            (&owner, 0o400, false, read | write, false),
+            (&group, 0o707, false, read, false),
+            (&group, 0o070, false, read | write | execute, true),
+            (&other, 0o770, false, execute, false),
+            (&other, 0o001, true, execute, true),
+            (&other, 0o000, false, Permission::empty(), true),
         ];
         for (subject, mode, directory, wanted, result) in cases {
-            let answer = permitted(subject, mode, owner, directory, wanted);
+            let answer = permitted(subject, mode, owner.owner(), directory, wanted);
             assert_eq!(answer, result, "{subject:?} {mode:o} {wanted:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! Flags of all mounts, and mount options of tmpfs (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and
 //! `shmem_show_options`).
 
-use crate::fs::permission::Subject;
+use crate::fs::permission::Owner;
 use alloc::sync::Arc;
 use core::fmt;
 use linux_raw_sys::general as raw;
@@ -106,7 +106,7 @@ pub struct TmpfsOptions {
     /// Permissions of the root directory.
     pub permissions: u32,
     /// Owner of the root directory.
-    pub owner: Subject,
+    pub owner: Owner,
     /// Which of its files use huge pages.
     pub huge: SharedMode,
 }
@@ -115,7 +115,7 @@ impl TmpfsOptions {
     /// Returns the default options on a machine with `total` pages of memory. The limits on pages and on inodes are
     /// half of that number.
     #[must_use]
-    pub const fn default_of(total: u64, owner: Subject) -> Self {
+    pub const fn default_of(total: u64, owner: Owner) -> Self {
         Self {
             pages: total / 2,
             nodes: total / 2,
@@ -130,7 +130,7 @@ impl TmpfsOptions {
     ///
     /// # Errors
     /// `EINVAL` for an unknown option or an invalid value.
-    pub fn parse(total: u64, owner: Subject, text: &[u8]) -> Result<Self, Errno> {
+    pub fn parse(total: u64, owner: Owner, text: &[u8]) -> Result<Self, Errno> {
         Self::default_of(total, owner).with(total, text)
     }
 
@@ -212,7 +212,7 @@ impl TmpfsOptions {
     /// # Errors
     /// Those of `out`.
     pub fn show(&self, total: u64, out: &mut dyn fmt::Write) -> fmt::Result {
-        let default = Self::default_of(total, Subject::ROOT);
+        let default = Self::default_of(total, Owner::ROOT);
         if self.pages != default.pages {
             write!(out, ",size={}k", self.pages * (PAGE_SIZE as u64 / 1024))?;
         }
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
     use alloc::string::String;
 
-    const OWNER: Subject = Subject::ROOT;
+    const OWNER: Owner = Owner::ROOT;
     const TOTAL: u64 = 1000;
 
     fn shown(text: &str) -> Result<String, Errno> {

@@ -34,7 +34,7 @@ impl dyn Caller + '_ {
         if !entry.inode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        entry.inode.check(self.subject(), Permission::EXECUTE)
+        entry.inode.check(&self.subject(), Permission::EXECUTE)
     }
 
     /// Changes the working directory to `path`, which is resolved from the root. An empty path changes nothing.

@@ -20,7 +20,7 @@ use memwright_linux_abi::errno::Errno;
 pub const LINKS_MAX: u32 = 40;
 
 /// The context of a path walk: the calling thread, its file system ids and its root directory.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Walker<'a> {
     /// The calling thread, on which the contents of `/proc` depend; `None` while the kernel populates the tree at boot.
     pub caller: Option<&'a (dyn Caller + 'a)>,
@@ -158,7 +158,7 @@ impl Walker<'_> {
         {
             return Ok(());
         }
-        inode.check(self.subject, Permission::EXECUTE)
+        inode.check(&self.subject, Permission::EXECUTE)
     }
 
     fn above(&self, directory: &Arc<Dentry>) -> Arc<Dentry> {

@@ -29,8 +29,8 @@ fn cachestat(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     }
     let subject = current.caller().subject();
     let may_ask = open.is_writable()
-        || inode.check_owner(subject).is_ok()
-        || inode.check(subject, Permission::WRITE).is_ok();
+        || inode.check_owner(&subject).is_ok()
+        || inode.check(&subject, Permission::WRITE).is_ok();
     if !may_ask {
         return Err(Errno::EPERM);
     }

@@ -133,7 +133,7 @@ pub const CALLS: &[SystemCall] = &[
 
 /// Checks that the caller owns the inode or is root. Other users are not allowed to change its attributes.
 fn own(current: &Current<'_>, inode: &Inode) -> Result<(), Errno> {
-    inode.check_owner(current.caller().subject())
+    inode.check_owner(&current.caller().subject())
 }
 
 fn change_mode(current: &Current<'_>, inode: &Inode, mode: u64) -> CallResult {
@@ -159,7 +159,7 @@ fn change_mode(current: &Current<'_>, inode: &Inode, mode: u64) -> CallResult {
     let subject = current.caller().subject();
     inode.change(|metadata| {
         metadata.permissions = mode as u32 & 0o7777;
-        if !may_set_group_id(subject, metadata.owner.group) {
+        if !may_set_group_id(&subject, metadata.owner.group) {
             metadata.permissions &= !SET_GROUP_ID;
         }
         metadata.changed = now;
@@ -206,7 +206,7 @@ fn change_owner(current: &Current<'_>, inode: &Inode, user: u64, group: u64) -> 
     let subject = current.caller().subject();
     if subject.user != 0 {
         let owner = subject.user == before.owner.user && (user == keep || user == subject.user);
-        if !owner || (group != keep && group != subject.group) {
+        if !owner || (group != keep && !subject.is_in(group)) {
             return Err(Errno::EPERM);
         }
     }
@@ -218,7 +218,7 @@ fn change_owner(current: &Current<'_>, inode: &Inode, user: u64, group: u64) -> 
     inode.change(|metadata| {
         if !directory {
             let group = metadata.owner.group;
-            metadata.permissions = after_new_owner(subject, metadata.permissions, group);
+            metadata.permissions = after_new_owner(&subject, metadata.permissions, group);
         }
         if user != keep {
             metadata.owner.user = user;
@@ -315,7 +315,7 @@ fn set_times(current: &Current<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
     if times == [NewTime::Now; 2] {
         // To set both times to the present time, write permission suffices.
         own(current, inode)
-            .or_else(|_| inode.check(current.caller().subject(), Permission::WRITE))?;
+            .or_else(|_| inode.check(&current.caller().subject(), Permission::WRITE))?;
     } else {
         own(current, inode)?;
     }
@@ -426,7 +426,7 @@ fn truncate(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let Body::Regular(regular) = &inode.body else {
         return Err(unsized_error(inode));
     };
-    inode.check(current.caller().subject(), Permission::WRITE)?;
+    inode.check(&current.caller().subject(), Permission::WRITE)?;
     lower::copy_up(current.caller(), inode, regular)?;
     regular.begin_writing()?;
     let result = resize(current, inode, size);

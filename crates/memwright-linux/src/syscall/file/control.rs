@@ -91,7 +91,7 @@ fn fcntl(
         raw::F_SETFL => {
             let gains = argument as u32 & !open.flags();
             if gains & raw::O_NOATIME != 0 {
-                open.inode().check_owner(current.caller().subject())?;
+                open.inode().check_owner(&current.caller().subject())?;
             }
             let wanted = argument as u32 & raw::FASYNC != 0;
             set_asynchronous(current.caller(), tasks, &open, number, wanted)?;

@@ -126,7 +126,13 @@ fn nameless(
 ) -> Arc<Inode> {
     let now = current.vfs().now();
     let body = Body::Regular(contents);
-    let inode = Inode::new(home, body, permissions, current.caller().subject(), now);
+    let inode = Inode::new(
+        home,
+        body,
+        permissions,
+        current.caller().subject().owner(),
+        now,
+    );
     inode.change(|metadata| metadata.links = 0);
     Arc::new(inode)
 }

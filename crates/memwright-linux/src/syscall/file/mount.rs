@@ -13,7 +13,7 @@ use memwright_linux_vfs::{
     fs::{
         hugetlbfs::{Hugetlbfs, HugetlbfsOptions},
         mounted::{Files, Mounted},
-        permission::Subject,
+        permission::Owner,
         socket::Registry,
         tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     },
@@ -131,7 +131,7 @@ const fn without_magic(flags: u32) -> u32 {
 /// `EINVAL` for a missing type and for invalid options; `ENODEV` for a type that programs cannot mount; `ENOMEM`.
 fn files(
     memory: &Arc<Memory>,
-    owner: Subject,
+    owner: Owner,
     kind: Option<&[u8]>,
     text: &[u8],
 ) -> Result<Files, Errno> {
@@ -168,7 +168,7 @@ fn mount(current: &Current<'_>, memory: &Arc<Memory>, arguments: &Arguments) -> 
         return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
-    let owner = current.caller().subject();
+    let owner = current.caller().subject().owner();
     let files = files(memory, owner, kind.as_deref(), &text)?;
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());

@@ -145,7 +145,7 @@ fn make(current: &Current<'_>, walked: &Walked, body: Body, permissions: u32) ->
         file_system,
         body,
         permissions,
-        current.caller().subject(),
+        current.caller().subject().owner(),
         now,
     );
     let name = walked.last_name(Errno::EEXIST)?;
@@ -182,7 +182,7 @@ fn groups(inode: &Inode) -> Option<&ProcNode> {
 /// Checks that the caller is allowed to create and remove entries of a cgroup directory.
 fn may_change(current: &Current<'_>, directory: &Inode) -> Result<(), Errno> {
     directory.check(
-        current.caller().subject(),
+        &current.caller().subject(),
         Permission::WRITE | Permission::EXECUTE,
     )
 }
@@ -225,8 +225,12 @@ fn make_node(
         None => {
             let (now, mounts) = (current.vfs().now(), &current.vfs().mounts);
             let file_system = &walked.parent.inode.file_system;
-            let inode =
-                mounts.new_regular(file_system, permissions, current.caller().subject(), now)?;
+            let inode = mounts.new_regular(
+                file_system,
+                permissions,
+                current.caller().subject().owner(),
+                now,
+            )?;
             let name = walked.last_name(Errno::EEXIST)?;
             mounts
                 .names

@@ -48,7 +48,7 @@ fn make(current: &Current<'_>, memory: &Arc<Memory>, address: u64, flags: u32) -
         vfs.mounts.pipes(),
         body,
         0o600,
-        current.caller().subject(),
+        current.caller().subject().owner(),
         now,
     );
     let name = pipe_name(inode.number);

@@ -135,7 +135,7 @@ fn check(current: &Current<'_>, directory: u64, path: u64, mode: u64, flags: u32
     }
     entry
         .inode
-        .check(current.caller().subject(), wanted)
+        .check(&current.caller().subject(), wanted)
         .map(|()| 0)
 }
 

@@ -417,7 +417,7 @@ fn check(caller: &dyn Caller, inode: &Inode, name: &[u8], access: Access) -> Res
     let subject = caller.subject();
     let privileged = caller.has_any(Capabilities::ADMINISTER);
     let sticky = inode.metadata().permissions & STICKY != 0;
-    let owner = !sticky || inode.check_owner(subject).is_ok();
+    let owner = !sticky || inode.check_owner(&subject).is_ok();
     check_prefix(name, access, inode.kind(), privileged, owner)?;
     let exempt = [&b"security."[..], b"system.", TRUSTED];
     if exempt.iter().any(|prefix| name.starts_with(prefix)) {
@@ -427,7 +427,7 @@ fn check(caller: &dyn Caller, inode: &Inode, name: &[u8], access: Access) -> Res
         Access::Read => Permission::READ,
         Access::Write => Permission::WRITE,
     };
-    inode.check(subject, wanted)
+    inode.check(&subject, wanted)
 }
 
 /// Checks that files of this file system can have an attribute of this class.

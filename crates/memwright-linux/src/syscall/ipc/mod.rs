@@ -5,7 +5,7 @@ pub(super) mod shared_memory;
 
 use crate::context::CallResult;
 use memwright_linux_abi::{abi_struct, errno::Errno};
-use memwright_linux_vfs::fs::permission::{Permission, Subject};
+use memwright_linux_vfs::fs::permission::{Owner, Permission};
 
 /// The key of private objects, which are never found by key.
 pub const IPC_PRIVATE: u32 = 0;
@@ -49,7 +49,7 @@ abi_struct! {
 impl Ownership {
     /// Creates the structure for an object with this key, owner, creator and permissions.
     #[must_use]
-    pub const fn new(key: u32, owner: Subject, maker: Subject, mode: u32) -> Self {
+    pub const fn new(key: u32, owner: Owner, maker: Owner, mode: u32) -> Self {
         Self {
             key,
             user: owner.user,
@@ -64,11 +64,10 @@ impl Ownership {
 
     /// Returns the owner and the permissions that [`IPC_SET`] sets.
     #[must_use]
-    pub const fn wanted(&self) -> (Subject, u32) {
-        let owner = Subject {
+    pub const fn wanted(&self) -> (Owner, u32) {
+        let owner = Owner {
             user: self.user,
             group: self.group,
-            overrides: false,
         };
         (owner, self.mode & 0o777)
     }

@@ -76,7 +76,7 @@ fn get(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> Resul
     if let Some(set) = found {
         let subject = current.caller().subject();
         ipc::check_found(flags, count <= set.count(), |wanted| {
-            set.permits(subject, wanted)
+            set.permits(&subject, wanted)
         })?;
         return Ok(ipc::Got::Id(set.id));
     }
@@ -88,7 +88,7 @@ fn get(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -> Resul
     }
     current.check_heap()?;
     let standing = Standing {
-        owner: current.caller().subject(),
+        owner: current.caller().subject().owner(),
         mode: flags & 0o777,
         operated: 0,
         changed: current.vfs().now().seconds,
@@ -232,7 +232,7 @@ pub fn semctl(current: &Current<'_>, semaphores: &Sets, arguments: &Arguments) -
 }
 
 fn may(current: &Current<'_>, set: &Set, wanted: Permission) -> Result<(), Errno> {
-    ipc::check(set.permits(current.caller().subject(), wanted))
+    ipc::check(set.permits(&current.caller().subject(), wanted))
 }
 
 fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
@@ -256,7 +256,7 @@ fn administer(
         ipc::IPC_SET => Some(current.user.read_value(address)?),
         _ => None,
     };
-    if !set.is_owned_by(current.caller().subject()) {
+    if !set.is_owned_by(&current.caller().subject()) {
         return Err(Errno::EPERM);
     }
     let Some(wanted) = wanted else {

@@ -95,7 +95,7 @@ fn get(
     if let Some(segment) = found {
         let subject = current.caller().subject();
         ipc::check_found(flags, size <= segment.size, |wanted| {
-            segment.permits(subject, wanted)
+            segment.permits(&subject, wanted)
         })?;
         return Ok(ipc::Got::Id(segment.id));
     }
@@ -111,7 +111,7 @@ fn get(
         key,
         size,
         mode: flags,
-        maker: (current.caller().subject(), current.process().id),
+        maker: (current.caller().subject().owner(), current.process().id),
         now: current.vfs().now().seconds,
     };
     let contents = contents(current, memory, size, flags)?;
@@ -164,7 +164,7 @@ fn may_have_huge_pages(process: &Process) -> bool {
     let effective = credentials.capabilities.effective;
     effective.contains(Capabilities::LOCK_MEMORY)
         || credentials.group.file == GROUP
-        || credentials.groups().contains(&GROUP)
+        || credentials.groups.contains(GROUP)
 }
 
 /// Implements `shmat`.
@@ -190,7 +190,7 @@ pub fn shmat(
         wanted |= Permission::EXECUTE;
     }
     let placement = attach_place(&segment, address, flags)?;
-    ipc::check(segment.permits(current.caller().subject(), wanted))?;
+    ipc::check(segment.permits(&current.caller().subject(), wanted))?;
     current.check_heap()?;
     let object: Arc<dyn Object<memwright_linux_abi::M>> = segment.clone();
     let request = MapRequest {
@@ -335,7 +335,7 @@ pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments)
         // For `SHM_STAT`, the index of a segment is equal to its id.
         ipc::IPC_STAT | raw::SHM_STAT | raw::SHM_STAT_ANY => {
             if command != raw::SHM_STAT_ANY {
-                ipc::check(segment.permits(current.caller().subject(), Permission::READ))?;
+                ipc::check(segment.permits(&current.caller().subject(), Permission::READ))?;
             }
             current.user.write_value(address, &status(&segment))?;
             Ok(if command == ipc::IPC_STAT {
@@ -344,7 +344,7 @@ pub fn shmctl(current: &Current<'_>, segments: &Segments, arguments: &Arguments)
                 id.into()
             })
         }
-        ipc::IPC_RMID if !segment.is_owned_by(current.caller().subject()) => Err(Errno::EPERM),
+        ipc::IPC_RMID if !segment.is_owned_by(&current.caller().subject()) => Err(Errno::EPERM),
         ipc::IPC_RMID => {
             segments.remove(id);
             Ok(0)
@@ -399,7 +399,7 @@ fn lock_segment(current: &Current<'_>, segments: &Segments, segment: &Segment) -
 
 /// Changes the owner and permissions of a segment (`IPC_SET`).
 fn set_status(current: &Current<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
-    if !segment.is_owned_by(current.caller().subject()) {
+    if !segment.is_owned_by(&current.caller().subject()) {
         return Err(Errno::EPERM);
     }
     let mut standing = segment.standing.lock();

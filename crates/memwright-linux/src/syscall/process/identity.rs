@@ -5,16 +5,17 @@ use crate::{
     current::Current,
     syscall::call::{Kind, SystemCall, handler, real},
 };
-use alloc::{sync::Arc, vec::Vec};
+use core::mem;
 use linux_raw_sys::general as raw;
 use memwright_linux_abi::{abi::Plain, abi_struct, errno::Errno};
+use memwright_linux_base::{paged::Paged, sync::PausePoints};
 use memwright_linux_memory::memory::Spaces;
 use memwright_linux_tasks::process::{Process, Tasks};
 use memwright_linux_vfs::{
-    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Ids, Users},
+    identity::{Capabilities, CapabilitySets, Credentials, GROUPS_MAX, Groups, Ids, Users},
     user::UserMemory,
 };
-use memwright_table::{OutOfMemory, TryPush};
+use memwright_table::OutOfMemory;
 
 /// The entries of this module in the system-call table.
 pub const CALLS: &[SystemCall] = &[
@@ -279,14 +280,13 @@ const TOGETHER: usize = 64;
 fn getgroups(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
     let groups = current.process().identity.credentials.lock().groups.clone();
-    let groups = groups.as_ref().map_or(&[][..], |groups| groups.as_slice());
     if size < 0 || (size > 0 && (size as usize) < groups.len()) {
         return Err(Errno::EINVAL);
     }
     if size > 0 {
         let mut to = arguments[1];
         let mut bytes = [0; TOGETHER * 4];
-        for part in groups.chunks(TOGETHER) {
+        for part in groups.blocks().flat_map(|block| block.chunks(TOGETHER)) {
             let bytes = &mut bytes[..part.len() * 4];
             for (bytes, group) in bytes.chunks_exact_mut(4).zip(part) {
                 group.to_bytes(bytes);
@@ -313,17 +313,17 @@ fn setgroups(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if count > GROUPS_MAX {
         return Err(Errno::EINVAL);
     }
-    let mut groups = Vec::new();
-    let room = groups.try_make_room(count as usize);
-    room.map_err(|_| Errno::ENOMEM)?;
+    let mut groups = Paged::new();
+    let mut points = PausePoints::every(TOGETHER as u32);
     for index in 0..count {
+        points.round();
         let group = current.user.read_value(list.wrapping_add(index * 4))?;
         groups.try_push(group).map_err(|_| Errno::ENOMEM)?;
     }
-    let groups = Arc::new(groups);
+    let groups = Groups::sorted(groups).map_err(|_| Errno::ENOMEM)?;
     let old = {
         let mut credentials = current.process().identity.credentials.lock();
-        credentials.groups.replace(groups)
+        mem::replace(&mut credentials.groups, groups)
     };
     drop(old);
     Ok(0)
