@@ -365,6 +365,9 @@ static void options(void)
 	value = 0;
 	CHECK_FAILS(setsockopt(file, IPPROTO_TCP, TCP_KEEPIDLE, &value, sizeof value), EINVAL);
 	CHECK_FAILS(setsockopt(file, IPPROTO_TCP, 9999, &value, sizeof value), ENOPROTOOPT);
+	CHECK_FAILS(setsockopt(file, IPPROTO_UDP, 1, &value, sizeof value), ENOPROTOOPT);
+	CHECK_FAILS(getsockopt(file, IPPROTO_TCP, 9999, &value, &(socklen_t){ 4 }), ENOPROTOOPT);
+	CHECK_FAILS(getsockopt(file, IPPROTO_UDP, 1, &value, &(socklen_t){ 4 }), EOPNOTSUPP);
 	CHECK_FAILS(setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &value, 2), EINVAL);
 	char name[16] = "";
 	socklen_t length = sizeof name;

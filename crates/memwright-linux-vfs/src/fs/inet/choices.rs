@@ -209,22 +209,21 @@ const fn told_by(index: usize) -> Told {
     }
 }
 
-/// Checks that sockets of this family and protocol have options of `level`.
-///
-/// # Errors
-/// `ENOPROTOOPT`.
-fn check_level(family: Family, protocol: Protocol, level: u32) -> Result<(), Errno> {
-    match (level, family, protocol) {
-        (net::SOL_SOCKET | level::IP, _, _)
-        | (level::IPV6, Family::V6, _)
-        | (level::TCP, _, Protocol::Tcp)
-        | (level::UDP, _, Protocol::Udp) => Ok(()),
-        _ => Err(Errno::ENOPROTOOPT),
+/// Returns whether sockets of this family and protocol have options of `level`.
+fn has_level(family: Family, protocol: Protocol, level: u32) -> bool {
+    match level {
+        net::SOL_SOCKET | level::IP => true,
+        level::IPV6 => family == Family::V6,
+        level::TCP => protocol == Protocol::Tcp,
+        level::UDP => protocol == Protocol::Udp,
+        _ => false,
     }
 }
 
 fn index_of(family: Family, protocol: Protocol, level: u32, name: u32) -> Result<usize, Errno> {
-    check_level(family, protocol, level)?;
+    if !has_level(family, protocol, level) {
+        return Err(Errno::ENOPROTOOPT);
+    }
     let found = SLOTS
         .iter()
         .position(|slot| (slot.level, slot.name) == (level, name));
@@ -235,7 +234,8 @@ impl Choices {
     /// Returns the value of an option.
     ///
     /// # Errors
-    /// `ENOPROTOOPT`.
+    /// `ENOPROTOOPT`; for an unknown level of an IPv4 socket `EOPNOTSUPP` (`do_ip_getsockopt` in
+    /// `net/ipv4/ip_sockglue.c` of Linux 7.3).
     pub fn get(
         &self,
         family: Family,
@@ -243,6 +243,9 @@ impl Choices {
         level: u32,
         name: u32,
     ) -> Result<i32, Errno> {
+        if family == Family::V4 && !has_level(family, protocol, level) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         Ok(self.values[index_of(family, protocol, level, name)?])
     }
 
@@ -365,6 +368,25 @@ mod tests {
                 .set(family, protocol, level, name, value)
                 .and_then(|()| choices.get(family, protocol, level, name));
             assert_eq!(result, expected, "{level} {name} {value}");
+        }
+    }
+
+    #[test]
+    fn levels_that_a_socket_lacks() {
+        use Errno as E;
+        let mut choices = Choices::default();
+        for (family, level, expected) in [
+            (Family::V4, level::UDP, E::EOPNOTSUPP),
+            (Family::V4, level::IPV6, E::EOPNOTSUPP),
+            (Family::V4, 99, E::EOPNOTSUPP),
+            (Family::V4, level::TCP, E::ENOPROTOOPT),
+            (Family::V6, level::UDP, E::ENOPROTOOPT),
+            (Family::V6, 99, E::ENOPROTOOPT),
+        ] {
+            let answer = choices.get(family, Protocol::Tcp, level, 9999);
+            assert_eq!(answer, Err(expected), "{family:?} {level}");
+            let answer = choices.set(family, Protocol::Tcp, level, 9999, 1);
+            assert_eq!(answer, Err(E::ENOPROTOOPT), "{family:?} {level}");
         }
     }
 
