@@ -51,6 +51,17 @@ const MADE: &[Made] = &[
         measures: false,
     },
     Made {
+        page: "docs/command.md",
+        test: &[
+            "-p",
+            "memwright-cli",
+            "--bin",
+            "memwright",
+            "the_table_of_the_page_is_current",
+        ],
+        measures: false,
+    },
+    Made {
         page: "docs/scaling.md",
         test: &["-p", "memwright-cli", "--test", "qemu", "--", "scale::"],
         measures: true,

@@ -15,7 +15,7 @@ use crate::linux::kept::{
     ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
 };
 use crate::linux::modules::{self, LISTS};
-use crate::linux::{built_tree, image};
+use crate::linux::{built_tree, config_fragment, image};
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
@@ -95,6 +95,7 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
     place(&name)?;
     if path.is_dir() {
         copy_tree(path, fresh, debug)?;
+        say_what_is_lacking(&name, &fresh.join(CONFIGURATION));
     } else {
         copy_file(path, &fresh.join(IMAGE))?;
         ensure!(
@@ -131,6 +132,20 @@ fn copy_tree(tree: &Path, fresh: &Path, debug: bool) -> anyhow::Result<()> {
         copy_file(&tree.join(built_tree::VMLINUX), &fresh.join(DEBUG))?;
     }
     copy_modules(tree, &fresh.join(MODULE_FOLDER))
+}
+
+/// Prints a warning if the configuration of the image with this name lacks options that every run needs. A tree without
+/// a configuration gives no warning.
+fn say_what_is_lacking(name: &str, configuration: &Path) {
+    let bytes = host_file::read(configuration, LARGEST_DOCUMENT).ok();
+    let lacking = bytes.and_then(|bytes| config_fragment::lacking(&bytes));
+    let options = lacking.map_or_else(Vec::new, |lacking| lacking.names(true));
+    if !options.is_empty() {
+        say(&format!(
+            "{name}: its configuration lacks what every run needs: {} (memwright kernels config {name})",
+            options.join(", ")
+        ));
+    }
 }
 
 /// Copies the modules for swap from `from`, a tree or the folder of a kernel's modules, to the new folder `to`, under

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::cache;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
-use crate::linux::built_tree;
+use crate::linux::config_fragment::Lacking;
 use crate::linux::modules::{self, LISTS};
+use crate::linux::{built_tree, config_fragment};
 use crate::model::image::MEMWRIGHT;
 use crate::model::size::SwapKind;
 
@@ -73,6 +74,31 @@ pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
             Err(io::Error::new(io::ErrorKind::NotFound, words).into())
         }
     }
+}
+
+/// Reads the configuration given on the command line: the path of a `.config` file or of a tree with one, or the name
+/// of a stored image. Returns the options that it lacks.
+///
+/// # Errors
+/// One line if there is no such file, or if it is not a configuration.
+pub fn configuration(text: &str) -> anyhow::Result<Lacking> {
+    let path = Path::new(text);
+    let path = if path.is_dir() {
+        path.join(built_tree::CONFIGURATION)
+    } else if path.exists() || text.contains('/') {
+        path.to_owned()
+    } else {
+        let stored = place(text)?.join(CONFIGURATION);
+        ensure!(
+            stored.exists(),
+            "{text}: no such file, and no kernel of that name has a configuration (memwright kernels list)"
+        );
+        stored
+    };
+    let bytes = host_file::read(&path, LARGEST_DOCUMENT);
+    let bytes = bytes.with_context(|| path.display().to_string())?;
+    config_fragment::lacking(&bytes)
+        .with_context(|| format!("{}: is not a configuration of Linux", path.display()))
 }
 
 /// Returns the folder of all stored images.

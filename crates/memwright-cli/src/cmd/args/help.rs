@@ -99,3 +99,15 @@ Examples:
   memwright bench protect-loop --kernel linux=/boot/vmlinuz
   memwright bench write-after-protect --policy write-upgrade=off --json report.json
   memwright bench sqlite-wal --kernel memwright --kernel debian:trixie --rows 'region.1.*'";
+
+/// The text after the help of `kernels config`.
+pub const CONFIG_HELP: &str = "\
+Exit codes:
+  0   the configuration has each option that every run needs
+  1   it lacks one of them
+  2   usage, including a file that is missing or is not a configuration
+
+Examples:
+  memwright kernels config > memwright.config
+  make KCONFIG_ALLCONFIG=$PWD/memwright.config allnoconfig
+  memwright kernels config .config > lacking && scripts/kconfig/merge_config.sh .config lacking";

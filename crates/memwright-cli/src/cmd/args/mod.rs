@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::cmd::args::help::{AFTER_HELP, BENCH_HELP, CHECK_HELP, CODES_HELP};
+use crate::cmd::args::help::{AFTER_HELP, BENCH_HELP, CHECK_HELP, CODES_HELP, CONFIG_HELP};
 use crate::compare::limit::Limit;
 use crate::model::plan::TraceFormat;
 use crate::model::region_names::RegionId;
@@ -445,6 +445,14 @@ pub enum KernelsAction {
     },
     /// List the images: name, beginning of the hash, version.
     List,
+    /// Print the Kconfig options that a kernel of your own needs, or those that a configuration lacks.
+    #[command(after_help = CONFIG_HELP)]
+    Config {
+        /// Print only the options that this configuration lacks: a .config file, a TREE that has one, or the name of an
+        /// image.
+        #[arg(value_name = "FILE|TREE|NAME")]
+        of: Option<String>,
+    },
     /// Remove an image.
     Remove {
         /// The name of the image.
