@@ -561,7 +561,7 @@ mod tests {
 
     /// Returns the table of the page about the command.
     fn table() -> String {
-        let mut table = "| For | Options | |\n|---|---|---|\n".to_owned();
+        let mut table = "| For | Options | What happens without them |\n|---|---|---|\n".to_owned();
         for group in GROUPS {
             let options = group.options.iter();
             let options: Vec<String> = options.map(|option| format!("`{}`", option.name)).collect();

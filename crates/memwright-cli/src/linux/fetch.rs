@@ -97,7 +97,7 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
         copy_tree(path, fresh, debug)?;
         say_what_is_lacking(&name, &fresh.join(CONFIGURATION));
     } else {
-        copy_file(path, &fresh.join(IMAGE))?;
+        copy_file(path, &fresh.join(IMAGE), LARGEST_IMAGE)?;
         ensure!(
             !debug,
             "--debug: name the vmlinux of the same build (--debug=VMLINUX)"
@@ -107,12 +107,12 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
     Ok((name.into_owned(), source))
 }
 
-/// Copies a regular file of at most [`LARGEST_IMAGE`] bytes.
+/// Copies a regular file of at most `most` bytes.
 ///
 /// # Errors
 /// Those of [`host_file::read`], with the path, or if the copy cannot be written.
-fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let bytes = host_file::read(from, LARGEST_IMAGE).with_context(|| from.display().to_string())?;
+fn copy_file(from: &Path, to: &Path, most: u64) -> anyhow::Result<()> {
+    let bytes = host_file::read(from, most).with_context(|| from.display().to_string())?;
     fs::write(to, bytes).context("cannot write to the cache")
 }
 
@@ -123,13 +123,17 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
 /// Those of [`built_tree::image`], or I/O errors.
 fn copy_tree(tree: &Path, fresh: &Path, debug: bool) -> anyhow::Result<()> {
     let image = built_tree::image(tree).with_context(|| tree.display().to_string())?;
-    copy_file(&image, &fresh.join(IMAGE))?;
+    copy_file(&image, &fresh.join(IMAGE), LARGEST_IMAGE)?;
     let configuration = tree.join(built_tree::CONFIGURATION);
     if configuration.is_file() {
-        copy_file(&configuration, &fresh.join(CONFIGURATION))?;
+        copy_file(&configuration, &fresh.join(CONFIGURATION), LARGEST_DOCUMENT)?;
     }
     if debug {
-        copy_file(&tree.join(built_tree::VMLINUX), &fresh.join(DEBUG))?;
+        copy_file(
+            &tree.join(built_tree::VMLINUX),
+            &fresh.join(DEBUG),
+            LARGEST_IMAGE,
+        )?;
     }
     copy_modules(tree, &fresh.join(MODULE_FOLDER))
 }
@@ -161,7 +165,7 @@ fn copy_modules(from: &Path, to: &Path) -> anyhow::Result<()> {
             let path = from.join(folder).join(format!("{name}.{suffix}"));
             if path.is_file() {
                 let place = to.join(format!("{index:02}-{name}.{suffix}"));
-                copy_file(&path, &place)?;
+                copy_file(&path, &place, LARGEST_IMAGE)?;
             }
         }
     }
