@@ -345,8 +345,8 @@ impl Object<M> for Segment {
         self.pages().send_out(memory, leaving)
     }
 
-    fn cached_run(&self, memory: &Memory, first: u64, frames: &mut [Option<Frame>]) {
-        self.pages().cached_run(memory, first, frames);
+    fn cached_run(&self, memory: &Memory, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
+        self.pages().cached_run(memory, first, wanted, frames)
     }
 
     fn contains(&self, index: u64) -> bool {

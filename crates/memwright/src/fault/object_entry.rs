@@ -57,21 +57,17 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
         let mut around = Around {
             range,
-            found: false,
-            frames: [None; AROUND],
+            found: 0,
+            frames: [Frame::new(0); AROUND],
         };
         let mut wanted = self.core.table.look(range).empty_pages();
         if range.contains(self.page) {
             wanted &= !(1 << (self.page.number() - range.start.number()));
         }
-        let first = self.area.offset_of(range.start);
-        while wanted != 0 {
-            let start = wanted.trailing_zeros();
-            let count = (wanted >> start).trailing_ones();
-            wanted &= !(((1 << count) - 1) << start);
-            let run = &mut around.frames[start as usize..(start + count) as usize];
-            object.cached_run(&self.core.memory, first + u64::from(start), run);
-            around.found |= run.iter().any(Option::is_some);
+        if wanted != 0 {
+            let first = self.area.offset_of(range.start);
+            let memory = &self.core.memory;
+            around.found = object.cached_run(memory, first, wanted, &mut around.frames);
         }
         around
     }
@@ -80,17 +76,18 @@ impl<M: Machine> Fault<'_, M> {
 /// The frames that fault-around has found, with one reference to each.
 pub(super) struct Around {
     pub(crate) range: PageRange,
-    /// Whether `frames` contains at least one frame.
-    found: bool,
-    frames: [Option<Frame>; AROUND],
+    /// Bitmap of the pages whose frames were found; bit 0 is the first page of `range`.
+    found: u64,
+    /// The frames. Those of pages that were not found are without meaning.
+    frames: [Frame; AROUND],
 }
 
 impl Around {
     pub(crate) fn none(page: Page) -> Self {
         Self {
             range: PageRange::single(page),
-            found: false,
-            frames: [None; AROUND],
+            found: 0,
+            frames: [Frame::new(0); AROUND],
         }
     }
 
@@ -103,22 +100,22 @@ impl Around {
         cursor: &mut Cursor<'_, M>,
         state: Bits,
     ) -> u64 {
-        if !self.found {
+        if self.found == 0 {
             return 0;
         }
         let bits = fault.object_bits(state);
-        let mut filled = 0;
-        for (page, slot) in self.range.iter().zip(&mut self.frames) {
-            let Some(frame) = *slot else {
-                continue;
-            };
-            cursor.seek(page);
+        let (mut left, mut filled) = (self.found, 0);
+        while left != 0 {
+            let place = left.trailing_zeros();
+            left &= left - 1;
+            cursor.seek(self.range.start.add(place.into()));
             if cursor.peek() != Entry::Empty {
                 continue;
             }
+            let frame = self.frames[place as usize];
             let frames = fault.core.memory.frames();
             let shown = frames.for_entry(frames.adopt(frame));
-            *slot = None;
+            self.found &= !(1 << place);
             if cursor.fill(Entry::page(frame, bits)).is_ok() {
                 let _ = shown.into_raw();
                 filled += 1;
@@ -129,10 +126,9 @@ impl Around {
 
     /// Drops the references of the frames that were not mapped.
     pub(crate) fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
-        if !self.found {
-            return;
-        }
-        for frame in self.frames.iter_mut().filter_map(Option::take) {
+        while self.found != 0 {
+            let frame = self.frames[self.found.trailing_zeros() as usize];
+            self.found &= self.found - 1;
             drop(fault.core.memory.frames().adopt(frame));
         }
     }

@@ -182,9 +182,8 @@ impl<M: Machine> Memory<M> {
         }
         let mut index = pages.start;
         while index < pages.end && object.contains(index) {
-            let mut cached = [None];
-            object.cached_run(self, index, &mut cached);
-            let frame = cached[0].map(|frame| self.frames().adopt(frame).frame());
+            let frame = object.cached(self, index);
+            let frame = frame.map(|frame| self.frames().adopt(frame).frame());
             let larger = frame.and_then(|frame| {
                 let folio = Folio::larger(self.frames(), frame, split)?;
                 Some((folio, frame.number() - folio.head.number()))

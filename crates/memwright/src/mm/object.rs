@@ -121,11 +121,23 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Returns the frame of page `index` if it is in memory. The frame carries one reference.
     fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
 
-    /// Like [`cached`](Self::cached), for the pages from `first` on, one for each element of `frames`.
-    fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
-        for (index, frame) in (first..).zip(frames) {
-            *frame = self.cached(memory, index);
+    /// Like [`cached`](Self::cached), for the pages from `first` on whose bits are set in `wanted`; bit 0 is page
+    /// `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the pages
+    /// that are in memory. The other elements keep their values.
+    ///
+    /// # Panics
+    /// If `frames` has no element for a page in `wanted`.
+    fn cached_run(&self, memory: &Memory<M>, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
+        let (mut left, mut found) = (wanted, 0);
+        while left != 0 {
+            let place = left.trailing_zeros();
+            left &= left - 1;
+            if let Some(frame) = self.cached(memory, first + u64::from(place)) {
+                frames[place as usize] = frame;
+                found |= 1 << place;
+            }
         }
+        found
     }
 
     /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.

@@ -593,16 +593,21 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.frame_in_memory(index, false).ok().flatten()
     }
 
-    fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
+    fn cached_run(&self, memory: &Memory<M>, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
         let state = self.store.lock();
-        let end = pages_of(state.size);
-        let inside = end.saturating_sub(first).min(frames.len() as u64);
-        let (inside, beyond) = frames.split_at_mut(inside as usize);
-        state.pages.get_run_unasked(first, inside);
-        beyond.fill(None);
-        for found in inside.iter().flatten() {
-            let _ = memory.frames().share(*found).into_raw();
+        let inside = pages_of(state.size).saturating_sub(first);
+        let wanted = match inside {
+            0..64 => wanted & ((1 << inside) - 1),
+            64.. => wanted,
+        };
+        let found = state.pages.get_run_unasked(first, wanted, frames);
+        let mut left = found;
+        while left != 0 {
+            let frame = frames[left.trailing_zeros() as usize];
+            left &= left - 1;
+            let _ = memory.frames().share(frame).into_raw();
         }
+        found
     }
 
     fn contains(&self, index: u64) -> bool {

@@ -135,24 +135,36 @@ impl<M: Machine> Pages<M> {
         found(self.word(self.lowest(index)?, slot_at(index, 0)), mark)
     }
 
-    /// Like [`get_unasked`](Self::get_unasked), for the pages from `first` on, one for each element of `frames`.
-    pub(crate) fn get_run_unasked(&self, first: u64, frames: &mut [Option<Frame>]) {
-        let (mut index, mut rest) = (first, frames);
-        while !rest.is_empty() {
-            let slot = slot_at(index, 0);
-            let count = rest.len().min((SLOTS - slot) as usize);
-            let (here, later) = rest.split_at_mut(count);
-            match self.lowest(index) {
-                Some(node) => {
-                    let words = &self.frames.words64(node)[slot as usize..];
-                    for (word, frame) in words.iter().zip(here) {
-                        *frame = found(word, 0);
-                    }
+    /// Like [`get_unasked`](Self::get_unasked), for the pages from `first` on whose bits are set in `wanted`; bit 0 is
+    /// page `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the
+    /// pages that are in memory.
+    pub(crate) fn get_run_unasked(&self, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
+        let (mut left, mut there) = (wanted, 0);
+        while left != 0 {
+            let place = left.trailing_zeros();
+            let index = first + u64::from(place);
+            let rest = SLOTS - slot_at(index, 0);
+            // The wanted pages of the node of `index`.
+            let mut here = match rest + u64::from(place) {
+                end @ 0..64 => left & ((1 << end) - 1),
+                64.. => left,
+            };
+            left &= !here;
+            let Some(node) = self.lowest(index) else {
+                continue;
+            };
+            let words = self.frames.words64(node);
+            while here != 0 {
+                let place = here.trailing_zeros();
+                here &= here - 1;
+                let slot = slot_at(first + u64::from(place), 0);
+                if let Some(frame) = found(&words[slot as usize], 0) {
+                    frames[place as usize] = frame;
+                    there |= 1 << place;
                 }
-                None => here.fill(None),
             }
-            (index, rest) = (index + count as u64, later);
         }
+        there
     }
 
     /// Returns whether page `index` was looked up since it was stored, swapped in, or last [aged](Self::age).

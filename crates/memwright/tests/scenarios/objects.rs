@@ -413,6 +413,50 @@ fn shared_anonymous_memory_is_a_promise() {
 }
 
 #[test]
+fn a_run_of_pages_is_looked_up_like_each_of_them() {
+    let world = World::new();
+    let memory = &world.memory;
+    let object = world.shmem(530);
+    // Pages on both sides of index 512, where a node of the tree ends, and pages just before the object's end.
+    for index in [0, 1, 63, 500, 509, 511, 512, 515, 529] {
+        object.write_at(index * PAGE, &[3]).unwrap();
+    }
+    let unset = Frame::new(7);
+    let held = |frame| world.frames.adopt(frame).frame();
+    for first in [0, 1, 60, 470, 505, 511, 512, 525, 530, 1 << 40] {
+        for wanted in [
+            0,
+            1,
+            0b1011,
+            0xffff,
+            0xffff_0000_0000_00f0,
+            1 << 63,
+            u64::MAX,
+        ] {
+            let mut frames = [unset; 64];
+            let found = object.cached_run(memory, first, wanted, &mut frames);
+            for (place, frame) in frames.into_iter().enumerate() {
+                let place = place as u64;
+                let expected = object.cached(memory, first + place).map(held);
+                let expected = expected.filter(|_| wanted >> place & 1 != 0);
+                let is_found = found >> place & 1 != 0;
+                assert_eq!(
+                    is_found,
+                    expected.is_some(),
+                    "{first} + {place} of {wanted:x}"
+                );
+                assert_eq!(frame, expected.unwrap_or(unset));
+                if is_found {
+                    held(frame);
+                }
+            }
+        }
+    }
+    object.set_size(0).unwrap();
+    assert_eq!(object.resident(), 0);
+}
+
+#[test]
 fn sparse_pages_behave_as_a_map() {
     let world = World::new();
     let before = world.frames.used();

@@ -48,11 +48,9 @@ impl Object<M> for OpenFile {
         pages.map_or(Left::default(), |pages| pages.send_out(memory, leaving))
     }
 
-    fn cached_run(&self, memory: &Memory, first: u64, frames: &mut [Option<Frame>]) {
-        match self.pages() {
-            Ok(pages) => pages.cached_run(memory, first, frames),
-            Err(_) => frames.fill(None),
-        }
+    fn cached_run(&self, memory: &Memory, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
+        let pages = self.pages();
+        pages.map_or(0, |pages| pages.cached_run(memory, first, wanted, frames))
     }
 
     fn contains(&self, index: u64) -> bool {

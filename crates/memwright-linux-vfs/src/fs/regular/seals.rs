@@ -8,7 +8,7 @@ use crate::fs::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright_linux_abi::{Memory, errno::Errno};
-use memwright_table::PAGE_SIZE;
+use memwright_table::{Frame, PAGE_SIZE};
 
 impl Regular {
     /// Returns the seals.
@@ -52,11 +52,14 @@ impl Regular {
         let (mut offset, size) = (0, self.size());
         while let Some(data) = self.find(offset, false).filter(|&data| data < size) {
             let first = data / PAGE;
-            let mut run = [None; TOGETHER];
-            self.pages().cached_run(memory, first, &mut run);
-            let held = run.map(|frame| frame.map(|frame| frames.adopt(frame)));
-            let mut there = held.iter().flatten();
-            if there.any(|frame| frames.pins(frame.frame()) > 0) {
+            let mut run = [Frame::new(0); TOGETHER];
+            let found = self.pages().cached_run(memory, first, u64::MAX, &mut run);
+            let mut pinned = false;
+            for place in (0..TOGETHER).filter(|place| found >> place & 1 != 0) {
+                let frame = frames.adopt(run[place]);
+                pinned |= frames.pins(frame.frame()) > 0;
+            }
+            if pinned {
                 return true;
             }
             offset = (first + TOGETHER as u64) * PAGE;
