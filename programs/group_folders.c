@@ -126,7 +126,7 @@ static void as_member(void *unused)
 	CHECK_EQ(unlink("runs"), 0);
 }
 
-/* Checks the rights of a process with the supplementary group GROUP. */
+/* Checks the rights that GROUP gives to a process of which it is a supplementary group. */
 static void use_group(int segment)
 {
 	create("runs", 02755);
@@ -156,7 +156,8 @@ static void use_group(int segment)
 static void as_supplementary(void *segment)
 {
 	/* The kernel sorts the groups and keeps duplicates. */
-	gid_t groups[] = { GROUP, OTHER + 1, GROUP, 5 }, sorted[4] = { 0 };
+	gid_t groups[] = { GROUP, OTHER + 1, GROUP, 5 };
+	gid_t sorted[4] = { 0 };
 	NEED(setgroups(4, groups) == 0);
 	CHECK_EQ(getgroups(4, sorted), 4);
 	CHECK(sorted[0] == 5 && sorted[1] == GROUP && sorted[2] == GROUP && sorted[3] == OTHER + 1);
