@@ -7,6 +7,7 @@
 #include "trace.h"
 
 #include <sched.h>
+#include <sys/time.h>
 
 static volatile long watched, other;
 
@@ -173,6 +174,38 @@ static void execution(void)
 	CHECK_EQ(ended_with(child), 5);
 }
 
+enum { PASSES = 2000 };
+
+static int passes_often(void)
+{
+	for (int i = 0; i < PASSES; i++)
+		passed();
+	return 6;
+}
+
+/* Timer interrupts arrive at all times, also before the thread has executed the instruction at which it stopped. It
+ * stops there once each time. */
+static void interrupted(void)
+{
+	pid_t child = traced_child(passes_often);
+	set_debug(child, 1, (unsigned long)passed);
+	set_debug(child, 7, 0x4);
+	NEED(signal(SIGALRM, SIG_IGN) != SIG_ERR);
+	struct itimerval often = { { 0, 17 }, { 0, 17 } }, never = { { 0, 0 }, { 0, 0 } };
+	NEED(setitimer(ITIMER_REAL, &often, NULL) == 0);
+	int hits = 0, status = 0;
+	for (;;) {
+		NEED(ptrace(PTRACE_CONT, child, 0, 0) == 0);
+		status = status_of(child);
+		if (status == -1 || !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP)
+			break;
+		hits++;
+	}
+	NEED(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	CHECK_EQ(hits, PASSES);
+	CHECK(exited(status, 6));
+}
+
 static int has_a_child(void)
 {
 	int status = 0;
@@ -226,6 +259,7 @@ int main(void)
 	trapped();
 	accesses();
 	execution();
+	interrupted();
 	of_one_thread();
 	refused();
 	return checked("watchpoints");

@@ -1,7 +1,7 @@
 //! The debug registers of this CPU.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
 
@@ -10,13 +10,28 @@ const STATUS_RESET: u64 = 0xffff_0ff0;
 /// DR7: the bit that is always one.
 const CONTROL_FIXED: u64 = 1 << 10;
 
-/// The values last loaded into the debug registers of a CPU: DR0 to DR3, and DR7.
-pub struct Loaded([AtomicU64; 5]);
+/// RF in the flags. While it is set, the next instruction hits no breakpoint.
+const RESUME_FLAG: u32 = 1 << 16;
+
+/// The state of the debug registers of a CPU.
+pub struct Loaded {
+    /// The values last loaded into DR0 to DR3, and DR7.
+    values: [AtomicU64; 5],
+    /// The flags that an entry from user mode saves: all flags while a breakpoint is enabled, and otherwise all except
+    /// RF. A processor sets RF in the flags that a fault saves, but QEMU does so only in its later versions. A return
+    /// with RF set takes the longer path, so a run takes the same path with every version of QEMU. With breakpoints, RF
+    /// must survive an interrupt that arrives before the thread has executed the instruction at which it stopped: the
+    /// thread would stop there twice.
+    pub kept_flags: AtomicU32,
+}
 
 impl Loaded {
     /// Returns the state of a CPU after a reset.
     pub const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; 5])
+        Self {
+            values: [const { AtomicU64::new(0) }; 5],
+            kept_flags: AtomicU32::new(!RESUME_FLAG),
+        }
     }
 
     /// Loads the debug registers of this CPU. `self` must be the state of this CPU. Does nothing if the registers have
@@ -25,7 +40,7 @@ impl Loaded {
         let [first, second, third, fourth] = registers.addresses;
         let wanted = [first, second, third, fourth, registers.control];
         let same = |(loaded, wanted): (&AtomicU64, u64)| loaded.load(Ordering::Relaxed) == wanted;
-        if self.0.iter().zip(wanted).all(same) {
+        if self.values.iter().zip(wanted).all(same) {
             return;
         }
         // SAFETY: the personality permits breakpoints at user addresses only, and does not permit the bit of DR7 that
@@ -38,9 +53,15 @@ impl Loaded {
             asm!("mov dr3, {}", in(reg) fourth, options(nostack, preserves_flags));
             asm!("mov dr7, {}", in(reg) registers.control | CONTROL_FIXED, options(nostack, preserves_flags));
         }
-        for (loaded, wanted) in self.0.iter().zip(wanted) {
+        for (loaded, wanted) in self.values.iter().zip(wanted) {
             loaded.store(wanted, Ordering::Relaxed);
         }
+        let kept = if registers.is_active() {
+            u32::MAX
+        } else {
+            !RESUME_FLAG
+        };
+        self.kept_flags.store(kept, Ordering::Relaxed);
     }
 }
 

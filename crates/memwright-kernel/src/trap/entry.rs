@@ -31,10 +31,6 @@ pub const LOOK: u64 = 257;
 const FAST_FLAGS: u32 = 0x24_0ed7;
 /// Flags that user mode may have: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
-/// Bit number of RF. A processor sets this bit in the flags that a fault saves, but QEMU does so only in its later
-/// versions. A return with RF set takes the longer path. The entries clear RF, which matters only to debuggers, so that
-/// a run takes the same path with every version of QEMU.
-const RESUME_FLAG: u32 = 16;
 /// Flags that are always set in user mode: interrupts enabled, and the constant bit.
 const FORCED_FLAGS: u32 = 0x202;
 
@@ -279,7 +275,7 @@ trap_from_user:
     mov rax, [rsp + 16]
     mov [rdi + {rip}], rax
     mov rax, [rsp + 32]
-    btr eax, {resume_flag}
+    and eax, gs:[{cpu_kept_flags}]
     mov [rdi + {flags}], rax
     mov rax, [rsp + 40]
     mov [rdi + {rsp}], rax
@@ -480,6 +476,7 @@ trap_save:
     cpu_scratch = const offset_of!(PerCpu, scratch),
     cpu_changed = const offset_of!(PerCpu, changed),
     cpu_user = const offset_of!(PerCpu, user_ticks),
+    cpu_kept_flags = const offset_of!(PerCpu, debug.kept_flags),
     rax = const offset_of!(UserState, regs.rax),
     rbx = const offset_of!(UserState, regs.rbx),
     rcx = const offset_of!(UserState, regs.rcx),
@@ -501,7 +498,6 @@ trap_save:
     orig_rax = const offset_of!(UserState, regs.orig_rax),
     not_fast = const !FAST_FLAGS,
     user_flags = const USER_FLAGS,
-    resume_flag = const RESUME_FLAG,
     forced = const FORCED_FLAGS,
     user_data = const USER_DATA,
     user_code = const USER_CODE,
