@@ -12,7 +12,11 @@ use memwright_linux_abi::host::InterruptKind;
 use memwright_table::Tags;
 use memwright_table::addr::MAX_CPUS;
 
-use crate::arch::{self, debug::Loaded, msr};
+use crate::arch::{
+    self,
+    debug::{KEPT_WITHOUT_BREAKPOINTS, Loaded},
+    msr,
+};
 use crate::memory::frames;
 use crate::trace::Ring;
 
@@ -326,6 +330,8 @@ impl PerCpu {
         };
         cpu.index.store(index as u32, Ordering::Relaxed);
         cpu.deadline.store(u64::MAX, Ordering::Relaxed);
+        let kept = &cpu.debug.kept_flags;
+        kept.store(KEPT_WITHOUT_BREAKPOINTS, Ordering::Relaxed);
         CPUS[index].store(memory, Ordering::Release);
         Some(cpu)
     }

@@ -12,6 +12,8 @@ const CONTROL_FIXED: u64 = 1 << 10;
 
 /// RF in the flags. While it is set, the next instruction hits no breakpoint.
 const RESUME_FLAG: u32 = 1 << 16;
+/// The value of [`Loaded::kept_flags`] while no breakpoint is enabled.
+pub const KEPT_WITHOUT_BREAKPOINTS: u32 = !RESUME_FLAG;
 
 /// The state of the debug registers of a CPU.
 pub struct Loaded {
@@ -30,7 +32,7 @@ impl Loaded {
     pub const fn new() -> Self {
         Self {
             values: [const { AtomicU64::new(0) }; 5],
-            kept_flags: AtomicU32::new(!RESUME_FLAG),
+            kept_flags: AtomicU32::new(KEPT_WITHOUT_BREAKPOINTS),
         }
     }
 
@@ -59,7 +61,7 @@ impl Loaded {
         let kept = if registers.is_active() {
             u32::MAX
         } else {
-            !RESUME_FLAG
+            KEPT_WITHOUT_BREAKPOINTS
         };
         self.kept_flags.store(kept, Ordering::Relaxed);
     }

@@ -14,8 +14,10 @@ use memwright_table::{CpuId, CpuSet, Frame, Machine, PageSize, VirtAddr};
 
 use super::user::{self, UserMemory, with_user_memory};
 use super::{Outcomes, check};
+use crate::arch::debug::KEPT_WITHOUT_BREAKPOINTS;
 use crate::machine::HARDWARE;
 use crate::memory::paging;
+use crate::percpu::PerCpu;
 use crate::{arch, clock, ipi, percpu, smp};
 
 /// The earliest counter value at which another CPU began its first stretch.
@@ -129,6 +131,12 @@ pub fn all_start() -> Outcomes {
     check(
         EARLIEST_STRETCH.load(Ordering::Acquire) >= before,
         "a first stretch includes the time before the CPU started",
+    )?;
+    let mut cpus = (0..percpu::count()).filter_map(percpu::of);
+    let kept = |cpu: &PerCpu| cpu.debug.kept_flags.load(Ordering::Relaxed);
+    check(
+        cpus.all(|cpu| kept(cpu) == KEPT_WITHOUT_BREAKPOINTS),
+        "a CPU does not keep the flags of user mode",
     )?;
     crate::log!("selftest: {} CPUs", percpu::count());
     let report = paging::audit();
