@@ -174,7 +174,7 @@ static void execution(void)
 	CHECK_EQ(ended_with(child), 5);
 }
 
-enum { PASSES = 2000 };
+enum { PASSES = 400 };
 
 static int passes_often(void)
 {
