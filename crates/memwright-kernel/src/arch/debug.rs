@@ -3,17 +3,15 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
+use memwright_linux_abi::arch::x86_64::{debug::DebugRegisters, regs::RESUME_FLAG};
 
 /// DR6: its value after a reset.
 const STATUS_RESET: u64 = 0xffff_0ff0;
 /// DR7: the bit that is always one.
 const CONTROL_FIXED: u64 = 1 << 10;
 
-/// RF in the flags. While it is set, the next instruction hits no breakpoint.
-const RESUME_FLAG: u32 = 1 << 16;
 /// The value of [`Loaded::kept_flags`] while no breakpoint is enabled.
-pub const KEPT_WITHOUT_BREAKPOINTS: u32 = !RESUME_FLAG;
+pub const KEPT_WITHOUT_BREAKPOINTS: u32 = !(RESUME_FLAG as u32);
 
 /// The state of the debug registers of a CPU.
 pub struct Loaded {

@@ -111,13 +111,16 @@ pub fn permitted_object(
     (creator, owner): (Owner, Owner),
     wanted: Permission,
 ) -> bool {
-    let user = [creator.user, owner.user].contains(&subject.user);
+    let user = if subject.user == creator.user {
+        creator.user
+    } else {
+        owner.user
+    };
     let group = if subject.is_in(creator.group) {
         creator.group
     } else {
         owner.group
     };
-    let user = if user { subject.user } else { owner.user };
     permitted(subject, mode, Owner { user, group }, false, wanted)
 }
 
