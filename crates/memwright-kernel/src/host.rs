@@ -4,8 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use alloc::boxed::Box;
 use memwright_kernel_logic::retired;
-use memwright_linux::context::Context;
-use memwright_linux::run::Execution;
+use memwright_linux::run::{Execution, UserThread};
 use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
 use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux_abi::channel::Channel;
@@ -27,13 +26,13 @@ use crate::trap::frame::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, 
 use crate::{apic, context, control, disk, heap, input, ipi, percpu, smp, usercopy};
 
 impl Execution for Hardware {
-    fn run_user(&self, context: &Context<'_>) -> Trap {
-        let argument = core::ptr::from_ref(context).cast();
+    fn run_user(&self, thread: &UserThread<'_>) -> Trap {
+        let argument = core::ptr::from_ref(thread).cast();
         // SAFETY: the personality has loaded a root made from the template and keeps the bases canonical. It borrows
-        // the state only while `serve_call` runs, to which the context is passed.
+        // the state only while `serve_call` runs, to which the thread is passed.
         unsafe {
             run(
-                context.registers.state_pointer(),
+                thread.registers().state_pointer(),
                 serve_call as *const (),
                 argument,
             )
@@ -308,11 +307,11 @@ impl Host for Hardware {
     }
 }
 
-/// Serves a system call of the thread to which the context belongs.
-extern "C" fn serve_call(context: &Context<'_>) -> bool {
-    let served = context.serve();
+/// Serves a system call of the thread.
+extern "C" fn serve_call(thread: &UserThread<'_>) -> bool {
+    let served = thread.serve();
     if cfg!(debug_assertions) {
-        context::after_call(context.registers.state().regs.orig_rax);
+        context::after_call(thread.registers().state().regs.orig_rax);
     }
     served
 }
