@@ -25,55 +25,66 @@ impl<M: Machine> Fault<'_, M> {
         if self.area.flags().contains(AreaFlags::HUGETLB) {
             return self.resolve_hugetlb();
         }
-        let single = PageRange::single(self.page);
-        let around = self.range_around();
-        let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
         // Whether a swap-in for this fault read a swap device. If so, the fault counts as `FaultKind::SwapIn`.
         let mut read = false;
         loop {
-            let mut cursor = self.core.table.cursor(around);
-            if cursor.position() != self.page {
-                cursor.seek(self.page);
-            }
-            match cursor.peek() {
-                Entry::Present(page) => {
-                    cursor.narrow();
-                    return self.resolve_present(cursor, page);
-                }
-                Entry::Swapped(page) => {
-                    cursor.narrow();
-                    return self.swap_in(cursor, page);
-                }
-                entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
-                    self.check_absent(entry)?;
-                    if !self.area.flags().intersects(watched) {
-                        self.check_fill(entry)?;
-                    }
-                }
-            }
-            let empty = match around.len() {
-                1 => 0,
-                _ => cursor.empty_pages(),
-            };
-            let window = Window::around(self.page, around, empty);
-            // The object's locks rank before the page-table lock: release the page-table lock, get the page, and check
-            // the entry again.
-            cursor.suspend();
-            let generation = object.mappings().generation();
-            if self.area.flags().intersects(watched) {
-                // A missing or minor fault is reported in preference to a write-protection fault.
-                self.check_watched(&**object, generation)?;
-                self.check_fill(self.core.table.cursor(single).peek())?;
-            }
-            if let Some(kind) = self.map_object(cursor, &**object, generation, window, &mut read)? {
+            if let Some(kind) = self.attempt_object(&**object, &mut read)? {
                 return Ok(if read { FaultKind::SwapIn } else { kind });
             }
         }
     }
 
+    /// Attempts once to resolve the fault in an area that maps `object`. Returns `None` if the caller must retry. Sets
+    /// `read` if a swap-in read a swap device.
+    // Not inlined into the loop: the compiler would compute the values that all attempts have in common first, which
+    // costs a fault on a present page more than the call.
+    #[inline(never)]
+    fn attempt_object(
+        &self,
+        object: &dyn Object<M>,
+        read: &mut bool,
+    ) -> Result<Option<FaultKind>, FaultError> {
+        let around = self.range_around();
+        let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
+        let mut cursor = self.core.table.cursor(around);
+        if cursor.position() != self.page {
+            cursor.seek(self.page);
+        }
+        match cursor.peek() {
+            Entry::Present(page) => {
+                cursor.narrow();
+                return self.resolve_present(cursor, page).map(Some);
+            }
+            Entry::Swapped(page) => {
+                cursor.narrow();
+                return self.swap_in(cursor, page).map(Some);
+            }
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
+                self.check_absent(entry)?;
+                if !self.area.flags().intersects(watched) {
+                    self.check_fill(entry)?;
+                }
+            }
+        }
+        let empty = match around.len() {
+            1 => 0,
+            _ => cursor.empty_pages(),
+        };
+        let window = Window::around(self.page, around, empty);
+        // The object's locks rank before the page-table lock: release the page-table lock, get the page, and check the
+        // entry again.
+        cursor.suspend();
+        let generation = object.mappings().generation();
+        if self.area.flags().intersects(watched) {
+            self.check_watched(object, generation)?;
+        }
+        self.map_object(cursor, object, generation, window, read)
+    }
+
     /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the object
     /// does not have the page in memory, of a minor fault if it has (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
-    /// Returns `FaultError::BeyondObject` if the page is beyond the end of the object.
+    /// Returns `FaultError::BeyondObject` if the page is beyond the end of the object. A missing or minor fault is
+    /// reported in preference to a write-protection fault, which is checked last.
     #[cold]
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
@@ -99,7 +110,19 @@ impl<M: Machine> Fault<'_, M> {
             }
             return Err(FaultError::Watched(WatchedFault::Missing));
         }
-        Ok(())
+        let cursor = self.core.table.cursor(PageRange::single(self.page));
+        self.check_fill(cursor.peek()).map(drop)
+    }
+
+    /// Checks the entry in an area with guard markers. A guard marker denies the access before the object is called,
+    /// even beyond its end (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
+    #[cold]
+    fn check_guard(self) -> Result<(), FaultError> {
+        let cursor = self.core.table.cursor(PageRange::single(self.page));
+        match cursor.peek() {
+            marker @ Entry::Marker(_) => self.check_absent(marker).map(drop),
+            Entry::Empty | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => Ok(()),
+        }
     }
 
     /// Gets the frame of the page from the object and maps it at the suspended cursor, and also maps the pages of `window` that the object has
@@ -118,16 +141,7 @@ impl<M: Machine> Fault<'_, M> {
         let index = self.area.offset_of(self.page);
         let to_object = self.access.write && self.area.is_shared();
         if self.area.flags().contains(AreaFlags::GUARDED) {
-            // A guard marker denies the access before the object is called, even beyond its end (Linux 7.2
-            // `mm/memory.c`, `handle_pte_marker`).
-            let entry = core
-                .table
-                .cursor(PageRange::single(self.page))
-                .entry()
-                .entry;
-            if let Entry::Marker(_) = entry {
-                self.check_absent(entry)?;
-            }
+            self.check_guard()?;
         }
         if self.access.write && !to_object {
             // A store to private memory creates the anon_vma even if the fault fails later (Linux 7.2 `do_cow_fault`).
