@@ -45,8 +45,15 @@ pub const RULES: &[Rule] = &[
         binary: QEMU,
         beginnings: &["rounds::offset_0::", "rounds::offset_1::", "rounds::offset_23::", "rounds::offset_1009::"],
         of: 4,
-        runs: [1, 2],
+        runs: [0, 2],
         what: "10,000 rounds of racing threads, at four offsets",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["stress::on_4"],
+        of: 1,
+        runs: [0, 1],
+        what: "stressors of stress-ng, on four CPUs",
     },
     Rule {
         binary: QEMU,
@@ -240,7 +247,7 @@ pub const RULES: &[Rule] = &[
             "sqlite-wal",
         ],
         of: 5,
-        runs: [2, 5],
+        runs: [1, 5],
         what: "a part of the whole programs, whose output is compared with that on Debian's kernel",
     },
     Rule {
@@ -251,10 +258,17 @@ pub const RULES: &[Rule] = &[
         what: "the other whole programs",
     },
     Rule {
+        binary: "memwright-cli/columns",
+        beginnings: &["one_kernel_is_compared_in_several_settings"],
+        of: 1,
+        runs: [0, 1],
+        what: "one kernel in several settings side by side",
+    },
+    Rule {
         binary: "memwright-sim/interleavings",
         beginnings: &[""],
-        of: 3,
-        runs: [1, 3],
+        of: 6,
+        runs: [1, 6],
         what: "cases of which all interleavings are tried",
     },
 ];
