@@ -15,6 +15,8 @@ use crate::host::host_file::{self, LARGEST_DOCUMENT};
 const OPTION: &str = "plan";
 /// The key with the program and its arguments.
 const PROGRAM: &str = "program";
+/// The key with the names of experiments or workloads, which a command line has without an option.
+const NAMES: &str = "names";
 /// The key of the array of column tables, and the keys of a column's name and kernel in its table.
 const COLUMN: &str = "column";
 const NAME: &str = "name";
@@ -71,7 +73,16 @@ fn of_table(
         None => Vec::new(),
     };
     let columns = table.remove(COLUMN);
-    let mut options = Vec::new();
+    let mut options: Vec<OsString> = Vec::new();
+    let takes_names = subcommand.get_arguments().any(|one| one.get_id() == NAMES);
+    if let Some(value) = table.remove(NAMES).filter(|_| takes_names) {
+        for name in words(NAMES, value)? {
+            if name.starts_with('-') {
+                bail!("{NAMES}: {name:?} is an option, not a name");
+            }
+            options.push(name.into());
+        }
+    }
     for (key, value) in table {
         options.extend(option(subcommand, &key, value)?);
     }

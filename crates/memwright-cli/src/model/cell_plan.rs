@@ -1,0 +1,306 @@
+//! What a bench runs, divided into cells. A cell is one run on one kernel: a run of an experiment, a workload, or a
+//! program with one combination of its parameters' values. Cells are independent of each other, so that several workers
+//! can share them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::model::hash::{hash_part, hexadecimal};
+use crate::model::hashed_file::HashedFile;
+use crate::model::{bench, parameter, sweep};
+
+/// The version of the document's format. It increases when a name in the JSON is removed or changes its meaning, but
+/// not when one is added.
+pub const SCHEMA: u32 = 1;
+/// The value of `kind` in the document.
+pub const KIND: &str = "cell-plan";
+
+/// What a bench runs. It contains everything on which the results depend, and how they are printed. Workers of one bench
+/// therefore write equal documents, unless they have different tools, kernels or programs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CellPlan {
+    /// The version of the document's format: [`SCHEMA`].
+    pub schema: u32,
+    /// The kind of the document: [`KIND`].
+    pub kind: String,
+    /// The command that runs the cells.
+    pub tool: Tool,
+    /// Whether every run is made twice.
+    pub verify: bool,
+    /// Whether the table has all rows.
+    pub all: bool,
+    /// The patterns of the rows that the table has; empty for all.
+    pub rows: Vec<String>,
+    /// What is run.
+    pub work: Work,
+}
+
+/// A build of this command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its file.
+    pub sha256: String,
+    /// SHA-256 of the image of Memwright's kernel that it uses.
+    pub kernel_sha256: String,
+}
+
+/// What a bench runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Experiments, which measure themselves.
+    Experiments(Experiments),
+    /// A program or workloads, counted from outside.
+    Program(Program),
+}
+
+/// Experiments, which measure themselves.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Experiments {
+    /// The policies of each column in the syntax of `--policy`; empty for none.
+    pub policies: Vec<String>,
+    /// The document of the bench, without results.
+    pub document: bench::Document,
+}
+
+/// A program, counted from outside.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The version and SHA-256 of QEMU for the columns.
+    pub qemu: Vec<String>,
+    /// SHA-256 of the program's standard input.
+    pub stdin_sha256: String,
+    /// What each program needs to start, by the program's name in the command.
+    pub programs: BTreeMap<String, Needs>,
+    /// The files of `--file` at each point, which are the script and the data of a workload, each with its hash; empty
+    /// if there are none.
+    pub files: Vec<Vec<String>>,
+    /// The document of the sweep, without points.
+    pub document: sweep::Document,
+}
+
+/// What a program needs to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Needs {
+    /// The folder in which it starts.
+    pub folder: String,
+    /// The program, its interpreters and its libraries.
+    pub files: Vec<HashedFile>,
+}
+
+/// A kernel, and the options of the guest that it changes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// SHA-256 of the image.
+    pub sha256: String,
+    /// The version text of the image.
+    pub version: String,
+    /// SHA-256 of its configuration, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
+    /// The options as `KEY=VALUE`.
+    pub changes: Vec<String>,
+    /// The program that it runs instead of the command's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+/// One run on one kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// The index of the run: of all runs of all experiments, or of the points of a sweep.
+    pub run: usize,
+    /// The index of the kernel.
+    pub column: usize,
+    /// The text that identifies it among the cells of the bench.
+    pub title: String,
+    /// SHA-256 of everything on which its result depends. The names of the kernel and of the run are not part of this.
+    pub address: String,
+}
+
+/// The maximum number of cells of a bench.
+pub const MOST_CELLS: usize = 2_000_000;
+
+impl CellPlan {
+    /// Parses the document.
+    ///
+    /// # Errors
+    /// If the bytes are not such a document, or if it has more than [`MOST_CELLS`] cells.
+    pub fn parse(text: &[u8]) -> anyhow::Result<Self> {
+        let plan: Self = serde_json::from_slice(text).context("no plan of a bench")?;
+        ensure!(
+            plan.kind == KIND && plan.schema == SCHEMA,
+            "no plan of a bench, or of another version"
+        );
+        plan.check_size()?;
+        Ok(plan)
+    }
+
+    /// Checks that there are at most [`MOST_CELLS`] cells.
+    ///
+    /// # Errors
+    /// If there are more.
+    pub fn check_size(&self) -> anyhow::Result<()> {
+        let (runs, columns) = match &self.work {
+            Work::Experiments(work) => {
+                let experiments = work.document.experiments.iter();
+                let runs = experiments.map(|one| one.runs.len()).sum();
+                (Some(runs), work.document.columns.len())
+            }
+            Work::Program(work) => (
+                parameter::count(&work.document.parameters),
+                work.columns.len(),
+            ),
+        };
+        let cells = runs.and_then(|runs: usize| runs.checked_mul(columns));
+        ensure!(
+            cells.is_some_and(|cells| cells <= MOST_CELLS),
+            "more than {MOST_CELLS} runs"
+        );
+        Ok(())
+    }
+
+    /// Returns every cell, in the order in which a bench runs them.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut start = Sha256::new();
+        for part in [
+            &*self.tool.version,
+            &*self.tool.sha256,
+            &*self.tool.kernel_sha256,
+            if self.verify { "twice" } else { "once" },
+        ] {
+            hash_part(&mut start, part.as_bytes());
+        }
+        match &self.work {
+            Work::Experiments(work) => work.cells(&start),
+            Work::Program(work) => work.cells(&start),
+        }
+    }
+
+    /// Returns the document as JSON.
+    ///
+    /// # Errors
+    /// Errors of serialization.
+    pub fn text(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+}
+
+impl Experiments {
+    fn cells(&self, start: &Sha256) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        let experiments = self.document.experiments.iter();
+        let runs = experiments.flat_map(|one| one.runs.iter().map(move |run| (one, run)));
+        for (index, (experiment, run)) in runs.enumerate() {
+            let mut of_run = start.clone();
+            let [cpus, nodes, memory] =
+                [u64::from(run.cpus), u64::from(run.nodes), run.memory].map(|n| n.to_string());
+            for part in [
+                "experiment",
+                &experiment.program_sha256,
+                &cpus,
+                &nodes,
+                &memory,
+                &run.swap,
+                &run.qemu.version,
+                &run.qemu.sha256,
+            ] {
+                hash_part(&mut of_run, part.as_bytes());
+            }
+            hash_list(&mut of_run, &run.arguments);
+            let label = match run.label.as_str() {
+                "" => String::new(),
+                label => format!(" ({label})"),
+            };
+            let columns = self.document.columns.iter().zip(&self.policies);
+            for (column, (kernel, policies)) in columns.enumerate() {
+                let mut hash = of_run.clone();
+                for part in [&kernel.sha256, &kernel.append, policies] {
+                    hash_part(&mut hash, part.as_bytes());
+                }
+                cells.push(Cell {
+                    run: index,
+                    column,
+                    title: format!("{}{label} on {}", experiment.experiment, kernel.name),
+                    address: hexadecimal(&hash.finalize()),
+                });
+            }
+        }
+        cells
+    }
+}
+
+impl Program {
+    /// Returns the points of the sweep.
+    pub fn points(&self) -> Vec<Vec<String>> {
+        parameter::points(&self.document.parameters)
+    }
+
+    /// Returns the name of the program at a point in a column.
+    pub fn program(&self, column: &Column, point: &[String]) -> String {
+        let first = self.document.command.first().map(String::as_str);
+        let parameters = &self.document.parameters;
+        match &column.program {
+            Some(program) => program.clone(),
+            None => parameter::word(first.unwrap_or_default(), parameters, point),
+        }
+    }
+
+    fn cells(&self, start: &Sha256) -> Vec<Cell> {
+        let parameters = &self.document.parameters;
+        let mut start = start.clone();
+        for part in ["program", &self.stdin_sha256] {
+            hash_part(&mut start, part.as_bytes());
+        }
+        let mut cells = Vec::new();
+        for (index, point) in self.points().iter().enumerate() {
+            let mut of_point = start.clone();
+            let words = self.document.command.iter();
+            let words = words.map(|word| parameter::word(word, parameters, point));
+            hash_list(&mut of_point, &words.collect::<Vec<_>>());
+            hash_list(
+                &mut of_point,
+                self.files.get(index).map_or(&[], Vec::as_slice),
+            );
+            let place = match parameter::title(parameters, point) {
+                title if title.is_empty() => self.document.command.join(" "),
+                title => title,
+            };
+            for (column, (kernel, qemu)) in self.columns.iter().zip(&self.qemu).enumerate() {
+                let mut hash = of_point.clone();
+                hash_part(&mut hash, kernel.sha256.as_bytes());
+                hash_part(&mut hash, qemu.as_bytes());
+                hash_list(&mut hash, &kernel.changes);
+                if let Some(needs) = self.programs.get(&self.program(kernel, point)) {
+                    hash_part(&mut hash, needs.folder.as_bytes());
+                    let files = needs.files.iter();
+                    let parts = files.flat_map(|file| [file.path.clone(), file.sha256.clone()]);
+                    hash_list(&mut hash, &parts.collect::<Vec<_>>());
+                }
+                cells.push(Cell {
+                    run: index,
+                    column,
+                    title: format!("{place} on {}", kernel.name),
+                    address: hexadecimal(&hash.finalize()),
+                });
+            }
+        }
+        cells
+    }
+}
+
+fn hash_list(hash: &mut Sha256, list: &[String]) {
+    hash_part(hash, list.len().to_string().as_bytes());
+    for one in list {
+        hash_part(hash, one.as_bytes());
+    }
+}
