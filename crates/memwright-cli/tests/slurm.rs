@@ -114,7 +114,8 @@ impl Slurm {
                  SlurmdPort={node}\nSlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\n\
                  AuthInfo=socket={place}munge.socket\nStateSaveLocation={place}state\nSlurmdSpoolDir={place}spool\n\
                  SlurmctldPidFile={place}slurmctld.pid\nSlurmdPidFile={place}slurmd.pid\n\
-                 ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
+                 SlurmdParameters=config_overrides\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+                 JobAcctGatherType=jobacct_gather/none\n\
                  SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nReturnToService=2\nMailProg=/bin/true\n\
                  NodeName={host} NodeAddr=127.0.0.1 CPUs={PARTS} State=UNKNOWN\n\
                  PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"

@@ -74,9 +74,9 @@ fn of_table(
     };
     let columns = table.remove(COLUMN);
     let mut options: Vec<OsString> = Vec::new();
-    let takes_names = subcommand.get_arguments().any(|one| one.get_id() == NAMES);
-    if let Some(value) = table.remove(NAMES).filter(|_| takes_names) {
-        for name in words(NAMES, value)? {
+    if subcommand.get_arguments().any(|one| one.get_id() == NAMES) {
+        let names = table.remove(NAMES).map(|value| words(NAMES, value));
+        for name in names.transpose()?.into_iter().flatten() {
             if name.starts_with('-') {
                 bail!("{NAMES}: {name:?} is an option, not a name");
             }
@@ -223,6 +223,11 @@ memory = "2G"
             .unwrap(),
             format!("compare --all {options} --cold /bin/true --plan z")
         );
+        let names = "names = ['basics', 'swap']\ncold = true";
+        assert_eq!(
+            expand("memwright bench --plan PLAN --shard 1/2", names).unwrap(),
+            "bench basics swap --cold --shard 1/2"
+        );
         for line in [
             "memwright compare /bin/true --plan PLAN",
             "memwright",
@@ -252,6 +257,21 @@ memory = "2G"
             let error = expand("memwright compare --plan PLAN x", plan).unwrap_err();
             assert!(format!("{error:#}").contains(part), "{error:#}");
         }
+        for (plan, part) in [
+            (
+                "names = ['--json=x']",
+                "\"--json=x\" is an option, not a name",
+            ),
+            ("names = true", "names: expected a text or a number"),
+        ] {
+            let error = expand("memwright bench --plan PLAN", plan).unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+        let error = expand("memwright compare --plan PLAN x", "names = ['x']").unwrap_err();
+        assert!(
+            format!("{error:#}").contains("compare has no option names"),
+            "{error:#}"
+        );
         for (line, part) in [
             ("memwright compare --plan /no/such/plan x", "No such file"),
             ("memwright compare --plan PLAN --plan PLAN x", "twice"),

@@ -101,16 +101,14 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
 
 /// Merges folders of results, and reports the complete bench.
 fn folders(args: &ReportArgs) -> Result<u8, Failure> {
+    if let Some(text) = args.files.iter().find(|text| !Path::new(text).is_dir()) {
+        let why = "folders of results are not mixed with documents";
+        return Err(Failure::Usage(anyhow!("{text}: {why}")));
+    }
     let mut given = BTreeSet::new();
     let mut folders = Vec::new();
     for text in &args.files {
-        let context = || format!("{text}: folders of results are not mixed with documents");
-        let about = fs::metadata(text)
-            .with_context(context)
-            .map_err(Failure::Usage)?;
-        if !about.is_dir() {
-            return Err(Failure::Usage(anyhow!(context())));
-        }
+        let about = fs::metadata(text).with_context(|| text.clone())?;
         if given.insert((about.dev(), about.ino())) {
             folders.push(Results::open(Path::new(text)).map_err(Failure::Usage)?);
         } else {

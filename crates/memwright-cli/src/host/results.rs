@@ -172,6 +172,11 @@ impl Results {
         write().with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Returns the path of a result by the address of its cell and its hash.
+    pub fn result_path(&self, address: &str, hash: &str) -> PathBuf {
+        self.path.join(Name::Result(address, hash).text())
+    }
+
     /// Reads the plan with this hash.
     ///
     /// # Errors

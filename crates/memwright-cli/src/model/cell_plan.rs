@@ -304,3 +304,265 @@ fn hash_list(hash: &mut Sha256, list: &[String]) {
         hash_part(hash, one.as_bytes());
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::model::kernel_run::Qemu;
+
+    fn text(text: &str) -> String {
+        text.to_owned()
+    }
+
+    /// Returns the plan of two experiments with three runs on two kernels.
+    pub fn experiments() -> CellPlan {
+        let run = |label: &str, cpus| bench::MeasuredRun {
+            label: text(label),
+            arguments: vec![text(label)],
+            cpus,
+            nodes: 1,
+            memory: 1 << 30,
+            swap: String::new(),
+            qemu: Qemu {
+                version: text("7.2.0"),
+                sha256: text("qq"),
+            },
+            repeats: None,
+            differs: Vec::new(),
+            records: Vec::new(),
+        };
+        let measured = |name: &str, runs| bench::Measured {
+            experiment: text(name),
+            question: text("?"),
+            program_sha256: text(name),
+            runs,
+        };
+        let kernel = |name: &str| bench::Kernel {
+            name: text(name),
+            sha256: format!("{name}{name}"),
+            version: text("1"),
+            append: String::new(),
+            config_sha256: None,
+        };
+        plan(Work::Experiments(Experiments {
+            policies: vec![String::new(); 2],
+            document: bench::Document {
+                schema: bench::SCHEMA,
+                kind: text(bench::KIND),
+                columns: vec![kernel("a"), kernel("b")],
+                experiments: vec![
+                    measured("one", vec![run("", 1)]),
+                    measured("two", vec![run("x", 1), run("y", 2)]),
+                ],
+            },
+        }))
+    }
+
+    /// Returns the plan of a program with a parameter of two values, on two kernels.
+    fn program() -> CellPlan {
+        let column = |name: &str, program: Option<&str>| Column {
+            name: text(name),
+            sha256: format!("{name}{name}"),
+            version: text("1"),
+            config_sha256: None,
+            changes: program
+                .iter()
+                .map(|path| format!("program={path}"))
+                .collect(),
+            program: program.map(text),
+        };
+        let needs = |name: &str| {
+            let files = vec![HashedFile {
+                path: text(name),
+                sha256: text(name),
+            }];
+            let folder = text("/");
+            (text(name), Needs { folder, files })
+        };
+        plan(Work::Program(Program {
+            columns: vec![column("a", None), column("b", Some("/other"))],
+            qemu: vec![text("7.2.0 qq"); 2],
+            stdin_sha256: text("00"),
+            programs: [needs("./p1"), needs("./p2"), needs("/other")].into(),
+            files: Vec::new(),
+            document: sweep::Document {
+                schema: sweep::SCHEMA,
+                kind: text(sweep::KIND),
+                command: vec![text("./p{n}"), text("-n{n}")],
+                parameters: vec!["n=1,2".parse().unwrap()],
+                points: Vec::new(),
+            },
+        }))
+    }
+
+    fn plan(work: Work) -> CellPlan {
+        CellPlan {
+            schema: SCHEMA,
+            kind: text(KIND),
+            tool: Tool {
+                version: text("0.1.0"),
+                sha256: text("tt"),
+                kernel_sha256: text("kk"),
+            },
+            verify: true,
+            all: false,
+            rows: Vec::new(),
+            work,
+        }
+    }
+
+    /// Returns the indices of the cells whose addresses a change changes. The change is of the plan as JSON: the value
+    /// at this pointer.
+    fn changed(plan: &CellPlan, pointer: &str, value: serde_json::Value) -> Vec<usize> {
+        let mut other = serde_json::to_value(plan).unwrap();
+        *other.pointer_mut(pointer).expect(pointer) = value;
+        let other = CellPlan::parse(other.to_string().as_bytes()).unwrap();
+        let pairs = plan.cells().into_iter().zip(other.cells());
+        let differ = pairs
+            .enumerate()
+            .filter(|(_, (one, other))| one.address != other.address);
+        differ.map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn an_address_covers_what_a_result_depends_on() {
+        let all: Vec<usize> = (0..6).collect();
+        let plan = experiments();
+        for (pointer, value, expected) in [
+            ("/tool/sha256", "x".into(), all.clone()),
+            ("/tool/version", "x".into(), all.clone()),
+            ("/tool/kernel_sha256", "x".into(), all.clone()),
+            ("/verify", false.into(), all),
+            ("/all", true.into(), vec![]),
+            (
+                "/work/experiments/policies/1",
+                "tlb=gather".into(),
+                vec![1, 3, 5],
+            ),
+            (
+                "/work/experiments/document/columns/0/name",
+                "x".into(),
+                vec![],
+            ),
+            (
+                "/work/experiments/document/columns/0/version",
+                "x".into(),
+                vec![],
+            ),
+            (
+                "/work/experiments/document/columns/0/sha256",
+                "x".into(),
+                vec![0, 2, 4],
+            ),
+            (
+                "/work/experiments/document/experiments/1/experiment",
+                "x".into(),
+                vec![],
+            ),
+            (
+                "/work/experiments/document/experiments/1/program_sha256",
+                "x".into(),
+                vec![2, 3, 4, 5],
+            ),
+            (
+                "/work/experiments/document/experiments/1/runs/0/label",
+                "z".into(),
+                vec![],
+            ),
+            (
+                "/work/experiments/document/experiments/1/runs/0/arguments/0",
+                "z".into(),
+                vec![2, 3],
+            ),
+            (
+                "/work/experiments/document/experiments/1/runs/1/cpus",
+                4.into(),
+                vec![4, 5],
+            ),
+            (
+                "/work/experiments/document/experiments/0/runs/0/memory",
+                1.into(),
+                vec![0, 1],
+            ),
+            (
+                "/work/experiments/document/experiments/0/runs/0/qemu/sha256",
+                "x".into(),
+                vec![0, 1],
+            ),
+        ] {
+            assert_eq!(changed(&plan, pointer, value), expected, "{pointer}");
+        }
+        let plan = program();
+        for (pointer, value, expected) in [
+            ("/work/program/columns/1/name", "x".into(), vec![]),
+            ("/work/program/columns/1/sha256", "x".into(), vec![1, 3]),
+            (
+                "/work/program/columns/0/changes",
+                vec!["memory=1G"].into(),
+                vec![0, 2],
+            ),
+            ("/work/program/qemu/0", "x".into(), vec![0, 2]),
+            ("/work/program/stdin_sha256", "x".into(), vec![0, 1, 2, 3]),
+            (
+                "/work/program/programs/.~1p2/files/0/sha256",
+                "x".into(),
+                vec![2],
+            ),
+            (
+                "/work/program/programs/~1other/folder",
+                "/x".into(),
+                vec![1, 3],
+            ),
+            (
+                "/work/program/document/command/1",
+                "{n}".into(),
+                vec![0, 1, 2, 3],
+            ),
+            (
+                "/work/program/document/parameters/0/values/1",
+                "3".into(),
+                vec![2, 3],
+            ),
+        ] {
+            assert_eq!(changed(&plan, pointer, value), expected, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn cells_have_different_titles_and_addresses() {
+        for (plan, title) in [(experiments(), "two (x) on b"), (program(), "n=2 on a")] {
+            let cells = plan.cells();
+            assert!(cells.iter().any(|cell| cell.title == title));
+            for key in [
+                |cell: &Cell| cell.title.clone(),
+                |cell: &Cell| cell.address.clone(),
+            ] {
+                let mut keys: Vec<String> = cells.iter().map(key).collect();
+                keys.sort();
+                keys.dedup();
+                assert_eq!(keys.len(), cells.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_without_end_is_refused() {
+        let mut plan = program();
+        if let Work::Program(work) = &mut plan.work {
+            let values: Vec<String> = (0..2000).map(|number: u32| number.to_string()).collect();
+            for name in ["a", "b", "c", "d", "e", "f", "g"] {
+                let values = values.clone();
+                let name = text(name);
+                work.document
+                    .parameters
+                    .push(parameter::Parameter { name, values });
+            }
+        }
+        let written = serde_json::to_vec(&plan).unwrap();
+        let error = CellPlan::parse(&written).unwrap_err().to_string();
+        assert!(error.contains("more than 2000000 runs"), "{error}");
+        for wrong in ["", "{}", "[[[[", r#"{"schema":9}"#] {
+            assert!(CellPlan::parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -128,3 +128,77 @@ pub fn whole(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cell_plan::tests::experiments;
+    use crate::model::records::{self, Record};
+
+    /// Values that decimal digits do not represent exactly are read as they were written.
+    #[test]
+    fn results_make_the_document_of_the_bench() {
+        let plan = experiments();
+        let figures = |cell: &Cell| Figures {
+            records: vec![Record {
+                case: cell.title.clone(),
+                measure: "m".to_owned(),
+                unit: "u".to_owned(),
+                found: records::Found::Value {
+                    value: 1.0 / (3.0 + cell.run as f64 + cell.column as f64 / 7.0),
+                },
+            }],
+            differs: Some(match cell.title.as_str() {
+                "two (y) on b" => vec!["m: 1 and 2".to_owned()],
+                _ => Vec::new(),
+            }),
+        };
+        let mut through_a_file = |cell: &Cell| {
+            let result = CellResult::of(&cell.address, Found::Figures(figures(cell)));
+            let text = serde_json::to_vec(&result)?;
+            Ok(CellResult::parse(&cell.address, &text)?.found)
+        };
+        let Whole::Experiments(document) = whole(&plan, &mut through_a_file).unwrap() else {
+            panic!("another kind");
+        };
+        let runs: Vec<&MeasuredRun> = document
+            .experiments
+            .iter()
+            .flat_map(|one| &one.runs)
+            .collect();
+        let mut cells = plan.cells().into_iter();
+        for run in &runs {
+            for (column, kernel) in ["a", "b"].iter().enumerate() {
+                let records = figures(&cells.next().unwrap()).records;
+                assert_eq!(run.records[column], ((*kernel).to_owned(), records));
+            }
+        }
+        let repeats = runs.iter().map(|run| run.repeats);
+        assert_eq!(
+            repeats.collect::<Vec<_>>(),
+            [Some(true), Some(true), Some(false)]
+        );
+        assert_eq!(runs[2].differs, ["b: m: 1 and 2"]);
+    }
+
+    #[test]
+    fn a_result_of_another_cell_is_refused() {
+        let figures = || {
+            Found::Figures(Figures {
+                records: Vec::new(),
+                differs: None,
+            })
+        };
+        let text = serde_json::to_vec(&CellResult::of("a", figures())).unwrap();
+        assert!(CellResult::parse("a", &text).is_ok());
+        for (address, text) in [("b", &*text), ("a", b"{}"), ("a", &text[..9])] {
+            assert!(CellResult::parse(address, text).is_err());
+        }
+        let other = CellResult {
+            schema: 9,
+            ..CellResult::of("a", figures())
+        };
+        let other = serde_json::to_vec(&other).unwrap();
+        assert!(CellResult::parse("a", &other).is_err());
+    }
+}

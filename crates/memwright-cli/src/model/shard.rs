@@ -271,10 +271,10 @@ mod tests {
 
     #[test]
     fn every_name_is_in_one_part_and_parts_are_even() {
-        let names: Vec<String> = (0..1000)
+        let names: Vec<String> = (0..100)
             .map(|number| format!("run {number} on a"))
             .collect();
-        for count in [1, 2, 7, 999, 1000, 1003] {
+        for count in [1, 2, 7, 99, 100, 103] {
             let mut seen = vec![0; names.len()];
             for number in 1..=count {
                 let share = Shard::of(number, count).unwrap().share(&names);

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Context;
+
 use crate::host::results::{Listing, Results};
 use crate::model::cell_plan::{Cell, CellPlan};
 use crate::model::cell_result::{CellResult, Found};
@@ -96,5 +98,7 @@ fn add(merged: &mut Merged, cell: &Cell, folders: &[(Results, Listing)]) {
 /// If the file cannot be read, was cut short, or is no result of this cell.
 pub fn of_cell(folder: &Results, address: &str, hash: &str) -> anyhow::Result<Found> {
     let text = folder.read_result(address, hash)?;
-    Ok(CellResult::parse(address, &text)?.found)
+    let result = CellResult::parse(address, &text);
+    let path = || folder.result_path(address, hash).display().to_string();
+    Ok(result.with_context(path)?.found)
 }
