@@ -18,8 +18,8 @@ pub const SCHEMA: u32 = 1;
 /// The value of `kind` in the document.
 pub const KIND: &str = "cell-plan";
 
-/// What a bench runs. It contains everything on which the results depend, and how they are printed. Workers of one bench
-/// therefore write equal documents, unless they have different tools, kernels or programs.
+/// What a bench runs. It contains everything on which the results depend, and how they are printed. Workers of one
+/// bench therefore write equal documents, unless they have different tools, kernels or programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellPlan {
     /// The version of the document's format: [`SCHEMA`].
@@ -141,8 +141,26 @@ impl CellPlan {
             plan.kind == KIND && plan.schema == SCHEMA,
             "no plan of a bench, or of another version"
         );
+        ensure!(
+            plan.is_consistent(),
+            "no plan of a bench: its parts do not fit together"
+        );
         plan.check_size()?;
         Ok(plan)
+    }
+
+    /// Returns whether the lists of columns have the same length, and no run has results.
+    fn is_consistent(&self) -> bool {
+        match &self.work {
+            Work::Experiments(work) => {
+                let mut runs = work.document.experiments.iter().flat_map(|one| &one.runs);
+                work.policies.len() == work.document.columns.len()
+                    && runs.all(|run| run.records.is_empty() && run.differs.is_empty())
+            }
+            Work::Program(work) => {
+                work.qemu.len() == work.columns.len() && work.document.points.is_empty()
+            }
+        }
     }
 
     /// Checks that there are at most [`MOST_CELLS`] cells.
@@ -546,7 +564,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_plan_without_end_is_refused() {
+    fn other_plans_are_refused() {
         let mut plan = program();
         if let Work::Program(work) = &mut plan.work {
             let values: Vec<String> = (0..2000).map(|number: u32| number.to_string()).collect();
@@ -564,5 +582,11 @@ pub mod tests {
         for wrong in ["", "{}", "[[[[", r#"{"schema":9}"#] {
             assert!(CellPlan::parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
+        let mut plan = experiments();
+        if let Work::Experiments(work) = &mut plan.work {
+            work.policies.pop();
+        }
+        let error = CellPlan::parse(&serde_json::to_vec(&plan).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("do not fit together"), "{error}");
     }
 }

@@ -246,8 +246,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "list"])]
     pub results: Option<PathBuf>,
 
-    /// Make only the I-th of N parts of the runs, and print no table: memwright report DIR merges the parts. auto takes
-    /// I and N from an array of Slurm; auto/N takes I from an array of Slurm or an indexed job of Kubernetes.
+    /// Make only the I-th of N parts of the runs, which memwright report DIR merges; auto takes I and N from an array
+    /// of Slurm, auto/N takes I from Slurm or Kubernetes.
     #[arg(long, value_name = "I/N|auto[/N]", requires = "results",
         conflicts_with_all = ["json", "html", "csv", "md", "mail"])]
     pub shard: Option<Choice>,
@@ -415,12 +415,13 @@ pub enum FailOn {
 #[derive(Debug, Args)]
 #[command(after_help = CODES_HELP)]
 pub struct ReportArgs {
-    /// Documents written by --json of run, check, compare or bench; several documents of run are compared. Or folders
-    /// of --results, which are merged.
+    /// Documents written by --json of run, check, compare or bench, of which several of run are compared; or folders
+    /// written by bench --results, which are merged.
     #[arg(required = true, value_name = "[NAME=]FILE|DIR")]
     pub files: Vec<String>,
 
-    /// Of folders with the results of several benches or versions, report those of the plan whose hash begins so.
+    /// If folders have the results of several benches or versions, report those whose plan has this hash, or a hash
+    /// that begins so.
     #[arg(long, value_name = "HASH")]
     pub only: Option<String>,
 

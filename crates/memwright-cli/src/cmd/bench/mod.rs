@@ -62,18 +62,18 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         return own::bench_workloads(args, &chosen.workloads);
     }
     present::refuse_rows(&args.shown)?;
-    bench_experiments(args, chosen.experiments)
+    bench_experiments(args, &chosen.experiments)
 }
 
 /// Runs experiments and prints their results.
-fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Result<u8, Failure> {
-    if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
+fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result<u8, Failure> {
+    if let Some(label) = experiments::unknown_label(chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
     }
     let columns = columns(args).map_err(Failure::Usage)?;
     let workshop = Workshop::open().map_err(Failure::Environment)?;
     if args.dry_run {
-        return lines(&workshop, &chosen, &columns, args);
+        return lines(&workshop, chosen, &columns, args);
     }
     let mut taken = Taken::default();
     for column in &columns {
@@ -83,7 +83,7 @@ fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Resu
     }
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let job = Job::of(args)?;
-    let selection = Selection::new(&workshop, &chosen, args)?;
+    let selection = Selection::new(&workshop, chosen, args)?;
     let mut document = selection.document(&columns)?;
     if let Some(job) = job {
         let policies = columns.iter().map(Column::policies).collect();

@@ -250,7 +250,7 @@ fn needs(prepared: &Prepared) -> Needs {
 /// Returns the entry of a column in the plan of the results.
 fn described(column: &Column) -> cell_plan::Column {
     let image = &column.image;
-    let programs = column
+    let mut programs = column
         .changes
         .iter()
         .filter(|change| change.key == Key::Program);
@@ -260,7 +260,7 @@ fn described(column: &Column) -> cell_plan::Column {
         version: image.version.clone(),
         config_sha256: image.config_sha256.clone(),
         changes: column.changes.iter().map(ToString::to_string).collect(),
-        program: programs.last().map(|change| change.value.clone()),
+        program: programs.next_back().map(|change| change.value.clone()),
     }
 }
 

@@ -107,8 +107,8 @@ impl Plans {
     }
 }
 
-/// Returns the places at which two values differ, such as `tool.sha256`: at most [`MOST_DIFFERENCES`], and the number of
-/// others.
+/// Returns the places at which two values differ, such as `tool.sha256`: at most [`MOST_DIFFERENCES`], and the number
+/// of others.
 fn differing(one: &Value, other: &Value) -> Vec<String> {
     let mut places = Vec::new();
     collect(one, other, "", &mut places);
