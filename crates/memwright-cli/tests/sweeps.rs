@@ -104,7 +104,7 @@ fn parts_print_together_what_one_bench_prints() {
         let merged = outputs(&stub, &format!("report {folders}"), "merged", 0);
         assert_eq!(merged, serial, "{folders}");
     }
-    // A whole bench with results prints the same, and makes only the runs that are missing.
+    // A complete bench with results prints the same, from the runs in the folder and those that it lacks.
     let whole = outputs(&stub, "bench --plan plan.toml --results a", "whole", 0);
     assert_eq!(whole, serial);
     assert_eq!(files(&stub.at("a"), "result-").len(), 6);

@@ -443,7 +443,7 @@ pub mod tests {
     }
 
     #[test]
-    fn an_address_covers_what_a_result_depends_on() {
+    fn an_address_of_an_experiment_covers_its_run() {
         let all: Vec<usize> = (0..6).collect();
         let plan = experiments();
         for (pointer, value, expected) in [
@@ -510,6 +510,10 @@ pub mod tests {
         ] {
             assert_eq!(changed(&plan, pointer, value), expected, "{pointer}");
         }
+    }
+
+    #[test]
+    fn an_address_of_a_program_covers_its_files() {
         let plan = program();
         for (pointer, value, expected) in [
             ("/work/program/columns/1/name", "x".into(), vec![]),
