@@ -62,6 +62,26 @@ pub const CHROMIUM: Need = Need {
     present: || which("chromium").is_some(),
 };
 
+/// Slurm, which runs an array of jobs on one machine.
+pub const SLURM: &[Need] = &[
+    Need {
+        package: "munge",
+        present: || Path::new("/usr/sbin/munged").exists(),
+    },
+    Need {
+        package: "slurmctld",
+        present: || Path::new("/usr/sbin/slurmctld").exists(),
+    },
+    Need {
+        package: "slurmd",
+        present: || Path::new("/usr/sbin/slurmd").exists(),
+    },
+    Need {
+        package: "slurm-client",
+        present: || which("sbatch").is_some(),
+    },
+];
+
 const NEEDS: &[Need] = &[
     Need {
         package: "qemu-system-x86",

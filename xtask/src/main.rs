@@ -82,7 +82,8 @@ usage: cargo xtask TASK
             twice, on this machine's Linux and on Memwright (the default), or on a kernel of `memwright kernels` and on
             Memwright, and compare: a difference that no rule in fuzz/rules.rs or fuzz/older.rs covers is shrunk, saved
             and printed; or run saved scripts; with
-            --against model, --seeds A,B,... or random:N shares the operations among several seeds
+            --against model, --seeds A,B-C,... or random:N shares the operations among several seeds, and --shard I/N
+            runs the I-th of N parts of these
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]

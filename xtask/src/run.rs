@@ -90,6 +90,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             install::install()?;
             if tier != Tier::Test {
                 install::install_packages(&[install::CHROMIUM, install::MANPAGES])?;
+                install::install_packages(install::SLURM)?;
             }
             Ok(Outcome::Passed)
         }
@@ -161,6 +162,8 @@ fn installed(why: &str) -> bool {
         "stress-ng",
         "a C compiler",
         "manpages-dev",
+        "munge",
+        "slurm",
     ]
     .iter()
     .any(|thing| why.contains(thing))

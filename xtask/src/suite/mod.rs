@@ -59,6 +59,13 @@ impl Shard {
     pub fn has(self, name: &str) -> bool {
         table::hash(name) % self.count == self.number - 1
     }
+
+    /// Returns the elements of a list that belong to this part. The parts differ by at most one element.
+    pub fn share<T>(self, list: Vec<T>) -> Vec<T> {
+        let [skip, step] =
+            [self.number - 1, self.count].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        list.into_iter().skip(skip).step_by(step).collect()
+    }
 }
 
 /// The built tests, ready to run.
@@ -300,5 +307,7 @@ mod tests {
             };
             assert_eq!((1..=3).filter(has).count(), 1, "{name}");
         }
+        let parts = (1..=3).map(|number| Shard { number, count: 3 }.share(vec![5, 6, 7, 8]));
+        assert_eq!(parts.collect::<Vec<_>>(), [vec![5, 8], vec![6], vec![7]]);
     }
 }

@@ -238,6 +238,13 @@ pub const RULES: &[Rule] = &[
         what: "every command of the tutorial",
     },
     Rule {
+        binary: "memwright-cli/slurm",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "a bench that an array of Slurm shares",
+    },
+    Rule {
         binary: "memwright-cli/workloads",
         beginnings: &[
             "cpython-mmap",

@@ -12,6 +12,7 @@ pub mod manual;
 mod plan_file;
 pub mod report;
 mod rerun;
+mod results;
 pub mod run;
 
 use std::ffi::OsString;

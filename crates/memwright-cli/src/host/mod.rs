@@ -8,5 +8,6 @@ pub mod folder;
 pub mod host_file;
 pub mod output;
 pub mod progress;
+pub mod results;
 pub mod signals;
 pub mod taken;

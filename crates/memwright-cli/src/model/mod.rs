@@ -2,6 +2,8 @@
 
 pub mod account;
 pub mod bench;
+pub mod cell_plan;
+pub mod cell_result;
 pub mod change;
 pub mod counts;
 pub mod failure;
@@ -26,6 +28,7 @@ pub mod saved;
 #[cfg(test)]
 pub mod schema;
 pub mod settings;
+pub mod shard;
 pub mod shell;
 pub mod size;
 pub mod statistic;

@@ -22,6 +22,7 @@ use crate::cmd::args::help::{AFTER_HELP, BENCH_HELP, CHECK_HELP, CODES_HELP, CON
 use crate::compare::limit::Limit;
 use crate::model::plan::TraceFormat;
 use crate::model::region_names::RegionId;
+use crate::model::shard::Choice;
 use crate::qemu::launch::LaunchArgs;
 use crate::render::outputs::{Formats, Shown};
 
@@ -241,6 +242,16 @@ pub struct BenchArgs {
     #[arg(long = "run", value_name = "LABEL")]
     pub labels: Vec<String>,
 
+    /// Keep the result of each run in this folder, and make only the runs without a result there.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "list"])]
+    pub results: Option<PathBuf>,
+
+    /// Make only the I-th of N parts of the runs, which memwright report DIR merges; auto takes I and N from an array
+    /// of Slurm, auto/N takes I from Slurm or Kubernetes.
+    #[arg(long, value_name = "I/N|auto[/N]", requires = "results",
+        conflicts_with_all = ["json", "html", "csv", "md", "mail"])]
+    pub shard: Option<Choice>,
+
     /// Time limit of each run in host seconds, after which the bench fails.
     #[arg(long, value_name = "SECS", default_value = "900",
         allow_hyphen_values = true, value_parser = parse_seconds)]
@@ -404,9 +415,15 @@ pub enum FailOn {
 #[derive(Debug, Args)]
 #[command(after_help = CODES_HELP)]
 pub struct ReportArgs {
-    /// Documents written by --json of run, check, compare or bench. Several documents of run are compared.
-    #[arg(required = true, value_name = "[NAME=]FILE")]
+    /// Documents written by --json of run, check, compare or bench, of which several of run are compared; or folders
+    /// written by bench --results, which are merged.
+    #[arg(required = true, value_name = "[NAME=]FILE|DIR")]
     pub files: Vec<String>,
+
+    /// If folders have the results of several benches or versions, report those whose plan has this hash, or a hash
+    /// that begins so.
+    #[arg(long, value_name = "HASH")]
+    pub only: Option<String>,
 
     /// Write the documents as JSON ("-" for standard output).
     #[arg(long, value_name = "PATH")]

@@ -81,6 +81,14 @@ impl Column {
         }
     }
 
+    /// Returns the policies in the syntax of `--policy`; empty for a Linux kernel.
+    pub fn policies(&self) -> String {
+        match self {
+            Self::Memwright { policies } => policies.clone(),
+            Self::Linux { .. } => String::new(),
+        }
+    }
+
     /// Returns the kernel's entry in the JSON document: its name, hash and version.
     ///
     /// # Errors
