@@ -231,6 +231,13 @@ pub const RULES: &[Rule] = &[
         what: "every command of the tutorial",
     },
     Rule {
+        binary: "memwright-cli/workflow",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "every step of the workflow of docs/ci.md",
+    },
+    Rule {
         binary: "memwright-cli/workloads",
         beginnings: &[
             "cpython-mmap",

@@ -10,7 +10,7 @@ use crate::model::region::{Marks, Region};
 use crate::model::size::in_mebibytes;
 use crate::model::statistic::{Pass, Statistic};
 use crate::model::{region_names, words};
-use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
+use crate::sheet::{MeasuredKernel, NOT_MEASURED, Row, Section, Sheet, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
@@ -53,11 +53,21 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         sections,
         notes: Vec::new(),
         commands: again::on_kernels(documents, &[]).into_iter().collect(),
+        kernels: documents.iter().map(measured_kernel).collect(),
+        verdict: None,
     };
     sheet.notes = differing_states(&sheet);
     sheet.notes.extend(differing_names(documents));
     sheet.notes.extend(documents.iter().flat_map(notes));
     sheet
+}
+
+/// Returns the kernel of a document, by the name of its column.
+fn measured_kernel(document: &Document) -> MeasuredKernel {
+    MeasuredKernel {
+        name: document.kernel.name.clone(),
+        sha256: document.kernel.sha256.clone(),
+    }
 }
 
 /// Returns one document as a sheet.

@@ -62,6 +62,10 @@ pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Shee
         sections,
         notes: notes(document, &sheets),
         commands: Vec::new(),
+        kernels: sheets
+            .first()
+            .map_or_else(Vec::new, |sheet| sheet.kernels.clone()),
+        verdict: None,
     })
 }
 

@@ -3,9 +3,11 @@
 pub mod change;
 pub mod select;
 pub mod value;
+pub mod verdict;
 
 pub use select::{UnknownRow, check as check_pattern};
 pub use value::Value;
+pub use verdict::{Limited, Verdict, VerdictKind};
 
 use crate::model::statistic::{Pass, Statistic};
 
@@ -30,6 +32,20 @@ pub struct Sheet {
     pub notes: Vec<String>,
     /// The commands that reproduce the result.
     pub commands: Vec<String>,
+    /// The kernels on which the counts were made. Each has the name of a column or, in a sheet with a row for each
+    /// kernel, the title of a row.
+    pub kernels: Vec<MeasuredKernel>,
+    /// The verdict on the last column; `None` if the sheet is not that of a check.
+    pub verdict: Option<Verdict>,
+}
+
+/// A kernel on which counts were made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasuredKernel {
+    /// The name that the sheet gives it.
+    pub name: String,
+    /// SHA-256 of its image.
+    pub sha256: String,
 }
 
 /// A part of a sheet.
@@ -247,6 +263,8 @@ pub mod tests {
             ],
             notes: vec!["both repeat".to_owned()],
             commands: vec!["memwright compare ./prog".to_owned()],
+            kernels: kernels(["before", "after"]),
+            verdict: None,
         }
     }
 
@@ -285,7 +303,18 @@ pub mod tests {
             }],
             notes: Vec::new(),
             commands: Vec::new(),
+            kernels: kernels(["memwright", "linux"]),
+            verdict: None,
         }
+    }
+
+    /// Returns kernels with these names, whose hashes are 11 and 22.
+    fn kernels(names: [&str; 2]) -> Vec<MeasuredKernel> {
+        let kernel = |(name, sha256): (&str, &str)| MeasuredKernel {
+            name: name.to_owned(),
+            sha256: sha256.to_owned(),
+        };
+        names.into_iter().zip(["11", "22"]).map(kernel).collect()
     }
 
     #[test]

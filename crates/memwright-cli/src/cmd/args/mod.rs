@@ -77,7 +77,7 @@ pub struct RunArgs {
 
     /// Run on this machine itself, with its perf counters if available, to relate counts to time.
     #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
-        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "mail"])]
+        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "benchmark_json", "mail"])]
     pub native: bool,
 
     /// Take options, columns and PROGRAM from this file (TOML); later options override it.

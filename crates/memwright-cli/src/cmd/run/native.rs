@@ -192,6 +192,8 @@ fn sheet(heading: String, times: Option<Times>, counted: &str) -> Sheet {
         }],
         notes: Vec::new(),
         commands: Vec::new(),
+        kernels: Vec::new(),
+        verdict: None,
     }
 }
 
