@@ -5,7 +5,7 @@
  * A kernel ends the machine by an OUT, to isa-debug-exit or to the register that turns the power off. Only some devices of
  * some versions of QEMU then exit at once. Otherwise the main loop stops the CPU as soon as it wakes up, after more or fewer
  * instructions. Therefore the block that follows an OUT waits until the main loop sleeps again: either it has nothing to do,
- * or it has told the CPU to stop, and waits for it. The CPU then stops after this block, and the run has ended at the OUT.
+ * or it has asked the CPU to stop, and waits for it. The CPU then stops after this block, and the run has ended at the OUT.
  */
 #include "alone.h"
 #include "bytes.h"

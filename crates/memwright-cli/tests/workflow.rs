@@ -286,8 +286,8 @@ fn value<'a>(benchmark: &'a Value, name: &str) -> &'a Value {
     entry.unwrap_or_else(|| panic!("no {name} in {benchmark}"))
 }
 
-/// The program passes and becomes the baseline. A change that fills one page more fails on a branch, and does not become
-/// the baseline; one that fills a page less passes.
+/// The program passes and becomes the baseline. A change that fills one page more fails on a branch, and does not
+/// become the baseline; one that fills a page less passes.
 #[test]
 fn a_change_that_faults_more_fails() {
     const FAULTS: &str = "region.1.user_faults.write";

@@ -231,6 +231,13 @@ pub const RULES: &[Rule] = &[
         what: "every command of the tutorial",
     },
     Rule {
+        binary: "memwright-cli/alone",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "a kernel that is not Linux, compared with counts made by hand",
+    },
+    Rule {
         binary: "memwright-cli/workflow",
         beginnings: &[""],
         of: 1,

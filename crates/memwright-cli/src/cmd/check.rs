@@ -23,7 +23,7 @@ use crate::model::memwright_run::Ending;
 use crate::model::region_names::{self, RegionNames};
 use crate::model::saved::Saved;
 use crate::render::outputs::Outputs;
-use crate::sheet::{Limited, Sheet, Verdict, VerdictKind, cell_text};
+use crate::sheet::{Limited, Sheet, Verdict, VerdictKind};
 
 /// Runs the program, and judges its counts by the baseline or by limits. Returns the exit code, which depends on the
 /// kinds of differences.
@@ -236,7 +236,7 @@ fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<S
         (Some(before), now) => (before != now)
             .then(|| format!("the program: {} before, {} now", text(before), text(now))),
         (None, Some(Ending::Exited(_))) => None,
-        (None, Some(Ending::Killed(_) | Ending::NotStarted(_)) | None) => {
+        (None, Some(Ending::Killed(_) | Ending::NotStarted(_) | Ending::TripleFault {}) | None) => {
             Some(format!("the program: {}", text(now)))
         }
     }
@@ -302,8 +302,8 @@ fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
                     "{place}{}: {}: {} before, {} now",
                     row.group,
                     row.label(),
-                    cell_text(*before),
-                    cell_text(*now)
+                    row.cell_text(*before),
+                    row.cell_text(*now)
                 ));
             }
         }

@@ -5,7 +5,7 @@ use crate::model::account::Value;
 use crate::model::memwright_run::Document;
 use crate::model::size::in_mebibytes;
 use crate::model::words;
-use crate::sheet::{self, MeasuredKernel, Row, Section, Sheet};
+use crate::sheet::{self, MeasuredKernel, NOT_MEASURED, Row, Section, Sheet};
 
 /// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
@@ -75,6 +75,7 @@ fn rows(columns: &[(String, &Document)]) -> Vec<Row> {
             unit: rows::unit(name).to_owned(),
             statistic: None,
             is_state: false,
+            absent: NOT_MEASURED,
             cells: columns
                 .iter()
                 .map(|(_, document)| cell(document, name))

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod bench;
 pub mod change;
+pub mod code;
 pub mod counts;
 pub mod failure;
 pub mod hash;

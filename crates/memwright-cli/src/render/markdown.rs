@@ -1,9 +1,9 @@
 //! Renders a sheet in Markdown, for a web page or a message.
 
-use crate::sheet::{Cell, Section, Sheet, Verdict, cell_text};
+use crate::sheet::{Section, Sheet, Verdict};
 
-/// Returns the sheet in Markdown. The verdict of a check is first, with the rows that have a limit. In a comparison, the
-/// rows that changed follow, and then, with `all`, the tables of all rows; those of ranked sections always follow.
+/// Returns the sheet in Markdown. The verdict of a check is first, with the rows that have a limit. In a comparison,
+/// the rows that changed follow, and then, with `all`, the tables of all rows; those of ranked sections always follow.
 pub fn markdown(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("### {}\n", escaped(&sheet.heading));
     if let Some(verdict) = &sheet.verdict {
@@ -61,7 +61,7 @@ fn judged(verdict: &Verdict, sheet: &Sheet) -> String {
         let mut texts = [one.word, unit, &one.limit].map(str::to_owned).to_vec();
         match &one.row {
             Some(row) => {
-                texts.extend(row.cells.iter().map(|cell: &Cell| cell_text(*cell)));
+                texts.extend(row.cells.iter().map(|cell| row.cell_text(*cell)));
                 texts.extend(sheet.compares.then(|| row.delta(1)));
             }
             None => texts.resize(headings.len(), "no such row".to_owned()),

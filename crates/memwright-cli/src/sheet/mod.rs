@@ -14,6 +14,9 @@ use crate::model::statistic::{Pass, Statistic};
 /// The text of a cell that was not measured.
 pub const NOT_MEASURED: &str = "not measured";
 
+/// The text of a cell of a row that no tool can measure on this kernel.
+pub const NOT_OBSERVABLE: &str = "not observable";
+
 /// A value; `None` if it was not measured.
 pub type Cell = Option<Value>;
 
@@ -78,6 +81,8 @@ pub struct Row {
     /// Whether the row counts work of the program and not of the kernel. If such a row differs, the columns did not do
     /// the same work.
     pub is_state: bool,
+    /// Why a cell has no value, in words.
+    pub absent: &'static str,
     /// One cell for each column.
     pub cells: Vec<Cell>,
 }
@@ -114,6 +119,11 @@ impl Row {
             Some(Statistic::Value | Statistic::Minimum | Statistic::Median | Statistic::Mean)
             | None => None,
         }
+    }
+
+    /// Formats a cell of the row.
+    pub fn cell_text(&self, cell: Cell) -> String {
+        cell.map_or_else(|| self.absent.to_owned(), Value::text)
     }
 
     /// Returns whether the value is 0 in every column.
@@ -197,7 +207,7 @@ impl Sheet {
             texts.push(statistic.to_owned());
         }
         for (index, cell) in row.cells.iter().enumerate() {
-            texts.push(cell_text(*cell));
+            texts.push(row.cell_text(*cell));
             if self.compares && index > 0 {
                 texts.push(row.delta(index));
             }
@@ -219,6 +229,7 @@ pub mod tests {
             unit: "faults".to_owned(),
             statistic: None,
             is_state: false,
+            absent: NOT_MEASURED,
             cells: cells.iter().map(|cell| cell.map(Value::Count)).collect(),
         }
     }
@@ -278,6 +289,7 @@ pub mod tests {
             unit: unit.to_owned(),
             statistic: Some(statistic),
             is_state: false,
+            absent: NOT_MEASURED,
             cells: values.map(|value| value.map(Value::Statistic)).to_vec(),
         };
         let write = |statistic, values| row("first write", "instructions", statistic, values);
