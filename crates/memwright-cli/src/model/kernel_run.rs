@@ -75,11 +75,13 @@ pub struct Document {
 }
 
 impl Document {
-    /// Returns what ran: the program with its arguments, or the kernel if it runs no program.
+    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. In a
+    /// comparison, the kernel's name is that of its column.
     pub fn subject(&self) -> String {
+        let image = self.host.image.as_str();
         match &self.program {
             Some(_) => self.arguments.join(" "),
-            None => self.kernel.name.clone(),
+            None => image.rsplit('/').next().unwrap_or(image).to_owned(),
         }
     }
 
@@ -87,7 +89,7 @@ impl Document {
     pub fn title(&self) -> String {
         match &self.program {
             Some(_) => format!("Account of {} on {}", self.subject(), self.kernel.name),
-            None => format!("Account of {}", self.subject()),
+            None => format!("Account of {}", self.kernel.name),
         }
     }
 
