@@ -17,7 +17,11 @@
  * instructions that had begun at the end of the run, 8 bytes. With profile=PATH,region=N a profile of that region is written
  * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
- * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
+ * For a kernel that runs no program, start=ADDRESS is its entry, where a line like that of the mark of the run is written, as
+ * at the end of the machine; and code=FIRST-END, repeated, is where it was loaded.
+ *
+ * An instruction is the kernel's if its address is in the upper half or, with code=FIRST-END, in one of these ranges; others
+ * are user instructions. It is counted when it begins, and the counts in
  * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for
  * several CPUs, none are counted, and USER and KERNEL are missing. With counts=off the plugin counts and writes nothing, and
  * only delays CPUs that halt (halt.c). CPUs must take turns (thread=single). CR3 is 0 where QEMU is too old to report it;
@@ -25,6 +29,7 @@
  * wrong code for counters of several CPUs.
  */
 #include "api.h"
+#include "alone.h"
 #include "bytes.h"
 #include "halt.h"
 #include "profile.h"
@@ -37,14 +42,20 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MARK_MAGIC = 0x4d57, SLOTS = 1024 };
+enum { MARK_MAGIC = 0x4d57, THE_RUN = 32767, SLOTS = 1024 };
 enum half { USER, KERNEL, HALVES };
 enum flush { INVLPG, INVPCID, CR4, FLUSHES };
 
 EXPORT int qemu_plugin_version = PLUGIN_API;
 
+struct counts {
+	unsigned long long flushes[FLUSHES], begun[HALVES];
+};
+
 static int answers = -1, counts_instructions = 1;
 static unsigned long long flushes[FLUSHES];
+/* The counts after the last OUT of a kernel that runs alone. */
+static struct counts noted;
 /* The gates' addresses in a hash table, each in the first free slot from the one that its bits select. */
 static uint64_t gates[SLOTS];
 static int knows_gates;
@@ -145,13 +156,31 @@ static void make_counters(qemu_plugin_id_t id)
 }
 #endif
 
+static struct counts counts_now(void)
+{
+	struct counts now = { .begun = { 0 } };
+	memcpy(now.flushes, flushes, sizeof flushes);
+	if (counts_instructions) {
+		now.begun[USER] = counted(USER);
+		now.begun[KERNEL] = counted(KERNEL);
+	}
+	return now;
+}
+
 /* " USER KERNEL", if instructions are counted. */
-static const char *instructions(char *text, size_t room)
+static const char *begun(char *text, size_t room, unsigned long long user, unsigned long long kernel)
 {
 	text[0] = 0;
 	if (counts_instructions)
-		snprintf(text, room, " %llu %llu", counted(USER), counted(KERNEL));
+		snprintf(text, room, " %llu %llu", user, kernel);
 	return text;
+}
+
+/* The same, of now. */
+static const char *instructions(char *text, size_t room)
+{
+	struct counts now = counts_now();
+	return begun(text, room, now.begun[USER], now.begun[KERNEL]);
 }
 
 static int read_fully(void *to, size_t size)
@@ -200,14 +229,43 @@ static uint64_t take_answer(void)
 	return end;
 }
 
+static void write_mark(unsigned int code, unsigned int cpu, unsigned long long holds, const struct counts *counts)
+{
+	char line[200], text[60];
+	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", code, cpu, holds, counts->flushes[INVLPG],
+		 counts->flushes[INVPCID], counts->flushes[CR4],
+		 begun(text, sizeof text, counts->begun[USER], counts->begun[KERNEL]));
+	qemu_plugin_outs(line);
+}
+
 static void at_mark(unsigned int cpu, void *data)
 {
 	const struct mark *mark = data;
-	char line[200], counts[60];
-	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", mark->code, cpu, cr3_now(),
-		 flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
-	qemu_plugin_outs(line);
+	struct counts now = counts_now();
+	write_mark(mark->code, cpu, cr3_now(), &now);
 	profile_marked(mark, take_answer());
+}
+
+static void at_start(unsigned int cpu, void *data)
+{
+	if (alone_begins())
+		at_mark(cpu, data);
+}
+
+void note_counts(int of_kernel)
+{
+	noted = counts_now();
+	if (counts_instructions)
+		noted.begun[of_kernel ? KERNEL : USER]++;
+}
+
+/* No CPU runs any more, so its registers cannot be read, and nothing waits for an answer. */
+void end_run(int where_noted)
+{
+	struct mark mark = { .code = THE_RUN << 1 | 1 };
+	struct counts counts = where_noted ? noted : counts_now();
+	write_mark(mark.code, 0, 0, &counts);
+	profile_marked(&mark, counts.begun[KERNEL]);
 }
 
 static void write_event(const char *what)
@@ -267,7 +325,7 @@ static int may_begin_handler(const uint8_t *bytes, size_t size)
 static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size, int begins)
 {
 	uint64_t address = qemu_plugin_insn_vaddr(instruction);
-	if (!counts_instructions || !(address >> 63))
+	if (!counts_instructions || !is_kernel(address))
 		return;
 	if (begins && may_begin_handler(bytes, size))
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_entry, QEMU_PLUGIN_CB_NO_REGS,
@@ -290,6 +348,9 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 	size_t size = read_bytes(instruction, bytes, sizeof bytes - 4), at = 0;
 	unsigned int displacement, extended = 0;
 	halt_translated(instruction, bytes, size);
+	if (alone_enters(instruction, bytes, size))
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_start, QEMU_PLUGIN_CB_R_REGS,
+						       profile_mark(block, place, THE_RUN << 1));
 	tell_interrupts(instruction, bytes, size, place == 0);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
@@ -321,12 +382,13 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	size_t count = qemu_plugin_tb_n_insns(block);
 	(void)id;
 	profile_translated(block);
+	alone_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
 		/* Registers the line before the count, so that the counts in the line exclude this instruction. */
 		tell(block, i);
 		if (counts_instructions)
-			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
+			count_here(instruction, is_kernel(qemu_plugin_insn_vaddr(instruction)) ? KERNEL : USER);
 	}
 }
 
@@ -361,7 +423,10 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 			resumes = 1;
 		else if (strncmp(arguments[i], "region=", 7) == 0)
 			region = strtoul(arguments[i] + 7, NULL, 10);
+		else
+			alone_argument(arguments[i]);
 	halt_open();
+	alone_open(id);
 	if (!counts) {
 		qemu_plugin_register_vcpu_tb_trans_cb(id, at_uncounted_translation);
 		return 0;

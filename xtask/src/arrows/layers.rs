@@ -145,7 +145,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-cli/src",
         modules: &[
-            "model", "host", "sheet", "compare", "render", "guestfs", "qemu", "count", "memwright", "linux", "states", "lab", "cmd", "main",
+            "model", "host", "sheet", "compare", "render", "guestfs", "qemu", "count", "memwright", "linux", "alone", "states", "lab", "cmd", "main",
         ],
         upward: 0,
         circles: 0,

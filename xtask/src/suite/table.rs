@@ -245,6 +245,20 @@ pub const RULES: &[Rule] = &[
         what: "a bench that an array of Slurm shares",
     },
     Rule {
+        binary: "memwright-cli/alone",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "a kernel that is not Linux, compared with counts made by hand",
+    },
+    Rule {
+        binary: "memwright-cli/workflow",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "every step of the workflow of docs/ci.md",
+    },
+    Rule {
         binary: "memwright-cli/workloads",
         beginnings: &[
             "cpython-mmap",

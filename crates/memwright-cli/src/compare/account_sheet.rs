@@ -5,7 +5,7 @@ use crate::model::account::Value;
 use crate::model::memwright_run::Document;
 use crate::model::size::in_mebibytes;
 use crate::model::words;
-use crate::sheet::{self, Row, Section, Sheet};
+use crate::sheet::{self, MeasuredKernel, NOT_MEASURED, Row, Section, Sheet};
 
 /// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
@@ -33,6 +33,14 @@ pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
             .collect::<std::collections::BTreeSet<_>>()
             .into_iter()
             .collect(),
+        kernels: columns
+            .iter()
+            .map(|(name, document)| MeasuredKernel {
+                name: name.clone(),
+                sha256: document.kernel_sha256.clone(),
+            })
+            .collect(),
+        verdict: None,
     }
 }
 
@@ -67,6 +75,7 @@ fn rows(columns: &[(String, &Document)]) -> Vec<Row> {
             unit: rows::unit(name).to_owned(),
             statistic: None,
             is_state: false,
+            absent: NOT_MEASURED,
             cells: columns
                 .iter()
                 .map(|(_, document)| cell(document, name))

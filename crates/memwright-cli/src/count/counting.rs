@@ -8,6 +8,7 @@ use anyhow::bail;
 
 use crate::count::log::{Counted, Tally};
 use crate::count::wires::Wires;
+use crate::model::code::Code;
 use crate::model::image::System;
 use crate::qemu::command::option;
 
@@ -27,10 +28,11 @@ pub enum Counting {
 
 impl Counting {
     /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
-    /// profiles that region.
+    /// profiles that region. `code` is that of a kernel that runs alone.
     pub fn arguments(
         &self,
         system: System,
+        code: Option<&Code>,
         cpus: u8,
         wires: Option<&Wires>,
         profile: Option<u16>,
@@ -45,6 +47,9 @@ impl Counting {
             let mut words = option("file=", plugin);
             if cpus > 1 {
                 words.push(",instructions=off");
+            }
+            if let Some(code) = code {
+                words.push(Self::of_code(code));
             }
             if let Some(wires) = wires {
                 words.push(option(",answers=", wires.answers_path()));
@@ -68,6 +73,14 @@ impl Counting {
             line.extend(["-d", log, "-D", "/dev/stdin"].map(OsString::from));
         }
         line
+    }
+
+    /// Returns the words that tell the plugin about a kernel that runs alone: where its run begins, and which code is
+    /// the kernel's. They follow those of the plugin's file.
+    fn of_code(code: &Code) -> String {
+        let ranges = code.ranges.iter();
+        let ranges = ranges.map(|range| format!(",code={:#x}-{:#x}", range.start, range.end));
+        format!(",start={:#x}{}", code.entry, ranges.collect::<String>())
     }
 
     /// Returns the counts of a log that has ended; `None` if nothing is counted.

@@ -4,6 +4,7 @@
 //! The plugin counts an instruction when it begins. QEMU's log reports every exception and interrupt. The plugin
 //! reports the first instruction of an interrupt's handler, every IRETQ and every switch to another task.
 
+use crate::model::code::Code;
 use crate::model::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 
 /// The vector of the general protection exception.
@@ -46,6 +47,8 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Interrupts {
     undone: [u64; 2],
+    /// The kernel's code in the lower half.
+    code: Code,
     /// The number of instructions in all interrupts that have ended; `None` if the addresses of the handlers are not
     /// known.
     spent: Option<u64>,
@@ -54,6 +57,14 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
+    /// Returns the interrupts of a kernel whose code is not only in the upper half.
+    pub fn of_code(code: &Code) -> Self {
+        Self {
+            code: code.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler.
     pub fn handlers_are_known(&mut self) {
         (self.spent, self.delivered, self.open) = (Some(0), false, None);
@@ -62,7 +73,7 @@ impl Interrupts {
     /// Records that an exception or interrupt is delivered at `address`.
     pub fn exception(&mut self, vector: u8, error: u16, by_instruction: bool, address: u64) {
         if undoes(vector, error, by_instruction, address) {
-            self.undone[usize::from(address >> 63 != 0)] += 1;
+            self.undone[usize::from(self.code.has(address))] += 1;
         }
         self.expect_handler();
         match &mut self.open {

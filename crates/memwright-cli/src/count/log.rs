@@ -1,12 +1,13 @@
 //! Parses QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in
 //! which they happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memwright_linux_abi::channel::THE_RUN;
 
 use crate::count::interrupts::Interrupts;
 use crate::count::system::Marker;
+use crate::model::code::Code;
 use crate::model::counts::{Counts, Instructions};
 use crate::model::page_tables::PageTables;
 use crate::model::passes::Passes;
@@ -32,6 +33,8 @@ pub enum Line {
     Idt(u64),
     /// A CPU loaded CR3 with this value.
     Cr3(u64),
+    /// An exception occurred during the delivery of a double fault.
+    TripleFault,
     /// The plugin has been loaded.
     Counting,
     /// The next instruction loads CR3.
@@ -82,8 +85,14 @@ pub fn parse(line: &[u8]) -> Option<Line> {
         let base = table.split_ascii_whitespace().next()?;
         return u64::from_str_radix(base, 16).ok().map(Line::Idt);
     }
+    if line.starts_with(TRIPLE_FAULT) {
+        return Some(Line::TripleFault);
+    }
     parse_exception(line)
 }
+
+/// The beginning of the line that QEMU writes when an exception occurs while it delivers a double fault.
+const TRIPLE_FAULT: &str = "check_exception old: 0x8 new ";
 
 /// Parses the words with which lines of the plugin end: how many user and kernel instructions have begun.
 fn begun(words: &[u64]) -> Option<Instructions> {
@@ -157,6 +166,9 @@ pub struct Counted {
     /// The counts of each region that the program marked, by number; `None` without the plugin, which alone detects
     /// marks.
     pub regions: Option<Vec<Region>>,
+    /// The regions of a kernel that runs alone that began before its handlers were known. No profile of them is
+    /// possible.
+    pub unhandled: BTreeSet<u16>,
 }
 
 /// Unmapped addresses that the guest's init process accesses just before [`THE_RUN`] begins and just after it has
@@ -180,6 +192,12 @@ pub struct Tally {
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
     begun: Option<u64>,
+    // Whether the kernel runs alone. The handlers are then known from the first mark on at which the interrupt
+    // descriptor table is, and not from the start of the run.
+    is_alone: bool,
+    triple_fault: bool,
+    // The regions that began before the handlers were known.
+    unhandled: BTreeSet<u16>,
     // The value of `begun` at the end of the run; `None` before it, and once the caller has taken it.
     end: Option<u64>,
     counting: bool,
@@ -209,6 +227,9 @@ impl Tally {
             gates: None,
             at_switch: None,
             begun: None,
+            is_alone: false,
+            triple_fault: false,
+            unhandled: BTreeSet::new(),
             end: None,
             counting: false,
             open: Vec::new(),
@@ -216,6 +237,20 @@ impl Tally {
             passes: BTreeMap::new(),
             states: BTreeMap::new(),
         }
+    }
+
+    /// Returns an empty tally for a guest with a kernel that runs alone. The vectors of its interrupts mean nothing.
+    pub fn alone(cpus: u8, code: &Code) -> Self {
+        let mut tally = Self::new(cpus, Marker::Kernel);
+        tally.now.call_interrupts = None;
+        tally.interrupts = Interrupts::of_code(code);
+        tally.is_alone = true;
+        tally
+    }
+
+    /// Returns whether the guest ended in a triple fault.
+    pub fn triple_fault(&self) -> bool {
+        self.triple_fault
     }
 
     /// Processes a line. Returns whether it is a mark. After a mark, the guest is stopped until the plugin reads an
@@ -237,6 +272,7 @@ impl Tally {
                 }
             }
             Line::Idt(base) => self.idt = Some(base),
+            Line::TripleFault => self.triple_fault = true,
             Line::Enter(counted) => self.interrupts.enter(counted),
             Line::Return(counted) => self.interrupts.leave(counted),
             Line::Switch(counted) => self.interrupts.switch(counted),
@@ -267,7 +303,9 @@ impl Tally {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
                 }
-                if code == THE_RUN << 1 && instructions.is_some() {
+                if self.is_alone && code >> 1 != THE_RUN {
+                    self.find_handlers(code, cr3.or_else(|| self.cr3.get(cpu).copied()));
+                } else if code == THE_RUN << 1 && instructions.is_some() && !self.is_alone {
                     let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     self.gates = cr3.zip(self.idt);
                     self.interrupts.handlers_are_known();
@@ -280,8 +318,17 @@ impl Tally {
         false
     }
 
-    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run. Later calls return
-    /// `None`.
+    /// Finds the handlers of a kernel that runs alone, at a mark of a region. They can be others than at the mark
+    /// before.
+    fn find_handlers(&mut self, code: u16, cr3: Option<u64>) {
+        self.gates = cr3.zip(self.idt);
+        if self.gates.is_none() && code & 1 == 0 {
+            self.unhandled.insert(code >> 1);
+        }
+    }
+
+    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run or, of a kernel that runs
+    /// alone, at the last mark. Later calls return `None`.
     pub fn take_gates(&mut self) -> Option<(u64, u64)> {
         self.gates.take()
     }
@@ -390,6 +437,7 @@ impl Tally {
         Some(Counted {
             run: run.counts,
             regions: self.counting.then_some(self.regions),
+            unhandled: self.unhandled,
         })
     }
 }
@@ -437,6 +485,7 @@ mod tests {
             ),
             ("RAX=0000000000010068 RBX=0000000000000003", None),
             ("check_exception old: 0xffffffff new 0xe", None),
+            ("check_exception old: 0x8 new 0xd", Some(Line::TripleFault)),
             ("Servicing hardware INT=0x30", None),
             ("", None),
         ] {
@@ -552,7 +601,7 @@ mod tests {
 
     #[test]
     fn regions_are_counted_between_their_marks() {
-        let Counted { run, regions } = passed_twice();
+        let Counted { run, regions, .. } = passed_twice();
         assert_eq!(
             (run.user_faults.write, run.user_faults.write_protect),
             (1, 1)

@@ -7,12 +7,14 @@ use crate::qemu::version::Version;
 
 /// The plugin's source files, which are licensed under GPL-2.0-or-later. They are in a separate folder because they are
 /// not part of this command, which only compiles them.
-const SOURCES: [Source; 8] = [
+const SOURCES: [Source; 10] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
     ("profile.c", include_str!("../../../../plugin/profile.c")),
     ("profile.h", include_str!("../../../../plugin/profile.h")),
     ("halt.c", include_str!("../../../../plugin/halt.c")),
     ("halt.h", include_str!("../../../../plugin/halt.h")),
+    ("alone.c", include_str!("../../../../plugin/alone.c")),
+    ("alone.h", include_str!("../../../../plugin/alone.h")),
     ("bytes.c", include_str!("../../../../plugin/bytes.c")),
     ("bytes.h", include_str!("../../../../plugin/bytes.h")),
     ("api.h", include_str!("../../../../plugin/api.h")),

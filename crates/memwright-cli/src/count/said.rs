@@ -25,6 +25,8 @@ pub struct Said {
     pub build_id: Option<String>,
     /// How the program ended.
     pub outcome: Outcome,
+    /// Whether the guest, of a kernel that runs alone, ended in a triple fault.
+    pub triple_fault: bool,
     /// The counts; `None` if nothing was counted.
     pub counted: Option<Counted>,
     /// The plugin's profile of the kernel; `None` if no profile was requested.
@@ -47,7 +49,10 @@ impl Said {
         for (what, differs) in [
             ("output", self.output != other.output),
             ("standard error", self.errors != other.errors),
-            ("outcome", self.outcome != other.outcome),
+            (
+                "outcome",
+                (self.outcome, self.triple_fault) != (other.outcome, other.triple_fault),
+            ),
             ("functions", !same_profile(&self.profile, &other.profile)),
         ] {
             if differs {
@@ -147,9 +152,11 @@ mod tests {
             not_found: Vec::new(),
             build_id: None,
             outcome: Outcome::Exited(0),
+            triple_fault: false,
             counted: Some(Counted {
                 run: Counts::default(),
                 regions: Some(vec![region]),
+                unhandled: std::collections::BTreeSet::new(),
             }),
             profile: None,
         }

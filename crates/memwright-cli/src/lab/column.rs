@@ -134,6 +134,7 @@ fn split(text: &str) -> anyhow::Result<(&str, Vec<Change>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::code::Code;
     use crate::model::image::System;
     use crate::model::plan::tests::setup;
     use crate::model::plan::{Care, Measure, Setup};
@@ -146,6 +147,7 @@ mod tests {
             sha256: String::new(),
             config_sha256: None,
             version: String::new(),
+            code: Code::default(),
         };
         let plan = ImagePlan {
             setup: setup(options),

@@ -162,14 +162,17 @@ pub fn measure(
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {
         Ending::Exited(0) => {}
-        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) => {
+        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) | Ending::TripleFault {} => {
             let place = match place {
                 "" => String::new(),
                 place => format!("{place}: "),
             };
             let ending = ending(Some(document.outcome));
             let kernel = &document.kernel.name;
-            say(&format!("{place}on {kernel} the program {ending}"));
+            match document.program {
+                Some(_) => say(&format!("{place}on {kernel} the program {ending}")),
+                None => say(&format!("{place}{kernel} {ending}")),
+            }
         }
     }
 }

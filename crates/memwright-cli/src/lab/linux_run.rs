@@ -71,7 +71,7 @@ pub fn run(guest: &Guest, runs: &Runs, state: Option<&State>) -> anyhow::Result<
         }
     }
     let (read, tally) = thread::scope(|scope| {
-        let following = scope.spawn(|| wires.follow(log, System::Linux, guest.machine.cpus));
+        let following = scope.spawn(|| wires.follow(log, System::Linux, None, guest.machine.cpus));
         let mut bytes = Vec::new();
         let read = output.read_to_end(&mut bytes).map(|_| bytes);
         (read, following.join())

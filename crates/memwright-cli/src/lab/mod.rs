@@ -7,6 +7,7 @@ pub mod input;
 mod kernel_symbols;
 pub mod laboratory;
 mod linux_run;
+pub mod load;
 mod missed_names;
 mod own_run;
 mod rehearsal;

@@ -45,6 +45,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
         not_found,
         build_id: build_id(&notes),
         outcome,
+        triple_fault: false,
         counted: None,
         profile: None,
     })

@@ -117,7 +117,7 @@ impl Guest {
         line.extend(self.start(start));
         let cpus = self.machine.cpus;
         let counting = &self.counting;
-        line.extend(counting.arguments(System::Linux, cpus, wires, self.profile));
+        line.extend(counting.arguments(System::Linux, None, cpus, wires, self.profile));
         line
     }
 

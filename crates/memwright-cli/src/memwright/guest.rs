@@ -55,7 +55,7 @@ impl OwnGuest<'_> {
         let mut line = arguments(places, &self.machine, &backing, None);
         let cpus = self.machine.cpus;
         let counting = &self.counting;
-        line.extend(counting.arguments(System::Memwright, cpus, wires, self.profile));
+        line.extend(counting.arguments(System::Memwright, None, cpus, wires, self.profile));
         line
     }
 
@@ -100,7 +100,8 @@ impl OwnGuest<'_> {
             progress: mpsc::channel().0,
         };
         let (driven, tally) = thread::scope(|scope| {
-            let following = scope.spawn(|| wires.follow(log, System::Memwright, self.machine.cpus));
+            let following =
+                scope.spawn(|| wires.follow(log, System::Memwright, None, self.machine.cpus));
             let driven = drive.run(|process, _| runs.add(process));
             (driven, following.join())
         });
@@ -116,6 +117,7 @@ impl OwnGuest<'_> {
             not_found: Vec::new(),
             build_id: None,
             outcome,
+            triple_fault: false,
             counted: self.counting.result(tally)?,
             profile: self.profile.map(|_| wires.profile()).transpose()?,
         })

@@ -22,8 +22,9 @@ pub struct Document {
     pub schema: u32,
     /// The kind of the document: [`KIND`].
     pub kind: String,
-    /// The program.
-    pub program: HashedFile,
+    /// The program; absent if the kernel runs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<HashedFile>,
     /// The program's arguments, beginning with `argv[0]`.
     pub arguments: Vec<String>,
     /// Interpreters and libraries that the program needs.
@@ -74,6 +75,24 @@ pub struct Document {
 }
 
 impl Document {
+    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. In a
+    /// comparison, the kernel's name is that of its column.
+    pub fn subject(&self) -> String {
+        let image = self.host.image.as_str();
+        match &self.program {
+            Some(_) => self.arguments.join(" "),
+            None => image.rsplit('/').next().unwrap_or(image).to_owned(),
+        }
+    }
+
+    /// Returns the title of the document's account.
+    pub fn title(&self) -> String {
+        match &self.program {
+            Some(_) => format!("Account of {} on {}", self.subject(), self.kernel.name),
+            None => format!("Account of {}", self.kernel.name),
+        }
+    }
+
     /// Returns a phrase that states whether a second run gave the same results.
     pub fn repetition(&self) -> String {
         match self.repeats {

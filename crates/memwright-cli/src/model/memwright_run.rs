@@ -72,6 +72,8 @@ pub enum Ending {
     Killed(i32),
     /// It could not be started. The value is Linux's error number.
     NotStarted(i32),
+    /// A kernel without a program ended in a triple fault.
+    TripleFault {},
 }
 
 impl From<Outcome> for Ending {

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cell_plan;
 pub mod cell_result;
 pub mod change;
+pub mod code;
 pub mod counts;
 pub mod failure;
 pub mod hash;

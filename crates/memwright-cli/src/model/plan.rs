@@ -210,8 +210,12 @@ pub struct Setup {
     #[arg(long = "policy", value_name = "K=V[,K=V]", value_delimiter = ',', value_parser = parse_policy)]
     pub policies: Vec<String>,
 
-    /// The program, a path on this machine, and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    /// The program, a path on this machine, and its arguments. A kernel that is not Linux has none.
+    #[arg(
+        required_unless_present = "kernel",
+        trailing_var_arg = true,
+        value_name = "PROGRAM"
+    )]
     pub command: Vec<OsString>,
 }
 

@@ -1,6 +1,7 @@
 //! Renders sheets and profiles as text and in formats of other tools. Each format is a pure function.
 
 pub mod account;
+mod benchmark;
 #[cfg(test)]
 mod browser;
 mod callgrind;
@@ -19,6 +20,7 @@ pub mod profile_outputs;
 pub mod short;
 mod text;
 
+pub use benchmark::benchmark;
 pub use csv::csv;
 pub use html::html;
 pub use mail::mail;

@@ -64,21 +64,23 @@ pub enum Action {
 /// `memwright run`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    override_usage = "memwright run [OPTIONS] PROGRAM [ARGS]...",
+    override_usage = "memwright run [OPTIONS] PROGRAM [ARGS]...\n       \
+        memwright run --kernel IMAGE [OPTIONS]",
     after_help = AFTER_HELP,
     args_override_self = true
 )]
 pub struct RunArgs {
     /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright
     /// kernels`. After the image, ,K=V changes an option for this column alone: append, cpus, hugetlb, memory, numa,
-    /// policy, program, swap, thp, thp-size. The image memwright is Memwright's own kernel, counted in the same way.
+    /// policy, program, swap, thp, thp-size. The image memwright is Memwright's own kernel, counted in the same way. A
+    /// kernel that is not Linux (an ELF file with a PVH note, or multiboot 1) boots without PROGRAM.
     #[arg(long, visible_alias = "column", value_name = "[NAME=]IMAGE[,K=V]",
         conflicts_with_all = ["parallel", "tty", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
 
     /// Run on this machine itself, with its perf counters if available, to relate counts to time.
     #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
-        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "mail"])]
+        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "benchmark_json", "mail"])]
     pub native: bool,
 
     /// Take options, columns and PROGRAM from this file (TOML); later options override it.

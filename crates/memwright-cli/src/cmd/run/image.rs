@@ -11,7 +11,7 @@ use crate::host::output::{print, say, show};
 use crate::lab::column::Column;
 use crate::lab::input::Input;
 use crate::lab::laboratory::{Laboratory, Measured};
-use crate::model::failure::{Failure, exit_code};
+use crate::model::failure::{BROKEN, Failure, exit_code};
 use crate::render::outputs::Outputs;
 use crate::render::profile_outputs::ProfileOutputs;
 use crate::render::{self, functions, short};
@@ -60,8 +60,17 @@ fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8
     }
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);
-        say(&format!("{}: {error}", document.program.path));
+        let program = document.program.as_ref();
+        let program = program.map_or("", |file| file.path.as_str());
+        say(&format!("{program}: {error}"));
     }
     outputs.write("memwright run", slice::from_ref(&sheet), true, document)?;
+    if said.triple_fault {
+        say(&format!(
+            "{}: the kernel ended in a triple fault",
+            document.kernel.name
+        ));
+        return Ok(BROKEN);
+    }
     Ok(exit_code(said.outcome))
 }
