@@ -76,8 +76,8 @@ Examples:
 
 /// The text after the help of `bench`.
 pub const BENCH_HELP: &str = "\
-Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
-2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
+Each experiment is a C program, which is part of the package or is built here with musl-gcc or cc. Every column runs the
+same binary on the same machine: 2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
 and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps
 randomize_kstack_offset=off.
 

@@ -9,14 +9,14 @@ mod own;
 mod workloads;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, anyhow};
 
 use self::chosen::Chosen;
 use self::column::Column;
-use self::compile::Workshop;
+pub use self::compile::recipes;
 use self::experiments::{Experiment, Run};
 use crate::cmd::args::BenchArgs;
 use crate::compare::{bench_sheet, growth};
@@ -24,6 +24,7 @@ use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::host::progress::Stage;
 use crate::host::taken::Taken;
 use crate::host::{bounded, output};
+use crate::lab::columns;
 use crate::lab::input::Input;
 use crate::lab::run::Ready;
 use crate::model::bench::{Document, KIND, Measured, MeasuredRun, SCHEMA};
@@ -70,10 +71,16 @@ fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Resu
     if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
     }
+    columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
-    let workshop = Workshop::open().map_err(Failure::Environment)?;
+    let has_runs = |one: &&Experiment| !one.runs_of(&args.labels).is_empty();
+    // All programs are built before the first run, so that one that does not build ends the command at once.
+    let chosen = chosen.into_iter().filter(has_runs);
+    let programs = chosen.map(|one| anyhow::Ok((one, compile::experiment(one).obtain()?)));
+    let programs: anyhow::Result<Vec<(&'static Experiment, PathBuf)>> = programs.collect();
+    let programs = programs.map_err(Failure::Environment)?;
     if args.dry_run {
-        return lines(&workshop, &chosen, &columns, args);
+        return lines(&programs, &columns, args);
     }
     let mut taken = Taken::default();
     for column in &columns {
@@ -89,15 +96,17 @@ fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Resu
         columns: kernels.collect::<anyhow::Result<_>>()?,
         experiments: Vec::new(),
     };
-    for run in chosen.iter().flat_map(|one| one.runs_of(&args.labels)) {
+    for run in programs
+        .iter()
+        .flat_map(|(one, _)| one.runs_of(&args.labels))
+    {
         // A QEMU that must be downloaded is downloaded now, while signals still end the command at once.
         qemu(run, args)?;
     }
     let runs = Runs::start(args.timeout).context("cannot receive signals")?;
     let mut sheets = Vec::new();
-    let has_runs = |one: &&Experiment| !one.runs_of(&args.labels).is_empty();
-    for experiment in chosen.into_iter().filter(has_runs) {
-        let measured = measure(&workshop, experiment, &columns, args, &runs)?;
+    for (experiment, program) in &programs {
+        let measured = measure(experiment, program, &columns, args, &runs)?;
         let mut sheet = bench_sheet::sheet(&measured, &document.columns);
         if !outputs.on_output() {
             print(&render::text(&sheet, true))?;
@@ -118,18 +127,14 @@ fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Resu
 
 /// Prints the QEMU command line of every run.
 fn lines(
-    workshop: &Workshop,
-    chosen: &[&'static Experiment],
+    programs: &[(&'static Experiment, PathBuf)],
     columns: &[Column],
     args: &BenchArgs,
 ) -> Result<u8, Failure> {
-    for experiment in chosen {
-        let program = workshop
-            .experiment(experiment)
-            .map_err(Failure::Environment)?;
+    for (experiment, program) in programs {
         for run in experiment.runs_of(&args.labels) {
             for column in columns {
-                let plan = column.plan(&program, run, args.timeout, args.cold)?;
+                let plan = column.plan(program, run, args.timeout, args.cold)?;
                 let line = Ready::open(&plan, &Input::none(), true)?.line()?;
                 print(&format!("{line}\n"))?;
             }
@@ -168,23 +173,20 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
 
 /// Runs one experiment in every column.
 fn measure(
-    workshop: &Workshop,
-    experiment: &'static Experiment,
+    experiment: &Experiment,
+    program: &Path,
     columns: &[Column],
     args: &BenchArgs,
     runs: &Runs,
 ) -> Result<Measured, Failure> {
-    let program = workshop
-        .experiment(experiment)
-        .map_err(Failure::Environment)?;
     let mut measured = Vec::new();
     for run in experiment.runs_of(&args.labels) {
-        measured.push(measure_run(experiment, &program, run, columns, args, runs)?);
+        measured.push(measure_run(experiment, program, run, columns, args, runs)?);
     }
     Ok(Measured {
         experiment: experiment.name.to_owned(),
         question: experiment.question.to_owned(),
-        program_sha256: hash(&program)?,
+        program_sha256: hash(program)?,
         runs: measured,
     })
 }
