@@ -3,6 +3,8 @@
 //! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel; the command then requires `MEMWRIGHT_KERNEL` at run time. That setting
 //! is only for quick checks of the workspace.
 
+mod remap;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
@@ -48,7 +50,7 @@ fn main() {
         return;
     }
     watch(crates);
-    let image = build(&package, crates, &out.join("kernel"));
+    let image = build(&package, crates, &kernel_folder(&out));
     println!(
         "cargo::rustc-env=MEMWRIGHT_KERNEL_IMAGE={}",
         image.display()
@@ -110,6 +112,19 @@ fn watch(crates: &Path) {
     }
 }
 
+/// Returns the folder in which the kernel is built, given the folder of this script's output. It is the same for each
+/// target and profile of the command, because the kernel is: it takes longer to build than the command.
+fn kernel_folder(out: &Path) -> PathBuf {
+    // The output is in TARGET_FOLDER[/TRIPLE]/PROFILE/build/PACKAGE/out.
+    let profiles = out.ancestors().nth(4).unwrap_or(out);
+    let triple = variable("TARGET");
+    let target = match profiles.file_name() {
+        Some(name) if *name == *triple => profiles.parent().unwrap_or(profiles),
+        Some(_) | None => profiles,
+    };
+    target.join("kernel")
+}
+
 /// Builds the kernel and returns the path of its image.
 fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     let workspace = crates.parent().unwrap_or(crates);
@@ -131,16 +146,10 @@ fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     for name in OUTER_SETTINGS {
         cargo.env_remove(name);
     }
-    // The kernel's backtraces follow frame pointers. The path of the workspace is replaced, so that equal sources
-    // produce equal images in every folder.
-    cargo.env(
-        "CARGO_ENCODED_RUSTFLAGS",
-        [
-            "-Cforce-frame-pointers=yes".to_owned(),
-            format!("--remap-path-prefix={}=/memwright", workspace.display()),
-        ]
-        .join("\x1f"),
-    );
+    // The kernel's backtraces follow frame pointers.
+    let mut flags = remap::flags(variable("RUSTC").as_ref(), workspace);
+    flags.push("-Cforce-frame-pointers=yes".to_owned());
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     match cargo.status() {
         Ok(status) if status.success() => target_folder
             .join(TARGET)

@@ -4,6 +4,7 @@ pub mod apt;
 pub mod bounded;
 pub mod cache;
 pub mod compile;
+pub mod deb;
 pub mod folder;
 pub mod host_file;
 pub mod output;

@@ -709,7 +709,7 @@ fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>
 /// Returns the QEMU features that count what the plan measures.
 ///
 /// # Errors
-/// If the plugin cannot be built and the kernel is Memwright's, which is not counted without it.
+/// If the plugin cannot be obtained and the kernel is Memwright's, which is not counted without it.
 fn counting(
     measure: &Measure,
     system: System,
@@ -730,15 +730,15 @@ fn counting(
     }
 }
 
-/// Builds the plugin for this QEMU, and returns its path.
+/// Returns the path of the plugin for this QEMU.
 fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<PathBuf> {
     match version::takes_plugins(qemu) {
-        true => plugin::build(version),
+        true => plugin::obtain(version),
         false => Err(anyhow!("this QEMU was built without support for plugins")),
     }
 }
 
-/// Builds the plugin for this QEMU. If that fails, or if QEMU does not support plugins, prints that the rows which need
+/// Obtains the plugin for this QEMU. If that fails, or if QEMU does not support plugins, prints that the rows which need
 /// the plugin are not measured.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     match plugin(qemu, version) {

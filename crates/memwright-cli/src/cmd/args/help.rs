@@ -76,10 +76,10 @@ Examples:
 
 /// The text after the help of `bench`.
 pub const BENCH_HELP: &str = "\
-Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
-2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
-and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps
-randomize_kstack_offset=off.
+Each experiment is a C program, which is part of the package or is built here with musl-gcc or cc. Every column runs the
+same binary on the same machine: 2 GiB, one clock tick for each retired instruction. A measure of many values has a row
+each for the minimum, the median and the mean; a ratio compares the statistic of its row. Linux boots with
+mitigations=off nokaslr norandmaps randomize_kstack_offset=off.
 
 A workload is a whole program of a Debian package that is installed here, counted from outside like PROGRAM, with 1 GiB
 and the files of this machine. Several workloads are the columns of one table, and the kernels its rows.

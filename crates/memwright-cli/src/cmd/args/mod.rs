@@ -56,6 +56,8 @@ pub enum Action {
     Completions(CompletionsArgs),
     /// Write manual pages into a folder.
     Manual(ManualArgs),
+    /// Build the C programs that commands need into a folder, for a package.
+    Prebuild(PrebuildArgs),
     /// Exec QEMU; `run` starts itself this way so that QEMU exits when it does.
     #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
     Launch(LaunchArgs),
@@ -451,11 +453,12 @@ pub struct KernelsArgs {
 /// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
-    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, or [NAME=]TREE
-    /// (a folder in which a kernel was built).
+    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, [NAME=]TREE (a
+    /// folder in which a kernel was built), or [NAME=]PACKAGE (a .deb file, or a folder into which it was unpacked).
     Add {
-        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux.
-        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE")]
+        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux,
+        /// patched=linux-image.deb.
+        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE|[NAME=]PACKAGE")]
         name: String,
         /// Also fetch its debug information, several hundred megabytes, or keep the vmlinux of the TREE; for an IMAGE of
         /// your own, keep this vmlinux of the same build.
@@ -491,6 +494,13 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args)]
 pub struct ManualArgs {
     /// The folder; created if it is missing.
+    pub folder: PathBuf,
+}
+
+/// `memwright prebuild`.
+#[derive(Debug, Args)]
+pub struct PrebuildArgs {
+    /// The folder; created if it is missing. A command in PREFIX/bin finds the programs in PREFIX/lib/memwright.
     pub folder: PathBuf,
 }
 

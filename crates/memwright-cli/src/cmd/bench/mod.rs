@@ -19,7 +19,7 @@ use anyhow::{Context, anyhow};
 use self::cells::Job;
 use self::chosen::Chosen;
 use self::column::Column;
-use self::compile::Workshop;
+pub use self::compile::recipes;
 use self::experiments::{Experiment, Run};
 use crate::cmd::args::BenchArgs;
 use crate::cmd::results::present;
@@ -27,6 +27,7 @@ use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::host::progress::Stage;
 use crate::host::taken::Taken;
 use crate::host::{bounded, output};
+use crate::lab::columns;
 use crate::lab::input::Input;
 use crate::lab::run::Ready;
 use crate::model::bench::{Document, Figures, KIND, Measured, MeasuredRun, SCHEMA};
@@ -70,10 +71,16 @@ fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result
     if let Some(label) = experiments::unknown_label(chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
     }
+    columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
-    let workshop = Workshop::open().map_err(Failure::Environment)?;
+    let has_runs = |one: &&&'static Experiment| !one.runs_of(&args.labels).is_empty();
+    // All programs are built before the first run, so that one that does not build ends the command at once.
+    let chosen = chosen.iter().filter(has_runs);
+    let programs = chosen.map(|one| anyhow::Ok((*one, compile::experiment(one).obtain()?)));
+    let programs: anyhow::Result<Vec<(&'static Experiment, PathBuf)>> = programs.collect();
+    let programs = programs.map_err(Failure::Environment)?;
     if args.dry_run {
-        return lines(&workshop, chosen, &columns, args);
+        return lines(&programs, &columns, args);
     }
     let mut taken = Taken::default();
     for column in &columns {
@@ -83,7 +90,7 @@ fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result
     }
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let job = Job::of(args)?;
-    let selection = Selection::new(&workshop, chosen, args)?;
+    let selection = Selection::new(programs, args);
     let mut document = selection.document(&columns)?;
     if let Some(job) = job {
         let policies = columns.iter().map(Column::policies).collect();
@@ -110,18 +117,14 @@ fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result
 
 /// Prints the QEMU command line of every run.
 fn lines(
-    workshop: &Workshop,
-    chosen: &[&'static Experiment],
+    programs: &[(&'static Experiment, PathBuf)],
     columns: &[Column],
     args: &BenchArgs,
 ) -> Result<u8, Failure> {
-    for experiment in chosen {
-        let program = workshop
-            .experiment(experiment)
-            .map_err(Failure::Environment)?;
+    for (experiment, program) in programs {
         for run in experiment.runs_of(&args.labels) {
             for column in columns {
-                let plan = column.plan(&program, run, args.timeout, args.cold)?;
+                let plan = column.plan(program, run, args.timeout, args.cold)?;
                 let line = Ready::open(&plan, &Input::none(), true)?.line()?;
                 print(&format!("{line}\n"))?;
             }
@@ -173,33 +176,22 @@ struct Selected {
 }
 
 impl<'a> Selection<'a> {
-    /// Builds the programs of the experiments that have selected runs.
-    fn new(
-        workshop: &Workshop,
-        chosen: &[&'static Experiment],
-        args: &'a BenchArgs,
-    ) -> Result<Self, Failure> {
-        let (mut experiments, mut runs) = (Vec::new(), Vec::new());
-        for experiment in chosen {
-            let of_it = experiment.runs_of(&args.labels);
-            if of_it.is_empty() {
-                continue;
-            }
-            let program = workshop
-                .experiment(experiment)
-                .map_err(Failure::Environment)?;
-            runs.extend(of_it.into_iter().map(|run| Selected {
+    /// Returns the selected runs of the experiments, whose programs are built.
+    fn new(experiments: Vec<(&'static Experiment, PathBuf)>, args: &'a BenchArgs) -> Self {
+        let mut runs = Vec::new();
+        for (experiment, program) in &experiments {
+            let of_it = experiment.runs_of(&args.labels).into_iter();
+            runs.extend(of_it.map(|run| Selected {
                 experiment,
                 program: program.clone(),
                 run,
             }));
-            experiments.push((*experiment, program));
         }
-        Ok(Self {
+        Self {
             args,
             experiments,
             runs,
-        })
+        }
     }
 
     /// Returns the document of the bench without results. A QEMU that must be downloaded is downloaded now, while

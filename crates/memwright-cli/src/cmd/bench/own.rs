@@ -105,6 +105,7 @@ pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, 
 /// Runs the subject at every point of the sweep on every kernel, and prints the rows that differ between points or
 /// kernels.
 fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
+    columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
     let parameters = subject.parameters;
     let mut taken = Taken::default();

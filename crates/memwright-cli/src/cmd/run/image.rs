@@ -9,6 +9,7 @@ use crate::cmd::args::RunArgs;
 use crate::compare::side_by_side;
 use crate::host::output::{print, say, show};
 use crate::lab::column::Column;
+use crate::lab::columns;
 use crate::lab::input::Input;
 use crate::lab::laboratory::{Laboratory, Measured};
 use crate::model::failure::{BROKEN, Failure, exit_code};
@@ -24,6 +25,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let [image] = args.kernel.as_slice() else {
         return Err(anyhow!("run takes one --kernel; memwright compare compares several").into());
     };
+    columns::fetch(&args.kernel, args.dry_run)?;
     let column = Column::open(image)?;
     let plan = column.plan(&args.image_plan()).map_err(Failure::Usage)?;
     let image = column.image;
