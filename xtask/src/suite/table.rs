@@ -155,6 +155,13 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
+        beginnings: &["installed::works_outside_the_checkout"],
+        of: 1,
+        runs: [0, 0],
+        what: "`cargo install`, which builds the command again; CI tests the package instead",
+    },
+    Rule {
+        binary: QEMU,
         beginnings: &["bench::figures_once_reached_hold"],
         of: 1,
         runs: [0, 1],
