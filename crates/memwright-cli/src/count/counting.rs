@@ -27,13 +27,14 @@ pub enum Counting {
 
 impl Counting {
     /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
-    /// profiles that region.
+    /// profiles that region. With `calls`, it reports the program's system calls.
     pub fn arguments(
         &self,
         system: System,
         cpus: u8,
         wires: Option<&Wires>,
         profile: Option<u16>,
+        calls: bool,
     ) -> Vec<OsString> {
         let mut line = Vec::new();
         if let Self::Halts(plugin) = self {
@@ -45,6 +46,9 @@ impl Counting {
             let mut words = option("file=", plugin);
             if cpus > 1 {
                 words.push(",instructions=off");
+            }
+            if calls {
+                words.push(",calls=on");
             }
             if let Some(wires) = wires {
                 words.push(option(",answers=", wires.answers_path()));

@@ -84,13 +84,22 @@ impl Wires {
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads QEMU's log until it ends, and answers each mark.
+    /// Reads QEMU's log until it ends, and answers each mark. `with_faults` also collects the page faults of the run.
     ///
     /// # Errors
     /// I/O errors of reading the log and of writing answers.
-    pub fn follow(&self, log: impl Read, system: System, cpus: u8) -> io::Result<Tally> {
+    pub fn follow(
+        &self,
+        log: impl Read,
+        system: System,
+        cpus: u8,
+        with_faults: bool,
+    ) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
         let mut tally = Tally::new(cpus, marker(system));
+        if with_faults {
+            tally = tally.with_faults();
+        }
         let mut line = Vec::new();
         loop {
             line.clear();

@@ -3,6 +3,7 @@
 use crate::count::tree;
 use crate::guestfs::prepare::{KernelOptions, check_swap, prepare};
 use crate::host::{bounded, host_file};
+use crate::lab::fault_runs;
 use crate::lab::input::Input;
 use crate::model::kernel_run::{KIND, SCHEMA};
 use crate::model::machine::Clock;
@@ -38,6 +39,7 @@ use crate::linux::kept;
 use crate::memwright::guest::OwnGuest;
 use crate::memwright::kernel;
 use crate::model::failure::Failure;
+use crate::model::faults::Stacks;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::hashed_file::HashedFile;
 use crate::model::image::{Image, System};
@@ -60,6 +62,8 @@ const OWN: &str = "/.memwright";
 const BOOT: &str = "initrd.cpio";
 /// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
+/// The file name of the archive with the program, its files, and the program that reports its maps.
+const MAPS: &str = "maps.cpio";
 /// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
 /// The folder that the command line of a dry run names in place of the temporary folder.
@@ -100,6 +104,8 @@ pub struct Measured {
     pub said: Said,
     /// The account of the first run.
     pub document: Document,
+    /// The page faults by stack; empty unless they are counted by their causes.
+    pub fault_stacks: Stacks,
     /// The names of the kernel's functions; `None` if they are not all known. Without them, a function that only one
     /// kernel has is a difference, and is not counted as its caller's.
     pub names: Option<BTreeSet<String>>,
@@ -162,6 +168,10 @@ impl<'a> Laboratory<'a> {
                 System::Linux => initrd::write_tree(&files.join(BOOT), &first_process())?,
                 System::Memwright => write_kernel(&files.join(KERNEL))?,
             }
+            if let (Measure::Faults(_), System::Linux) = (&plan.measure, system) {
+                fault_runs::write_archive(&files.join(MAPS), &mut prepared)
+                    .map_err(Failure::Environment)?;
+            }
         }
         let counting = counting(&plan.measure, system, &qemu, version)?;
         let companions = prepared.program.companions.iter();
@@ -223,22 +233,24 @@ impl<'a> Laboratory<'a> {
             System::Linux => {
                 let guest = self.guest(image);
                 self.add_modules(image, &guest.boot)?;
-                let (state, results, missed) = match self.state(image, runs) {
+                let (state, results, missed, maps) = match self.state(image, runs) {
                     Ok(state) => {
-                        let (results, missed) = thread::scope(|scope| {
+                        let (results, missed, maps) = thread::scope(|scope| {
                             let names = scope.spawn(|| self.missed(image, runs, state.as_ref()));
+                            let maps = scope.spawn(|| self.maps(image, runs, state.as_ref()));
                             let results =
                                 run(count, || linux_run::run(&guest, runs, state.as_ref()));
-                            (results, joined(names))
+                            (results, joined(names), joined(maps))
                         });
-                        (state, results, missed)
+                        (state, results, missed, maps)
                     }
-                    Err(error) => (None, vec![Err(error)], Ok(None)),
+                    Err(error) => (None, vec![Err(error)], Ok(None), Ok(Vec::new())),
                 };
                 let names = || kernel_symbols::find(image, &guest, state.as_ref(), runs);
                 let mut measured =
                     self.conclude(image, runs, results, &guest.command_line(), names)?;
                 measured.document.missed = missed.map_err(Failure::Guest)?;
+                self.add_causes(&mut measured, &maps.map_err(Failure::Guest)?)?;
                 say_missed(&image.name, measured.document.missed.as_deref());
                 Ok(measured)
             }
@@ -247,9 +259,48 @@ impl<'a> Laboratory<'a> {
                 let results = run(count, || guest.run(runs));
                 let options = self.prepared.manifest.options.join(" ");
                 let names = || kernel_symbols::of_own_kernel(&guest.kernel);
-                self.conclude(image, runs, results, &options, names)
+                let mut measured = self.conclude(image, runs, results, &options, names)?;
+                if let Measure::Faults(by) = self.plan.measure {
+                    let (faults, stacks) =
+                        fault_runs::on_memwright(self.plan, by, &self.input, runs)?;
+                    (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+                }
+                Ok(measured)
             }
         }
+    }
+
+    /// Runs the program once more without counting, and returns the maps of its processes; none unless they are needed.
+    fn maps(
+        &self,
+        image: &Image,
+        runs: &Runs,
+        state: Option<&State>,
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        let Measure::Faults(_) = self.plan.measure else {
+            return Ok(Vec::new());
+        };
+        let guest = Guest {
+            program: self.files.join(MAPS),
+            with_faults: false,
+            counting: Counting::Nothing,
+            ..self.guest(image)
+        };
+        let said = linux_run::run(&guest, runs, state)
+            .with_context(|| format!("{}: reading the maps of the program", image.name))?;
+        Ok(said.maps)
+    }
+
+    /// Adds the page faults by their causes to the results of a Linux kernel, if they were collected.
+    fn add_causes(&self, measured: &mut Measured, maps: &[Vec<u8>]) -> Result<(), Failure> {
+        let (Measure::Faults(by), Some(log)) = (&self.plan.measure, measured.said.faults()) else {
+            return Ok(());
+        };
+        let counts = measured.document.run.unwrap_or_default();
+        let find = |path: &Path| self.prepared.host_file(path);
+        let (faults, stacks) = fault_runs::on_linux(log, maps, &counts, *by, &find)?;
+        (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+        Ok(())
     }
 
     /// Runs the program once more without counting. Returns the paths in the tree of `--root` that it looked up and
@@ -266,6 +317,7 @@ impl<'a> Laboratory<'a> {
         };
         let guest = Guest {
             reports_names: true,
+            with_faults: false,
             counting: Counting::Nothing,
             profile: None,
             ..self.guest(image)
@@ -300,6 +352,7 @@ impl<'a> Laboratory<'a> {
         Ok(Measured {
             said: first,
             document,
+            fault_stacks: Stacks::default(),
             names: names.flatten(),
         })
     }
@@ -355,6 +408,7 @@ impl<'a> Laboratory<'a> {
             boot: self.boot(image),
             program: self.files.join(PROGRAM),
             reports_names: false,
+            with_faults: matches!(self.plan.measure, Measure::Faults(_)),
             append: append(&self.plan.setup),
             machine: self.machine,
             counting: self.counting.clone(),
@@ -386,7 +440,7 @@ impl<'a> Laboratory<'a> {
     /// Returns the number of the region to profile, or `None` if there is no profile.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
             Measure::Functions { .. } => Some(self.region.unwrap_or(THE_RUN)),
         }
     }
@@ -468,7 +522,7 @@ impl<'a> Laboratory<'a> {
                 Detail::Inlined => Some(false),
                 Detail::Lines => Some(true),
             },
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         }
     }
 
@@ -529,6 +583,7 @@ impl<'a> Laboratory<'a> {
             missed: None,
             run,
             regions: regions.flatten(),
+            faults: None,
             functions,
             host: Host {
                 image: image.path.display().to_string(),
@@ -626,6 +681,9 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
         )));
     }
     if system == System::Linux {
+        if matches!(plan.measure, Measure::Faults(_)) {
+            fault_runs::check_cpus(machine.cpus)?;
+        }
         check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
     }
     if INIT.is_empty() && system == System::Linux {
@@ -642,7 +700,7 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
 /// If the program gives no region this name.
 fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>, Failure> {
     let region = match measure {
-        Measure::Nothing | Measure::Events => None,
+        Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         Measure::Functions { region, .. } => region.as_ref(),
     };
     region
@@ -663,13 +721,15 @@ fn counting(
 ) -> Result<Counting, Failure> {
     match (measure, system) {
         (Measure::Nothing, _) => Ok(Counting::Nothing),
-        (Measure::Events | Measure::Functions { .. }, System::Linux) => {
+        (Measure::Events | Measure::Faults(_) | Measure::Functions { .. }, System::Linux) => {
             Ok(plugin_or_say(qemu, version))
         }
-        (Measure::Events | Measure::Functions { .. }, System::Memwright) => plugin(qemu, version)
-            .map(Counting::Plugin)
-            .context("Memwright's kernel is counted by a plugin of QEMU alone")
-            .map_err(Failure::Environment),
+        (Measure::Events | Measure::Faults(_) | Measure::Functions { .. }, System::Memwright) => {
+            plugin(qemu, version)
+                .map(Counting::Plugin)
+                .context("Memwright's kernel is counted by a plugin of QEMU alone")
+                .map_err(Failure::Environment)
+        }
     }
 }
 

@@ -71,7 +71,8 @@ pub fn run(guest: &Guest, runs: &Runs, state: Option<&State>) -> anyhow::Result<
         }
     }
     let (read, tally) = thread::scope(|scope| {
-        let following = scope.spawn(|| wires.follow(log, System::Linux, guest.machine.cpus));
+        let following =
+            scope.spawn(|| wires.follow(log, System::Linux, guest.machine.cpus, guest.with_faults));
         let mut bytes = Vec::new();
         let read = output.read_to_end(&mut bytes).map(|_| bytes);
         (read, following.join())

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod change;
 pub mod counts;
 pub mod failure;
+pub mod faults;
 pub mod hash;
 pub mod hashed_file;
 pub mod image;
