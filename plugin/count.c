@@ -21,9 +21,9 @@
  * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
  * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for
  * several CPUs, none are counted, and USER and KERNEL are missing. With counts=off the plugin counts and writes nothing, and
- * only delays CPUs that halt (halt.c). CPUs must take turns (thread=single). CR3 is 0, and NUMBER is missing, where QEMU is too old to report them;
- * otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that translated, and generates
- * wrong code for counters of several CPUs.
+ * only delays CPUs that halt (halt.c). CPUs must take turns (thread=single). CR3 is 0, and NUMBER is missing, where QEMU is too
+ * old to report them; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
+ * translated, and generates wrong code for counters of several CPUs.
  */
 #include "api.h"
 #include "bytes.h"

@@ -1,9 +1,10 @@
-/* Runs a program, and reports how its memory was mapped: the guest's program of a separate run, of which nothing is counted.
+/* Runs a program, and reports how its memory was mapped: the guest's program of a separate run, of which nothing is
+ * counted.
  *
- * It traces the program and its descendants, and sends a frame 'p' (init.c) with the text of /proc/PID/maps before a process
- * unmaps or moves memory, executes another program or ends. A frame begins with the number of the image, which counts the
- * execs of the run from 1, the process, and its name: a process that forks shares its image with the child. A frame that
- * equals the last one of its process is not sent again.
+ * It traces the program and its descendants, and sends a frame 'p' (init.c) with the text of /proc/PID/maps before a
+ * process unmaps or moves memory, executes another program or ends. A frame begins with the number of the image, which
+ * counts the execs of the run from 1, the process, and its name: a process that forks shares its image with the child.
+ * A frame that equals the last one of its process is not sent again.
  *
  * A system call has two stops, at its begin and at its return.
  */

@@ -59,8 +59,8 @@ struct Code {
 #[derive(Debug, Default)]
 pub struct FaultTrace {
     sites: Sites,
-    /// The areas of code of each process in which it was when it faulted. An event that has only an address is looked up
-    /// in them.
+    /// The areas of code in which each process was when it faulted. An event that has only an address is looked up in
+    /// them.
     code: HashMap<u64, Vec<Code>>,
     /// The first name of each process. While its first program is loaded, a process has none.
     names: HashMap<u64, String>,

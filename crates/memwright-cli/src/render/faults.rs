@@ -7,8 +7,11 @@ use crate::model::profile::Order;
 use crate::model::words::grouped;
 use crate::render::functions::{percent, right};
 
+/// A function that returns a number of a row.
+type Figure = fn(&Cause) -> u64;
+
 /// The columns after the faults: a heading, and a function that returns a row's value.
-const COLUMNS: [(&str, fn(&Cause) -> u64); 2] = [
+const COLUMNS: [(&str, Figure); 2] = [
     ("copies", |row| row.of_kind(COPY)),
     ("flushes", |row| row.flushes.unwrap_or(0)),
 ];
@@ -29,7 +32,7 @@ pub fn text(faults: &Faults, order: Order) -> String {
     let headings = headings.chain(columns.iter().map(|(heading, _)| *heading));
     table.set_header(headings.map(right).chain([Cell::new(faults.by.name())]));
     let mut add = |rows: &[&Cause], label: String| {
-        let sum = |value: fn(&Cause) -> u64| rows.iter().map(|row| value(row)).sum::<u64>();
+        let sum = |value: Figure| rows.iter().map(|row| value(row)).sum::<u64>();
         let count = sum(|row| row.faults);
         let mut cells = vec![right(&grouped(count)), right(&percent(count, faults.total))];
         cells.extend(

@@ -3,8 +3,8 @@
 use anyhow::{Context, ensure};
 use inferno::flamegraph::{self, Options};
 
-/// Draws folded stacks of `unit` as SVG. Lines with two counts give a differential flame graph: the second count determines the
-/// width, and red means that it is the larger one.
+/// Draws folded stacks of `unit` as SVG. Lines with two counts give a differential flame graph: the second count
+/// determines the width, and red means that it is the larger one.
 ///
 /// # Errors
 /// If there are no stacks, or if inferno rejects a line.

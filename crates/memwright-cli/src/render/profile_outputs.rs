@@ -26,8 +26,8 @@ pub struct ProfileFormats {
     #[arg(long, value_name = "PATH", requires = "profiled")]
     pub folded: Option<PathBuf>,
 
-    /// With --functions or --faults-by: write a flame graph (SVG); compare writes a differential one, of the last kernel
-    /// against the first.
+    /// With --functions or --faults-by: write a flame graph (SVG); compare writes a differential one, of the last
+    /// kernel against the first.
     #[arg(long, value_name = "PATH", requires = "profiled")]
     pub flamegraph: Option<PathBuf>,
 
