@@ -36,7 +36,8 @@ pub fn start(
     }));
     *kernel.vfs.userfaultfds.lock() = Some(device);
     if kernel.manifest.trace {
-        let trace: &'static Trace = Box::leak(Box::new(Trace::new(kernel)));
+        let trace: &'static Trace =
+            Box::leak(Box::new(Trace::new(machine, kernel.scheduler, kernel)));
         kernel.memory.set_trace(Some(trace));
         kernel.memory.set_fault_sink(trace);
     }

@@ -1,11 +1,12 @@
 //! Writes memory events as lines of JSON, each with the instruction, the process and the CPU that caused it.
 
-use crate::{kernel::Kernel, syscall::table};
-use alloc::{string::String, sync::Arc};
+use crate::syscall::table;
+use alloc::string::String;
 use core::fmt::{self, Write};
 use memwright::{Event, FaultSink, FaultedIn, TraceSink};
-use memwright_linux_abi::host::Channel;
+use memwright_linux_abi::host::{Channel, Host};
 use memwright_linux_procfs::procfs::{Noted, area_at};
+use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::{PROGRAM, Thread};
 
 /// Length in bytes of the SYSCALL instruction.
@@ -17,7 +18,10 @@ const NO_CALL: u64 = u64::MAX;
 
 /// Writes every event to the trace channel with its time on the instruction clock.
 pub struct Trace {
-    kernel: &'static Kernel,
+    host: &'static dyn Host,
+    scheduler: &'static Scheduler<Thread>,
+    /// The sink that counts the pages that are faulted in.
+    faults: &'static dyn FaultSink,
 }
 
 /// What the running thread executed when it entered the kernel.
@@ -68,22 +72,31 @@ impl Origin {
 }
 
 impl Trace {
-    /// Creates a trace that writes to the trace channel of the kernel's machine.
-    pub fn new(kernel: &'static Kernel) -> Self {
-        Self { kernel }
+    /// Creates a trace that writes to the trace channel of `host`, and passes what it receives as a fault sink to
+    /// `faults`.
+    pub fn new(
+        host: &'static dyn Host,
+        scheduler: &'static Scheduler<Thread>,
+        faults: &'static dyn FaultSink,
+    ) -> Self {
+        Self {
+            host,
+            scheduler,
+            faults,
+        }
     }
 
     /// Writes a line: its first fields, and those that `own` writes, without the braces. Of a fault, `accessed` is the
     /// address; no lock is held then.
     #[expect(clippy::disallowed_methods, reason = "an event is a line")]
     fn line(&self, own: impl FnOnce(&mut String) -> fmt::Result, accessed: Option<u64>) {
-        let host = self.kernel.host;
+        let host = self.host;
         let now = host.now();
         host.pause_clock();
         let mut line = String::new();
         // Writing to a `String` cannot fail.
         let _ = write!(line, r#"{{"clock":{now},"cpu":{},"#, host.cpu().index());
-        let thread = self.kernel.scheduler.current();
+        let thread = self.scheduler.current();
         let origin = thread.as_ref().map(|thread| self.origin(thread));
         if let (Some(thread), Some(origin)) = (&thread, origin) {
             let _ = write_thread(&mut line, thread).and_then(|()| origin.write(&mut line));
@@ -98,7 +111,7 @@ impl Trace {
     }
 
     fn origin(&self, thread: &Thread) -> Origin {
-        match self.kernel.host.entered_with() {
+        match self.host.entered_with() {
             Some(regs) => Origin::of(regs.rip, regs.orig_rax),
             None if thread.id() == PROGRAM => Origin::Exec,
             None => Origin::Nothing,
@@ -131,7 +144,7 @@ impl TraceSink for Trace {
 
 impl FaultSink for Trace {
     fn faulted_in(&self, pages: FaultedIn) {
-        self.kernel.faulted_in(pages);
+        self.faults.faulted_in(pages);
         let FaultedIn {
             minor,
             major,
