@@ -11,7 +11,7 @@ mod table;
 
 use crate::clock::Took;
 use crate::tier::Tier;
-use crate::{command, guest, shell};
+use crate::{command, guest, programs, shell};
 use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -74,12 +74,12 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Builds the programs and the kernel that the guests run, and every test.
+    /// Builds the kernel that the guests run, and every test.
     ///
     /// # Errors
-    /// If a program, the kernel or a test does not build.
+    /// If the kernel or a test does not build.
     pub fn build() -> Result<Suite> {
-        guest::build()?;
+        guest::build_kernel()?;
         let built = binaries::build()?;
         command::of_tests(built.memwright.clone());
         Ok(Suite { built })
@@ -89,7 +89,8 @@ impl Suite {
     /// processes.
     ///
     /// # Errors
-    /// If tests cannot be listed or started. Failed tests are part of the totals.
+    /// If tests cannot be listed or started, or if a program of `programs/` does not build. Failed tests are part of the
+    /// totals.
     pub fn run(
         &self,
         tier: Tier,
@@ -119,6 +120,8 @@ impl Suite {
             let of_command = job.binary.name.starts_with("memwright-cli/");
             (Reverse(job.tests.len()), Reverse(of_command))
         });
+        let names = jobs.iter().flat_map(|job| &job.tests);
+        programs::build_for(names.map(String::as_str))?;
         self.fetch_image()?;
         let mut slow = Vec::new();
         let mut machine = Machine {

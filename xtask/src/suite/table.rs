@@ -50,13 +50,6 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
-        beginnings: &["stress::on_4"],
-        of: 1,
-        runs: [0, 1],
-        what: "stressors of stress-ng, on four CPUs",
-    },
-    Rule {
-        binary: QEMU,
         beginnings: &["rounds::musl-static::parallel_on_4::"],
         of: 1,
         runs: [0, 1],

@@ -35,22 +35,26 @@ pub struct Counts {
     pub instructions: Option<Instructions>,
 }
 
+impl Counts {
+    /// The counts of a start at which nothing has happened. Rows that need not be measured are not measured, except
+    /// interrupts that call functions.
+    const NOTHING: Self = Self {
+        user_faults: Faults::NONE,
+        kernel_faults: Faults::NONE,
+        full_flushes: None,
+        switches: None,
+        cr4_writes: None,
+        invlpg: None,
+        invpcid: None,
+        call_interrupts: Some(0),
+        other_interrupts: 0,
+        instructions: None,
+    };
+}
+
 impl Default for Counts {
-    /// Returns the counts of a start at which nothing has happened. Rows that need not be measured are not measured,
-    /// except interrupts that call functions.
     fn default() -> Self {
-        Self {
-            user_faults: Faults::default(),
-            kernel_faults: Faults::default(),
-            full_flushes: None,
-            switches: None,
-            cr4_writes: None,
-            invlpg: None,
-            invpcid: None,
-            call_interrupts: Some(0),
-            other_interrupts: 0,
-            instructions: None,
-        }
+        Self::NOTHING
     }
 }
 
@@ -83,6 +87,17 @@ pub struct Faults {
     pub write_protect: u64,
     /// Other accesses to a present page that its entry does not permit.
     pub refused: u64,
+}
+
+impl Faults {
+    /// No faults.
+    const NONE: Self = Self {
+        read: 0,
+        write: 0,
+        fetch: 0,
+        write_protect: 0,
+        refused: 0,
+    };
 }
 
 /// Linux's vectors for function calls on other CPUs (arch/x86/include/asm/irq_vectors.h).

@@ -82,11 +82,8 @@ impl Document {
     /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. In a
     /// comparison, the kernel's name is that of its column.
     pub fn subject(&self) -> String {
-        let image = self.host.image.as_str();
-        match &self.program {
-            Some(_) => self.arguments.join(" "),
-            None => image.rsplit('/').next().unwrap_or(image).to_owned(),
-        }
+        let words = self.program.as_ref().map(|_| self.arguments.join(" "));
+        words.unwrap_or_else(|| last_part(&self.host.image).to_owned())
     }
 
     /// Returns the title of the document's account.
@@ -142,4 +139,9 @@ pub struct Host {
     pub image: String,
     /// The complete command, quoted for a shell.
     pub command: String,
+}
+
+/// Returns the part of a path after its last slash.
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }

@@ -125,9 +125,9 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Gets the frame of the page from the object and maps it at the suspended cursor, and also maps the pages of `window` that the object has
-    /// in memory. Returns `None` if the caller must retry: the entry or the object changed meanwhile, or the page was in
-    /// swap and is in memory now. Sets `read` if the swap-in read a swap device.
+    /// Gets the frame of the page from the object and maps it at the suspended cursor. Also maps the pages of `window`
+    /// that the object has in memory. Returns `None` if the caller must retry: the entry or the object changed
+    /// meanwhile, or the page was in swap and is in memory now. Sets `read` if the swap-in read a swap device.
     fn map_object(
         self,
         mut cursor: Cursor<'_, M>,

@@ -137,8 +137,8 @@ fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchErr
 
 impl<M: Machine> AddressSpace<M> {
     /// Passes the pages that `scan` selects to `take`, in ascending order, with their categories. Returns where the scan
-    /// stopped: at the first page that was not taken, or at the end of the range. Write protection is effective on every CPU before this returns. The address space is
-    /// locked for reading: `take` must not call into it.
+    /// stopped: at the first page that was not taken, or at the end of the range. Write protection is effective on every
+    /// CPU before this returns. The address space is locked for reading: `take` must not call into it.
     ///
     /// # Errors
     /// [`WatchError::NotWritable`] for memory without tracked stores, if the scan requires tracking (Linux's EPERM), or

@@ -23,7 +23,8 @@ struct Room {
     runs: Vec<PageRange>,
     most_runs: usize,
     pages: u64,
-    /// Whether the room is told to the scan. If not, the scan asks for each run.
+    /// Whether `room` returns the room that is left. If not, it returns 0, and the scan calls `take` before it protects
+    /// a run.
     tells: bool,
 }
 
