@@ -183,20 +183,6 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
-        beginnings: &["rounds::nodes::glibc-static::on_4::"],
-        of: 1,
-        runs: [0, 1],
-        what: "rounds with page migration, on CPUs that take turns",
-    },
-    Rule {
-        binary: QEMU,
-        beginnings: &["rounds::musl-static::on_4::track=fault"],
-        of: 1,
-        runs: [0, 1],
-        what: "rounds of racing threads with tracking by faults",
-    },
-    Rule {
-        binary: QEMU,
         beginnings: &["kernel::tests_itself_on_64"],
         of: 1,
         runs: [0, 1],
