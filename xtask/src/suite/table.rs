@@ -287,6 +287,13 @@ pub const RULES: &[Rule] = &[
         what: "ticks on Debian's kernel, compared with ticks counted by hand",
     },
     Rule {
+        binary: "memwright-cli/faults_by",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "causes of page faults, on Memwright and on Debian's kernel",
+    },
+    Rule {
         binary: "memwright-cli/settings",
         beginnings: &["linux_"],
         of: 1,

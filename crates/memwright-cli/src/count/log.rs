@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memwright_linux_abi::channel::THE_RUN;
 
+use crate::count::fault_log::FaultLog;
 use crate::count::interrupts::Interrupts;
 use crate::count::system::Marker;
 use crate::model::code::Code;
@@ -31,10 +32,21 @@ pub enum Line {
     },
     /// The address of the interrupt descriptor table of the CPU that received the previous exception.
     Idt(u64),
+    /// The value of CR3 of the CPU that received the previous exception.
+    HeldCr3(u64),
     /// A CPU loaded CR3 with this value.
     Cr3(u64),
     /// An exception occurred during the delivery of a double fault.
     TripleFault,
+    /// The next instruction of the program is a system call.
+    Call {
+        /// The address of the instruction.
+        at: u64,
+        /// The value of CR3; 0 if QEMU is too old to report it.
+        cr3: u64,
+        /// The number of the call; `None` if QEMU is too old to report it.
+        number: Option<u64>,
+    },
     /// The plugin has been loaded.
     Counting,
     /// The next instruction loads CR3.
@@ -88,6 +100,11 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     if line.starts_with(TRIPLE_FAULT) {
         return Some(Line::TripleFault);
     }
+    if let Some(registers) = line.strip_prefix("CR0=") {
+        let mut words = registers.split_ascii_whitespace();
+        let value = words.find_map(|word| word.strip_prefix("CR3="))?;
+        return u64::from_str_radix(value, 16).ok().map(Line::HeldCr3);
+    }
     parse_exception(line)
 }
 
@@ -115,6 +132,11 @@ fn parse_plugin(line: &str) -> Option<Line> {
         ("enter", words) => begun(words).map(Line::Enter),
         ("return", words) => begun(words).map(Line::Return),
         ("switch", words) => begun(words).map(Line::Switch),
+        ("call", [at, cr3, number @ ..]) => Some(Line::Call {
+            at: *at,
+            cr3: *cr3,
+            number: number.first().copied(),
+        }),
         ("cr3", [cpu, holds, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Cr3Next {
             cpu: usize::try_from(*cpu).ok()?,
             holds: Some(*holds).filter(|value| *value != 0),
@@ -169,6 +191,8 @@ pub struct Counted {
     /// The regions of a kernel that runs alone that began before its handlers were known. No profile of them is
     /// possible.
     pub unhandled: BTreeSet<u16>,
+    /// The page faults of the run; `None` if they are not collected.
+    pub faults: Option<FaultLog>,
 }
 
 /// Unmapped addresses that the guest's init process accesses just before [`THE_RUN`] begins and just after it has
@@ -205,6 +229,7 @@ pub struct Tally {
     regions: Vec<Region>,
     passes: BTreeMap<u16, Passes>,
     states: BTreeMap<u16, Option<PageTables>>,
+    faults: Option<FaultLog>,
 }
 
 impl Tally {
@@ -236,6 +261,15 @@ impl Tally {
             regions: Vec::new(),
             passes: BTreeMap::new(),
             states: BTreeMap::new(),
+            faults: None,
+        }
+    }
+
+    /// Makes the tally collect page faults, too.
+    pub fn with_faults(self) -> Self {
+        Self {
+            faults: Some(FaultLog::default()),
+            ..self
         }
     }
 
@@ -256,6 +290,9 @@ impl Tally {
     /// Processes a line. Returns whether it is a mark. After a mark, the guest is stopped until the plugin reads an
     /// answer. `look` summarizes the page tables at a value of CR3.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
+        if let Some(faults) = &mut self.faults {
+            faults.line(line);
+        }
         match line {
             Line::Exception {
                 vector,
@@ -273,6 +310,7 @@ impl Tally {
             }
             Line::Idt(base) => self.idt = Some(base),
             Line::TripleFault => self.triple_fault = true,
+            Line::HeldCr3(_) | Line::Call { .. } => {}
             Line::Enter(counted) => self.interrupts.enter(counted),
             Line::Return(counted) => self.interrupts.leave(counted),
             Line::Switch(counted) => self.interrupts.switch(counted),
@@ -369,6 +407,9 @@ impl Tally {
         let open = self.open.iter().position(|(other, _)| *other == region);
         let now = match (region, begins) {
             (THE_RUN, true) => {
+                if let Some(faults) = &mut self.faults {
+                    faults.begin();
+                }
                 self.at_switch = None;
                 if let Some(counted) = &mut self.now.instructions {
                     counted.user += self.marker.before_exec();
@@ -378,6 +419,9 @@ impl Tally {
             (THE_RUN, false) => {
                 let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
                 let switch = self.at_switch.filter(|_| is_earlier);
+                if let Some(faults) = &mut self.faults {
+                    faults.end(switch.is_some());
+                }
                 let (now, begun) = switch.unwrap_or((self.now, self.begun));
                 self.end = begun;
                 now
@@ -438,6 +482,7 @@ impl Tally {
             run: run.counts,
             regions: self.counting.then_some(self.regions),
             unhandled: self.unhandled,
+            faults: self.faults,
         })
     }
 }
@@ -483,6 +528,11 @@ mod tests {
                 "IDT=     fffffe0000000000 00000fff",
                 Some(Line::Idt(0xffff_fe00_0000_0000)),
             ),
+            (
+                "CR0=80050033 CR2=0000000000001000 CR3=0000000002c1a000 CR4=000006f0",
+                Some(Line::HeldCr3(0x2c1_a000)),
+            ),
+            ("CR0=80050033", None),
             ("RAX=0000000000010068 RBX=0000000000000003", None),
             ("check_exception old: 0xffffffff new 0xe", None),
             ("check_exception old: 0x8 new 0xd", Some(Line::TripleFault)),
@@ -548,6 +598,22 @@ mod tests {
             (
                 "memwright switch 10 20",
                 Some(Line::Switch(instructions(10, 20))),
+            ),
+            (
+                "memwright call 4198400 4096 59",
+                Some(Line::Call {
+                    at: 0x40_1000,
+                    cr3: 0x1000,
+                    number: Some(59),
+                }),
+            ),
+            (
+                "memwright call 4198400 0",
+                Some(Line::Call {
+                    at: 0x40_1000,
+                    cr3: 0,
+                    number: None,
+                }),
             ),
             ("memwright enter", None),
         ] {

@@ -85,7 +85,8 @@ impl Wires {
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads QEMU's log until it ends, and answers each mark. `code` is that of a kernel that runs alone.
+    /// Reads QEMU's log until it ends, and answers each mark. `code` is that of a kernel that runs alone. `with_faults`
+    /// also collects the page faults of the run.
     ///
     /// # Errors
     /// I/O errors of reading the log and of writing answers.
@@ -95,12 +96,16 @@ impl Wires {
         system: System,
         code: Option<&Code>,
         cpus: u8,
+        with_faults: bool,
     ) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
         let mut tally = match code {
             Some(code) => Tally::alone(cpus, code),
             None => Tally::new(cpus, marker(system)),
         };
+        if with_faults {
+            tally = tally.with_faults();
+        }
         let mut line = Vec::new();
         loop {
             line.clear();

@@ -4,6 +4,7 @@ use crate::alone::guest::AloneGuest;
 use crate::count::tree;
 use crate::guestfs::prepare::check_swap;
 use crate::host::bounded;
+use crate::lab::fault_runs;
 use crate::lab::input::Input;
 use crate::model::kernel_run::{KIND, SCHEMA};
 use crate::model::machine::Clock;
@@ -37,6 +38,7 @@ use crate::linux::kept;
 use crate::memwright::guest::OwnGuest;
 use crate::memwright::kernel;
 use crate::model::failure::Failure;
+use crate::model::faults::Stacks;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::{Image, System};
 use crate::model::kernel_run::{Document, Host, Kernel, Qemu};
@@ -59,6 +61,8 @@ pub const OWN: &str = "/.memwright";
 const BOOT: &str = "initrd.cpio";
 /// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
+/// The file name of the archive with the program, its files, and the program that reports its maps.
+const MAPS: &str = "maps.cpio";
 /// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
 /// The folder that the command line of a dry run names in place of the temporary folder.
@@ -96,6 +100,8 @@ pub struct Measured {
     pub said: Said,
     /// The account of the first run.
     pub document: Document,
+    /// The page faults by stack; empty unless they are counted by their causes.
+    pub fault_stacks: Stacks,
     /// The names of the kernel's functions; `None` if they are not all known. Without them, a function that only one
     /// kernel has is a difference, and is not counted as its caller's.
     pub names: Option<BTreeSet<String>>,
@@ -142,6 +148,10 @@ impl<'a> Laboratory<'a> {
             load.complete(plan, input, (system, swap), dry_run)?;
             if !dry_run || plan.care.keep.is_some() {
                 write_files(load, &files, system)?;
+            }
+            if let (Measure::Faults(_), System::Linux) = (&plan.measure, system) {
+                fault_runs::write_archive(&files.join(MAPS), &mut load.prepared)
+                    .map_err(Failure::Environment)?;
             }
         }
         let counting = counting(&plan.measure, system, &qemu, version)?;
@@ -201,22 +211,24 @@ impl<'a> Laboratory<'a> {
             System::Linux => {
                 let guest = self.guest(image);
                 self.add_modules(image, &guest.boot)?;
-                let (state, results, missed) = match self.state(image, runs) {
+                let (state, results, missed, maps) = match self.state(image, runs) {
                     Ok(state) => {
-                        let (results, missed) = thread::scope(|scope| {
+                        let (results, missed, maps) = thread::scope(|scope| {
                             let names = scope.spawn(|| self.missed(image, runs, state.as_ref()));
+                            let maps = scope.spawn(|| self.maps(image, runs, state.as_ref()));
                             let results =
                                 run(count, || linux_run::run(&guest, runs, state.as_ref()));
-                            (results, joined(names))
+                            (results, joined(names), joined(maps))
                         });
-                        (state, results, missed)
+                        (state, results, missed, maps)
                     }
-                    Err(error) => (None, vec![Err(error)], Ok(None)),
+                    Err(error) => (None, vec![Err(error)], Ok(None), Ok(Vec::new())),
                 };
                 let names = || kernel_symbols::find(image, &guest, state.as_ref(), runs);
                 let mut measured =
                     self.conclude(image, runs, results, &guest.command_line(), names)?;
                 measured.document.missed = missed.map_err(Failure::Guest)?;
+                self.add_causes(&mut measured, &maps.map_err(Failure::Guest)?)?;
                 say_missed(&image.name, measured.document.missed.as_deref());
                 Ok(measured)
             }
@@ -227,7 +239,13 @@ impl<'a> Laboratory<'a> {
                 let options = load.flat_map(|load| load.prepared.manifest.options.clone());
                 let options = options.collect::<Vec<_>>().join(" ");
                 let names = || kernel_symbols::of_own_kernel(&guest.kernel);
-                self.conclude(image, runs, results, &options, names)
+                let mut measured = self.conclude(image, runs, results, &options, names)?;
+                if let Measure::Faults(by) = self.plan.measure {
+                    let (faults, stacks) =
+                        fault_runs::on_memwright(self.plan, by, self.input(), runs)?;
+                    (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+                }
+                Ok(measured)
             }
             System::Alone => {
                 let guest = self.alone_guest(image);
@@ -236,6 +254,45 @@ impl<'a> Laboratory<'a> {
                 self.conclude(image, runs, results, &guest.command_line, names)
             }
         }
+    }
+
+    /// Runs the program once more without counting, and returns the maps of its processes; none unless they are needed.
+    fn maps(
+        &self,
+        image: &Image,
+        runs: &Runs,
+        state: Option<&State>,
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        let Measure::Faults(_) = self.plan.measure else {
+            return Ok(Vec::new());
+        };
+        let guest = Guest {
+            program: self.files.join(MAPS),
+            with_faults: false,
+            counting: Counting::Nothing,
+            ..self.guest(image)
+        };
+        let said = linux_run::run(&guest, runs, state)
+            .with_context(|| format!("{}: reading the maps of the program", image.name))?;
+        Ok(said.maps)
+    }
+
+    /// Returns the program's standard input.
+    fn input(&self) -> &[u8] {
+        self.load.as_ref().map_or(&[], |load| &load.input)
+    }
+
+    /// Adds the page faults by their causes to the results of a Linux kernel, if they were collected.
+    fn add_causes(&self, measured: &mut Measured, maps: &[Vec<u8>]) -> Result<(), Failure> {
+        let (Measure::Faults(by), Some(log)) = (&self.plan.measure, measured.said.faults()) else {
+            return Ok(());
+        };
+        let counts = measured.document.run.unwrap_or_default();
+        let load = self.load.as_ref();
+        let find = |path: &Path| load.and_then(|load| load.prepared.host_file(path));
+        let (faults, stacks) = fault_runs::on_linux(log, maps, &counts, *by, &find)?;
+        (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+        Ok(())
     }
 
     /// Runs the program once more without counting. Returns the paths in the tree of `--root` that it looked up and
@@ -253,6 +310,7 @@ impl<'a> Laboratory<'a> {
         };
         let guest = Guest {
             reports_names: true,
+            with_faults: false,
             counting: Counting::Nothing,
             profile: None,
             ..self.guest(image)
@@ -287,6 +345,7 @@ impl<'a> Laboratory<'a> {
         Ok(Measured {
             said: first,
             document,
+            fault_stacks: Stacks::default(),
             names: names.flatten(),
         })
     }
@@ -345,6 +404,7 @@ impl<'a> Laboratory<'a> {
             boot: self.boot(image),
             program: self.files.join(PROGRAM),
             reports_names: false,
+            with_faults: matches!(self.plan.measure, Measure::Faults(_)),
             append: append(&self.plan.setup),
             machine: self.machine,
             counting: self.counting.clone(),
@@ -366,7 +426,7 @@ impl<'a> Laboratory<'a> {
             qemu: self.qemu.clone(),
             kernel: self.files.join(KERNEL),
             initrd: self.files.join(PROGRAM),
-            input: self.load.as_ref().map_or(&[], |load| &load.input),
+            input: self.input(),
             machine: self.machine,
             counting: self.counting.clone(),
             profile: self.profiled(),
@@ -388,7 +448,7 @@ impl<'a> Laboratory<'a> {
     /// Returns the number of the region to profile, or `None` if there is no profile.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
             Measure::Functions { .. } => Some(self.region.unwrap_or(THE_RUN)),
         }
     }
@@ -485,7 +545,7 @@ impl<'a> Laboratory<'a> {
                 Detail::Inlined => Some(false),
                 Detail::Lines => Some(true),
             },
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         }
     }
 
@@ -556,6 +616,7 @@ impl<'a> Laboratory<'a> {
             missed: None,
             run,
             regions: regions.flatten(),
+            faults: None,
             functions,
             host: Host {
                 image: image.path.display().to_string(),
@@ -681,6 +742,9 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
         )));
     }
     if system == System::Linux {
+        if matches!(plan.measure, Measure::Faults(_)) {
+            fault_runs::check_cpus(machine.cpus)?;
+        }
         check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
     }
     if INIT.is_empty() && system == System::Linux {
@@ -697,7 +761,7 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
 /// If the program gives no region this name.
 fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>, Failure> {
     let region = match measure {
-        Measure::Nothing | Measure::Events => None,
+        Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         Measure::Functions { region, .. } => region.as_ref(),
     };
     region
@@ -718,15 +782,16 @@ fn counting(
 ) -> Result<Counting, Failure> {
     match (measure, system) {
         (Measure::Nothing, _) => Ok(Counting::Nothing),
-        (Measure::Events | Measure::Functions { .. }, System::Linux) => {
+        (Measure::Events | Measure::Faults(_) | Measure::Functions { .. }, System::Linux) => {
             Ok(plugin_or_say(qemu, version))
         }
-        (Measure::Events | Measure::Functions { .. }, System::Memwright | System::Alone) => {
-            plugin(qemu, version)
-                .map(Counting::Plugin)
-                .context("this kernel is counted by a plugin of QEMU alone")
-                .map_err(Failure::Environment)
-        }
+        (
+            Measure::Events | Measure::Faults(_) | Measure::Functions { .. },
+            System::Memwright | System::Alone,
+        ) => plugin(qemu, version)
+            .map(Counting::Plugin)
+            .context("this kernel is counted by a plugin of QEMU alone")
+            .map_err(Failure::Environment),
     }
 }
 

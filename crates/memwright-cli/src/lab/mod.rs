@@ -2,6 +2,7 @@
 
 pub mod column;
 pub mod columns;
+pub mod fault_runs;
 pub mod image;
 pub mod input;
 mod kernel_symbols;
