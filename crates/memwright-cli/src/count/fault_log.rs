@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::count::fault_maps::Maps;
 use crate::count::fault_sites::{Place, Site, Sites};
-use crate::count::log::Line;
+use crate::count::line::Line;
 use crate::model::counts::{Counts, Faults, PAGE_FAULT, USER, kind};
 use crate::model::faults::{EXECVE, UNMAPPED};
 

@@ -7,6 +7,7 @@ pub mod fault_maps;
 pub mod fault_sites;
 mod gates;
 mod interrupts;
+mod line;
 pub mod log;
 pub mod plugin;
 pub mod raw;

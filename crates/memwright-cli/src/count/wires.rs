@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use crate::count::gates;
-use crate::count::log::{self, Tally};
+use crate::count::line;
+use crate::count::log::Tally;
 use crate::count::raw::{self, Raw};
 use crate::count::tables::{Memory, Part};
 use crate::model::code::Code;
@@ -106,13 +107,13 @@ impl Wires {
         if with_faults {
             tally = tally.with_faults();
         }
-        let mut line = Vec::new();
+        let mut bytes = Vec::new();
         loop {
-            line.clear();
-            if reader.read_until(b'\n', &mut line)? == 0 {
+            bytes.clear();
+            if reader.read_until(b'\n', &mut bytes)? == 0 {
                 return Ok(tally);
             }
-            let Some(line) = log::parse(&line) else {
+            let Some(line) = line::parse(&bytes) else {
                 continue;
             };
             if tally.line(line, |cr3| self.look(system, cr3)) {
