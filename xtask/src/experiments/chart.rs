@@ -20,6 +20,7 @@ const PANEL: (f64, f64) = (400.0, 230.0);
 /// The area of a panel inside the axes: the left end, the top, the width and the height.
 const PLOT: (f64, f64, f64, f64) = (52.0, 26.0, 332.0, 160.0);
 const LEGEND: f64 = 30.0;
+/// The style of the charts, in light and in dark pages.
 pub const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#57606a}.case{font-weight:600}\
     .axis{stroke:#8b949e}.mark{stroke:#8b949e;stroke-opacity:.3}polyline{fill:none;stroke-width:2}\
     @media(prefers-color-scheme:dark){text{fill:#c9d1d9}}";
