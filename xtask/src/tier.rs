@@ -20,7 +20,7 @@ impl Tier {
     pub fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "150,1")],
-            Tier::Ci => &[("MEMWRIGHT_TIER", "ci")],
+            Tier::Ci => &[("MEMWRIGHT_TIER", "ci"), ("MEMWRIGHT_GROWN", "1500,1")],
             Tier::Full => &[("MEMWRIGHT_TIER", "full")],
         }
     }
