@@ -1,6 +1,7 @@
 //! The list of tests, with the way in which each is started.
 
-use anyhow::{Context, Result, ensure};
+use crate::tier::Tier;
+use anyhow::{Context, Result, bail};
 
 /// The file name of the list, in the folder `conformance`.
 pub const FILE: &str = "tests.tsv";
@@ -22,8 +23,8 @@ pub struct Test {
     pub cpus: u32,
     /// The time limit, in seconds of wall-clock time.
     pub seconds: u32,
-    /// Whether the run with `--slice` includes the test.
-    pub slice: bool,
+    /// The first tier that runs the test.
+    pub tier: Tier,
     /// Whether child processes continue after the program has exited (the option `--children` in the list). The run
     /// then waits until all processes that could print have ended.
     pub children: bool,
@@ -56,13 +57,18 @@ impl Test {
             memory,
             cpus,
             seconds,
-            slice,
+            tier,
             options,
         ] = columns[..]
         else {
-            anyhow::bail!("{} columns, not 9", columns.len());
+            bail!("{} columns, not 9", columns.len());
         };
-        ensure!(matches!(slice, "yes" | "no"), "slice is yes or no");
+        let tier = match tier {
+            "test" => Tier::Test,
+            "ci" => Tier::Ci,
+            "full" => Tier::Full,
+            _ => bail!("the tier is test, ci or full, not {tier}"),
+        };
         let words = |column: &str| match column {
             "-" => Vec::new(),
             words => words.split(' ').map(str::to_owned).collect(),
@@ -82,7 +88,7 @@ impl Test {
             memory: memory.to_owned(),
             cpus: cpus.parse()?,
             seconds: seconds.parse()?,
-            slice: slice == "yes",
+            tier,
             children,
             disk,
             options,
@@ -97,14 +103,14 @@ mod tests {
     #[test]
     fn a_line_has_nine_columns() {
         let tests =
-            Test::read("heading\nksm_tests_M\tksm_tests\t-M -p 10\t0\t3G\t2\t120\tno\t--swap a\n")
+            Test::read("heading\nksm_tests_M\tksm_tests\t-M -p 10\t0\t3G\t2\t120\tci\t--swap a\n")
                 .unwrap();
         assert_eq!(tests[0].arguments, ["-M", "-p", "10"]);
         assert_eq!(tests[0].options, ["--swap", "a"]);
-        assert_eq!((tests[0].cpus, tests[0].slice), (2, false));
+        assert_eq!((tests[0].cpus, tests[0].tier), (2, Tier::Ci));
         assert!(!tests[0].children && !tests[0].disk);
         let tests =
-            Test::read("heading\na\tb\t-\t0\t3G\t2\t9\tno\t--children --thp always --disk\n")
+            Test::read("heading\na\tb\t-\t0\t3G\t2\t9\tfull\t--children --thp always --disk\n")
                 .unwrap();
         assert!(tests[0].children && tests[0].disk);
         assert_eq!(tests[0].options, ["--thp", "always"]);

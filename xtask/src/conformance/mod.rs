@@ -84,20 +84,15 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the tests of a tier with these policies. In the full tier, these are all tests that are expected to pass; in
-/// the other tiers, those of the slice.
+/// Runs the tests of a tier that are expected to pass, with these policies.
 ///
 /// # Errors
 /// As for [`run()`], except that unexpected results are part of the totals.
 pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     let policies = policies.iter().flat_map(|policy| ["--policy", policy]);
-    let slice = match tier {
-        Tier::Test | Tier::Ci => Some("--slice"),
-        Tier::Full => None,
-    };
-    let arguments: Vec<&str> = slice.into_iter().chain(policies).collect();
+    let arguments: Vec<&str> = policies.collect();
     let settings = Settings::parse(&arguments, |name| std::env::var(name).ok())?;
-    run_with(&settings)
+    run_with(&Settings { tier, ..settings })
 }
 
 /// Returns the generated blocks of pages that depend on the lists.
@@ -127,7 +122,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     println!("Linux's mm selftests, version {}", source.version);
     let programs = build::build(&source, &chosen)?;
     // If only a few tests run, they take less time than the build of an optimised command.
-    let are_few = settings.slice || !settings.tests.is_empty();
+    let are_few = settings.tier < Tier::Full || !settings.tests.is_empty();
     let command = command::built(match are_few {
         true => Profile::Dev,
         false => Profile::Release,
@@ -152,7 +147,7 @@ fn choose<'a>(
     settings: &Settings,
 ) -> Result<Vec<&'a Test>> {
     if settings.tests.is_empty() {
-        let wanted = |test: &&Test| expected.runs(&test.name) && (test.slice || !settings.slice);
+        let wanted = |test: &&Test| expected.runs(&test.name) && test.tier <= settings.tier;
         return Ok(tests.iter().filter(wanted).collect());
     }
     named(tests, &settings.tests)
@@ -269,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ten_are_expected_to_pass_and_are_the_slice() {
+    fn the_first_ten_are_expected_to_pass_and_are_in_the_first_tier() {
         let (tests, expected) = lists();
         for (name, subtests, later) in [
             ("map_fixed_noreplace", 9, 0),
@@ -292,7 +287,9 @@ mod tests {
                 "{name}"
             );
             assert!(
-                tests.iter().any(|test| test.name == name && test.slice),
+                tests
+                    .iter()
+                    .any(|test| test.name == name && test.tier == Tier::Test),
                 "{name}"
             );
         }

@@ -7,6 +7,7 @@ use super::tally::Tally;
 use super::tap::Ending;
 use crate::block::Block;
 use crate::number::grouped;
+use crate::tier::Tier;
 
 /// The maximum number of characters of a line.
 const COLUMNS: usize = 120;
@@ -35,14 +36,17 @@ pub fn blocks(
         "Of the {all} subtests of `conformance/{}`, {passes} are expected to pass on Memwright: {sentence}.",
         super::expected::FILE
     );
-    let in_slice: Vec<&Test> = tests.iter().filter(|test| test.slice).collect();
-    let lines = in_slice.iter().flat_map(|test| expected.of(&test.name));
-    let passing = lines.filter(|line| line.expectation == Expectation::Pass);
+    let of = |tier: Tier| {
+        let chosen: Vec<&Test> = tests.iter().filter(|test| test.tier <= tier).collect();
+        let lines = chosen.iter().flat_map(|test| expected.of(&test.name));
+        let passing = lines.filter(|line| line.expectation == Expectation::Pass);
+        (chosen.len(), grouped(passing.count() as u64))
+    };
+    let ((first, first_passing), (second, second_passing)) = (of(Tier::Test), of(Tier::Ci));
     let slice = format!(
-        "`cargo xtask test` and `cargo xtask ci` run the tests with `yes` in the column `slice` of \
-         `conformance/tests.tsv`: {} tests, in which {} subtests are expected to pass.",
-        in_slice.len(),
-        grouped(passing.count() as u64),
+        "The column `tier` of `conformance/tests.tsv` is the first tier that runs a test: `cargo xtask test` runs \
+         {first} tests, in which {first_passing} subtests are expected to pass, and `cargo xtask ci` {second} tests, \
+         with {second_passing} subtests.",
     );
     let block = |page, name, text| Block { page, name, text };
     vec![
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_table_counts_each_reason_of_a_test() {
-        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
+        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tci\t-\n").unwrap();
         let list = "h\n\
             t\t1\tpass\ta\n\
             t\t2\tunsupported: There is no swap.\tb\n\

@@ -56,7 +56,7 @@ fn choose<'a>(all: &'a [Test], settings: &Settings) -> Result<Vec<&'a Test>> {
     if !settings.tests.is_empty() {
         return named(all, &settings.tests);
     }
-    let wanted = |test: &&Test| test.slice || !settings.slice;
+    let wanted = |test: &&Test| test.tier <= settings.tier;
     Ok(all.iter().filter(wanted).collect())
 }
 

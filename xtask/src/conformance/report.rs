@@ -172,7 +172,7 @@ mod tests {
              t\t1\tpass\ta\nt\t2\tpass\tb\nt\t3\tpass\tc\nt\t4\tskip\t\n",
         )
         .unwrap();
-        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
+        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tci\t-\n").unwrap();
         let output = |text: &str| Output {
             text: text.to_owned(),
             code: Some(1),

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     fn test(options: &str) -> Test {
-        let line = format!("h\nt\tp\t-\t0\t3G\t2\t100\tyes\t{options}\n");
+        let line = format!("h\nt\tp\t-\t0\t3G\t2\t100\tci\t{options}\n");
         Test::read(&line).unwrap().remove(0)
     }
 

@@ -1,5 +1,6 @@
 //! The options of `cargo xtask conformance`.
 
+use crate::tier::Tier;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 
@@ -24,8 +25,8 @@ pub struct Settings {
     pub source: Option<PathBuf>,
     /// Whether the archive is searched for a newer package even if the cache has one.
     pub newest: bool,
-    /// Whether only the tests of the slice run.
-    pub slice: bool,
+    /// The tier whose tests run: all, or with `--slice` those of CI.
+    pub tier: Tier,
     /// Whether the output of the tests is printed.
     pub verbose: bool,
     /// The policies of Memwright with which all tests run.
@@ -49,7 +50,7 @@ impl Settings {
             against: None,
             source: variable("MEMWRIGHT_LINUX_SOURCE").map(PathBuf::from),
             newest: false,
-            slice: false,
+            tier: Tier::Full,
             verbose: false,
             policies: Vec::new(),
             tests: Vec::new(),
@@ -67,7 +68,7 @@ impl Settings {
                 "--against" => settings.against = Some(pair(value()?)?),
                 "--source" => settings.source = Some(value()?.into()),
                 "--newest" => settings.newest = true,
-                "--slice" => settings.slice = true,
+                "--slice" => settings.tier = Tier::Ci,
                 "--verbose" => settings.verbose = true,
                 "--policy" => settings.policies.push(value()?.to_owned()),
                 option if option.starts_with('-') => bail!("conformance has no option {option}"),
@@ -117,7 +118,7 @@ mod tests {
         let settings = Settings::parse(&["--suites", "a,b", "--newest"], environment).unwrap();
         assert_eq!(settings.suites, ["a", "b"]);
         assert_eq!(settings.series(), "6.12");
-        assert!(settings.newest && !settings.slice);
+        assert!(settings.newest && settings.tier == Tier::Full);
         let policies = ["--policy", "track=fault", "--policy", "flush=full"];
         let settings = Settings::parse(&policies, environment).unwrap();
         assert_eq!(settings.policies, ["track=fault", "flush=full"]);
