@@ -9,5 +9,7 @@ fn main() {
         println!("cargo:rustc-link-arg-bins=-no-pie");
         println!("cargo:rustc-link-arg-bins=--no-dynamic-linker");
         println!("cargo:rustc-link-arg-bins=-zmax-page-size=4096");
+        // A profile by source line requires the build ID, which shows that the debug information is of this image.
+        println!("cargo:rustc-link-arg-bins=--build-id=sha1");
     }
 }

@@ -12,7 +12,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 use memwright::object::{
-    CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
+    CachedRun, CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
     ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright::{FolioOrders, PolicyId};
@@ -347,6 +347,15 @@ impl Object<M> for Segment {
 
     fn cached_run(&self, memory: &Memory, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
         self.pages().cached_run(memory, first, wanted, frames)
+    }
+
+    fn frame_and_run(
+        &self,
+        memory: &Memory,
+        index: u64,
+        run: &mut CachedRun<'_>,
+    ) -> Result<Frame, ObjectError> {
+        self.pages().frame_and_run(memory, index, run)
     }
 
     fn contains(&self, index: u64) -> bool {

@@ -243,7 +243,9 @@ pub use vma::writable::{Verdict, View, writable};
 pub mod object {
     pub use crate::mm::huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
     pub use crate::mm::mappings::{CleanOutcome, Mappings};
-    pub use crate::mm::object::{CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
+    pub use crate::mm::object::{
+        CachedRun, CollapseError, CollapseLimits, Object, ObjectIdentity, Put,
+    };
     pub use crate::mm::subpool::HugeSubpool;
     pub use crate::shmem::Shmem;
     pub use crate::store::cluster::Cluster;

@@ -103,6 +103,7 @@ impl Source {
             }
             let name = frame.function.and_then(|function| {
                 let name = function.raw_name().ok()?;
+                let name = format!("{:#}", rustc_demangle::demangle(&name));
                 Some(source_name(&name).to_owned())
             });
             found

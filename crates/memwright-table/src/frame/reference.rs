@@ -271,6 +271,19 @@ impl<M: Machine> Frames<M> {
         meta.index.store(index, Ordering::Relaxed);
     }
 
+    /// Replaces the owner of the page in `frame` by `change` of it. The index stays. Two simultaneous changes must not
+    /// happen: one of them could be lost.
+    ///
+    /// # Panics
+    /// If `frame` holds no data.
+    #[inline]
+    pub fn change_owner(&self, frame: Frame, change: impl FnOnce(u64) -> u64) {
+        let meta = self.meta(frame);
+        assert!(meta.kind().is_data(), "{frame:?} has no owner to change");
+        let owner = change(meta.owner.load(Ordering::Relaxed));
+        meta.owner.store(owner, Ordering::Relaxed);
+    }
+
     /// Returns the owner and the index that `set_owner` recorded.
     #[inline]
     pub fn owner(&self, frame: Frame) -> (u64, u64) {

@@ -7,6 +7,7 @@ use memwright_table::{
 
 use crate::fault::attempt::Fault;
 use crate::fault::object_entry::{AROUND, Around, TABLE_PAGES, Window};
+use crate::mm::mappings::Mappings;
 use crate::mm::object::Object;
 use crate::types::access::FaultKind;
 use crate::types::error::{FaultError, ObjectError};
@@ -74,11 +75,12 @@ impl<M: Machine> Fault<'_, M> {
         // The object's locks rank before the page-table lock: release the page-table lock, get the page, and check the
         // entry again.
         cursor.suspend();
-        let generation = object.mappings().generation();
+        let mappings = object.mappings();
+        let generation = mappings.generation();
         if self.area.flags().intersects(watched) {
             self.check_watched(object, generation)?;
         }
-        self.map_object(cursor, object, generation, window, read)
+        self.map_object(cursor, object, (mappings, generation), window, read)
     }
 
     /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the object
@@ -126,13 +128,14 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Gets the frame of the page from the object and maps it at the suspended cursor. Also maps the pages of `window`
-    /// that the object has in memory. Returns `None` if the caller must retry: the entry or the object changed
-    /// meanwhile, or the page was in swap and is in memory now. Sets `read` if the swap-in read a swap device.
+    /// that the object has in memory. Returns `None` if the caller must retry: the entry changed or the generation of
+    /// the object's mappings increased meanwhile, or the page was in swap and is in memory now. Sets `read` if the
+    /// swap-in read a swap device.
     fn map_object(
         self,
         mut cursor: Cursor<'_, M>,
         object: &dyn Object<M>,
-        generation: u64,
+        (mappings, generation): (&Mappings<M>, u64),
         window: Window,
         read: &mut bool,
     ) -> Result<Option<FaultKind>, FaultError> {
@@ -154,7 +157,22 @@ impl<M: Machine> Fault<'_, M> {
         }
         let comes_together = core.memory.huge().any_shared_of_pages();
         let filled = comes_together && self.fill_object_folio(object);
-        let frame = match object.frame(&core.memory, index, to_object) {
+        // Set only if needed: setting the array of frames costs as much as filling an entry.
+        let mut found;
+        let mut around = None;
+        let supplied = if window.empty == 0 {
+            object.frame(&core.memory, index, to_object)
+        } else {
+            match Around::find_with_frame(self, object, window) {
+                Ok((frame, neighbours)) => {
+                    found = neighbours;
+                    around = Some(&mut found);
+                    Ok(frame)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let frame = match supplied {
             Ok(frame) => frames.adopt(frame),
             Err(ObjectError::InSwap) => {
                 *read |= self.bring_object_in(object, index)?;
@@ -170,21 +188,14 @@ impl<M: Machine> Fault<'_, M> {
         if self.access.write && !self.area.is_shared() {
             return self.map_copy(object, generation, &frame);
         }
-        if to_object && object.notify_first_write() {
+        let view = self.area.view();
+        if to_object && view.notify {
             object.first_write(index)?;
         }
-        // Set only if needed: setting the array of frames costs as much as filling an entry.
-        let mut found;
-        let mut around = if window.empty == 0 {
-            None
-        } else {
-            found = Around::find(self, object, window);
-            Some(&mut found)
-        };
         cursor.resume();
         let entry = cursor.peek();
         let inherited = match self.check_fill(entry) {
-            Ok(inherited) if object.mappings().generation() == generation => inherited,
+            Ok(inherited) if mappings.generation() == generation => inherited,
             Ok(_) | Err(_) => {
                 drop(cursor);
                 Around::release(around, self);
@@ -196,7 +207,7 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             Bits::empty()
         };
-        let bits = self.object_bits(Bits::ACCESSED | written | inherited);
+        let bits = self.object_bits(view, Bits::ACCESSED | written | inherited);
         let frame = frames.for_entry(frame);
         let mapped = cursor.fill(Entry::page(frame.frame(), bits));
         if let Err(error) = mapped {
@@ -270,7 +281,7 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             Bits::empty()
         };
-        let bits = self.object_bits(Bits::ACCESSED | written);
+        let bits = self.object_bits(self.area.view(), Bits::ACCESSED | written);
         let mut cursor = core.table.cursor(range);
         match cursor.peek() {
             Entry::Empty if cursor.size() != PageSize::Size4K => {}

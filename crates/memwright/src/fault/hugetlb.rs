@@ -78,14 +78,14 @@ impl<M: Machine> Fault<'_, M> {
                 Bits::empty()
             };
             self.enter_hugetlb(page, |inherited| {
-                self.object_bits(Bits::ACCESSED | stored | inherited)
+                self.object_bits(self.area.view(), Bits::ACCESSED | stored | inherited)
             })?;
             return Ok(FaultKind::Hugetlb);
         }
         match there {
             Some(head) if !self.access.write => {
                 self.enter_hugetlb(frames.share(head), |inherited| {
-                    self.object_bits(Bits::ACCESSED | inherited)
+                    self.object_bits(self.area.view(), Bits::ACCESSED | inherited)
                 })?;
                 Ok(FaultKind::Hugetlb)
             }

@@ -3,8 +3,9 @@
 use memwright_table::{Bits, Cursor, Entry, Frame, Machine, Page, PageRange};
 
 use crate::fault::attempt::Fault;
-use crate::mm::object::Object;
-use crate::vma::writable::{access_bits, upgrade, writable};
+use crate::mm::object::{CachedRun, Object};
+use crate::types::error::ObjectError;
+use crate::vma::writable::{View, access_bits, upgrade, writable};
 
 /// The maximum number of pages that fault-around maps.
 pub(super) const AROUND: usize = 16;
@@ -39,12 +40,11 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. The entry is
-    /// writable at once if [the rule](crate::writable) allows it.
+    /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. `view` is that of
+    /// the area. The entry is writable at once if [the rule](crate::writable) allows it.
     #[inline(always)]
-    pub(super) fn object_bits(self, state: Bits) -> Bits {
-        let bits = access_bits(self.area.rights()) | state;
-        let view = self.area.view();
+    pub(super) fn object_bits(self, view: View, state: Bits) -> Bits {
+        let bits = access_bits(view.rights) | state;
         let verdict = if self.access.write {
             writable(view, bits)
         } else {
@@ -95,26 +95,52 @@ pub(super) struct Around {
 
 impl Around {
     /// Finds the pages of `window` that the object has in memory and that are not mapped.
-    #[inline]
-    pub(super) fn find<M: Machine>(
-        fault: Fault<'_, M>,
-        object: &dyn Object<M>,
-        window: Window,
-    ) -> Self {
-        let mut around = Self {
-            range: window.range,
-            found: 0,
-            frames: [Frame::new(0); AROUND],
-        };
+    fn find<M: Machine>(fault: Fault<'_, M>, object: &dyn Object<M>, window: Window) -> Self {
+        let mut around = Self::none(window.range);
         let first = fault.area.offset_of(window.range.start);
         let memory = &fault.core.memory;
         around.found = object.cached_run(memory, first, window.empty, &mut around.frames);
         around
     }
 
+    /// Returns the frame of the page that faulted, as the object provides it for a load, and the pages that
+    /// [`find`](Self::find) finds afterwards.
+    ///
+    /// # Errors
+    /// Those of [`Object::frame`].
+    #[inline]
+    pub(super) fn find_with_frame<M: Machine>(
+        fault: Fault<'_, M>,
+        object: &dyn Object<M>,
+        window: Window,
+    ) -> Result<(Frame, Self), ObjectError> {
+        let mut around = Self::none(window.range);
+        let mut run = CachedRun {
+            first: fault.area.offset_of(window.range.start),
+            wanted: window.empty,
+            frames: &mut around.frames,
+            found: 0,
+        };
+        let index = fault.area.offset_of(fault.page);
+        let frame = object.frame_and_run(&fault.core.memory, index, &mut run)?;
+        around.found = run.found;
+        Ok((frame, around))
+    }
+
+    /// Returns no frames.
+    #[inline]
+    fn none(range: PageRange) -> Self {
+        Self {
+            range,
+            found: 0,
+            frames: [Frame::new(0); AROUND],
+        }
+    }
+
     /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
     /// number of frames mapped. The entries have no accessed bit, because the program has not accessed the pages yet.
     /// Linux omits the bit where the hardware sets it cheaply.
+    #[inline]
     pub(crate) fn fill<M: Machine>(
         &mut self,
         fault: Fault<'_, M>,
@@ -124,7 +150,16 @@ impl Around {
         if self.found == 0 {
             return 0;
         }
-        let bits = fault.object_bits(state);
+        self.fill_found(fault, cursor, state)
+    }
+
+    fn fill_found<M: Machine>(
+        &mut self,
+        fault: Fault<'_, M>,
+        cursor: &mut Cursor<'_, M>,
+        state: Bits,
+    ) -> u64 {
+        let bits = fault.object_bits(fault.area.view(), state);
         let (mut left, mut filled) = (self.found, 0);
         while left != 0 {
             let place = left.trailing_zeros();

@@ -50,6 +50,18 @@ pub enum CollapseError {
     NoFrames,
 }
 
+/// Neighbouring pages that fault-around looks up, for [`Object::frame_and_run`].
+pub struct CachedRun<'a> {
+    /// The index of the first page.
+    pub first: u64,
+    /// A bitmap of the pages to look up; bit 0 is page `first`.
+    pub wanted: u64,
+    /// The frames of the pages that are found, with one reference each, at the same numbers as in `wanted`.
+    pub frames: &'a mut [Frame],
+    /// A bitmap of the pages that are in memory, which the object sets.
+    pub found: u64,
+}
+
 /// Something with pages that areas can map.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
@@ -138,6 +150,25 @@ pub trait Object<M: Machine>: Send + Sync {
             }
         }
         found
+    }
+
+    /// Returns the frame of page `index`, like [`frame`](Self::frame) for a load, and then finds neighbouring pages, like
+    /// [`cached_run`](Self::cached_run). An object can do both while it holds its lock once.
+    ///
+    /// # Errors
+    /// Those of [`frame`](Self::frame).
+    ///
+    /// # Panics
+    /// As for [`cached_run`](Self::cached_run).
+    fn frame_and_run(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        run: &mut CachedRun<'_>,
+    ) -> Result<Frame, ObjectError> {
+        let frame = self.frame(memory, index, false)?;
+        run.found = self.cached_run(memory, run.first, run.wanted, run.frames);
+        Ok(frame)
     }
 
     /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.

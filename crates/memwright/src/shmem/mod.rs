@@ -17,7 +17,7 @@ use memwright_table::{
 use crate::mm::commit::Overcommit;
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
-use crate::mm::object::{CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
+use crate::mm::object::{CachedRun, CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
 use crate::store::leaving::{Leaving, Left};
 use crate::store::page_store::{State, Store};
 use crate::store::pages::{Lookup, Stored, Vacancy};
@@ -261,17 +261,51 @@ impl<M: Machine> Shmem<M> {
     /// Like [`frame_for`](Self::frame_for), but does not swap in a page: returns [`ObjectError::InSwap`] for a page in
     /// swap.
     fn frame_in_memory(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
-        let mut state = self.store.lock();
+        self.shared_frame(&mut self.store.lock(), index, create)
+    }
+
+    /// Implements [`frame_in_memory`](Self::frame_in_memory) while the caller holds the lock of the pages.
+    #[inline]
+    fn shared_frame(
+        &self,
+        state: &mut State<M>,
+        index: u64,
+        create: bool,
+    ) -> Result<Option<Frame>, ObjectError> {
         if index >= pages_of(state.size) {
             return Err(ObjectError::BeyondEnd);
         }
         let frame = match state.pages.look_up(index) {
             Lookup::InMemory(frame) => frame,
             Lookup::InSwap => return Err(ObjectError::InSwap),
-            Lookup::Vacant(vacancy) if create => self.create(&mut state, &vacancy, true)?,
+            Lookup::Vacant(vacancy) if create => self.create(state, &vacancy, true)?,
             Lookup::Vacant(_) => return Ok(None),
         };
         Ok(Some(self.memory.frames().share(frame).into_raw()))
+    }
+
+    /// Implements [`Object::cached_run`] while the caller holds the lock of the pages.
+    #[inline]
+    fn run_in_memory(
+        &self,
+        state: &State<M>,
+        first: u64,
+        wanted: u64,
+        frames: &mut [Frame],
+    ) -> u64 {
+        let inside = pages_of(state.size).saturating_sub(first);
+        let wanted = match inside {
+            0..64 => wanted & ((1 << inside) - 1),
+            64.. => wanted,
+        };
+        let found = state.pages.get_run_unasked(first, wanted, frames);
+        let mut left = found;
+        while left != 0 {
+            let frame = frames[left.trailing_zeros() as usize];
+            left &= left - 1;
+            let _ = self.memory.frames().share(frame).into_raw();
+        }
+        found
     }
 
     /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. The call
@@ -599,21 +633,20 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.frame_in_memory(index, false).ok().flatten()
     }
 
-    fn cached_run(&self, memory: &Memory<M>, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
-        let state = self.store.lock();
-        let inside = pages_of(state.size).saturating_sub(first);
-        let wanted = match inside {
-            0..64 => wanted & ((1 << inside) - 1),
-            64.. => wanted,
-        };
-        let found = state.pages.get_run_unasked(first, wanted, frames);
-        let mut left = found;
-        while left != 0 {
-            let frame = frames[left.trailing_zeros() as usize];
-            left &= left - 1;
-            let _ = memory.frames().share(frame).into_raw();
-        }
-        found
+    fn cached_run(&self, _: &Memory<M>, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
+        self.run_in_memory(&self.store.lock(), first, wanted, frames)
+    }
+
+    fn frame_and_run(
+        &self,
+        _memory: &Memory<M>,
+        index: u64,
+        run: &mut CachedRun<'_>,
+    ) -> Result<Frame, ObjectError> {
+        let mut state = self.store.lock();
+        let frame = self.shared_frame(&mut state, index, true)?;
+        run.found = self.run_in_memory(&state, run.first, run.wanted, run.frames);
+        Ok(frame.expect("created above"))
     }
 
     fn contains(&self, index: u64) -> bool {

@@ -2,6 +2,7 @@
 //! that adds a node can fail.
 
 use alloc::sync::Arc;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 
@@ -73,6 +74,24 @@ pub struct Pages<M: Machine> {
     swapped: u32,
     /// The limit of pages that this store shares with other stores; `None` without a limit.
     room: Option<Arc<Room>>,
+    /// The lowest node that was walked to last.
+    recent: Cell<Recent>,
+}
+
+/// A lowest node, and the number of 512 pages that it covers: an index divided by 512. Accesses to neighbouring pages
+/// do not walk to it again.
+#[derive(Clone, Copy)]
+struct Recent {
+    part: u64,
+    node: Frame,
+}
+
+impl Recent {
+    /// No node: no index is in this part.
+    const NONE: Recent = Recent {
+        part: u64::MAX,
+        node: Frame::new(0),
+    };
 }
 
 impl<M: Machine> Pages<M> {
@@ -85,6 +104,7 @@ impl<M: Machine> Pages<M> {
             count: 0,
             swapped: 0,
             room: None,
+            recent: Cell::new(Recent::NONE),
         }
     }
 
@@ -563,7 +583,18 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Returns the lowest node on the path to `index`.
+    #[inline]
     fn lowest(&self, index: u64) -> Option<Frame> {
+        let recent = self.recent.get();
+        if recent.part == index >> SLOT_BITS {
+            return Some(recent.node);
+        }
+        self.walk(index)
+    }
+
+    /// Walks to the lowest node on the path to `index`.
+    #[inline(never)]
+    fn walk(&self, index: u64) -> Option<Frame> {
         let mut node = self.root?;
         if !self.covers(index) {
             return None;
@@ -571,6 +602,8 @@ impl<M: Machine> Pages<M> {
         for level in (1..self.height).rev() {
             node = self.below(node, slot_at(index, level))?;
         }
+        let part = index >> SLOT_BITS;
+        self.recent.set(Recent { part, node });
         Some(node)
     }
 
@@ -680,6 +713,7 @@ impl<M: Machine> Pages<M> {
     }
 
     fn release(&self, node: Frame) {
+        self.recent.set(Recent::NONE);
         drop(self.frames.adopt(node));
     }
 
@@ -699,13 +733,12 @@ impl<M: Machine> Pages<M> {
     /// Changes a slot from empty to filled or the reverse, and updates the count of filled slots in the metadata of the
     /// node.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
-        let (filled, whole) = self.frames.owner(node);
-        let (value, filled) = match value {
-            Some(frame) => (encoded(frame), filled + 1),
-            None => (0, filled - 1),
-        };
-        self.word(node, slot).store(value, Ordering::Relaxed);
-        self.frames.set_owner(node, filled, whole);
+        self.word(node, slot)
+            .store(value.map_or(0, encoded), Ordering::Relaxed);
+        self.frames.change_owner(node, |filled| match value {
+            Some(_) => filled + 1,
+            None => filled - 1,
+        });
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::fs::{inode::Body, open_file::OpenFile, regular::describe_object};
 use core::fmt;
 use memwright::object::{
-    CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object, ObjectError,
-    ObjectIdentity, Put,
+    CachedRun, CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object,
+    ObjectError, ObjectIdentity, Put,
 };
 use memwright::{FolioOrders, PolicyId};
 use memwright_linux_abi::{M, Memory};
@@ -51,6 +51,15 @@ impl Object<M> for OpenFile {
     fn cached_run(&self, memory: &Memory, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
         let pages = self.pages();
         pages.map_or(0, |pages| pages.cached_run(memory, first, wanted, frames))
+    }
+
+    fn frame_and_run(
+        &self,
+        memory: &Memory,
+        index: u64,
+        run: &mut CachedRun<'_>,
+    ) -> Result<Frame, ObjectError> {
+        self.pages()?.frame_and_run(memory, index, run)
     }
 
     fn contains(&self, index: u64) -> bool {
