@@ -5,7 +5,7 @@ use memwright_table::{
 };
 
 use crate::fault::attempt::Fault;
-use crate::swap::cache::Cached;
+use crate::swap::cache::{Cached, Owners};
 use crate::swap::device::DeviceError;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
@@ -149,7 +149,12 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        let sole = swapped.bits.contains(Bits::EXCLUSIVE) || swap.is_of_one(frames, swapped.slot);
+        let sole = match swap.owners(frames, swapped.slot, frame.frame()) {
+            Owners::One => true,
+            Owners::Several => swapped.bits.contains(Bits::EXCLUSIVE),
+            // The caller retries the access once the page has been read.
+            Owners::Unknown => return Err(FaultError::WouldBlock),
+        };
         let kind = FaultKind::SwapCached;
         if sole || !stores {
             swap.release(frames, &[swapped.slot]);

@@ -22,6 +22,7 @@ use crate::store::leaving::{Leaving, Left};
 use crate::store::page_store::{State, Store};
 use crate::store::pages::{Lookup, Stored, Vacancy};
 use crate::store::room::Room;
+use crate::swap::reads::Asker;
 use crate::types::error::ObjectError;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::{HUGE_PAGES, SharedMode, SharedSetting};
@@ -575,6 +576,16 @@ impl<M: Machine> Object<M> for Shmem<M> {
 
     fn bring_in(&self, memory: &Memory<M>, index: u64, most: u64) -> Result<u64, ObjectError> {
         self.store.bring_in(memory, index, most)
+    }
+
+    fn begin_bring_in(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        Store::begin_bring_in(&self.store, memory, index, most, asker)
     }
 
     fn asked_for(&self, first: u64, pages: u64) -> u64 {

@@ -25,6 +25,16 @@ pub(crate) enum Cached<'a, M: Machine> {
     Elsewhere(FrameRef<'a, M>),
 }
 
+/// Who owns a page in the swap cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owners {
+    /// The caller's entry alone.
+    One,
+    Several,
+    /// The frame must not be used: the page is still being read into it, or that read has just ended without an owner.
+    Unknown,
+}
+
 /// The slot for a page that is swapped out.
 pub(crate) struct Way {
     /// The slot.
@@ -49,7 +59,7 @@ const TOGETHER: usize = 8;
 
 /// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
-enum Remains {
+pub(super) enum Remains {
     /// The slot has other uses.
     Used,
     /// The slot has no use and keeps no copy. The caller frees the slot, and drops the slot's reference to the frame,
@@ -159,14 +169,22 @@ impl<M: Machine> Swap<M> {
         cached
     }
 
-    /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
-    /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
-    /// its reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
-    pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
+    /// Returns who owns the page in `slot`, whose frame `find` returned (rule: exclusive-in-the-entry). The caller holds
+    /// a reference to the frame. Another owner that swaps the page out adds its use of the slot before it drops its
+    /// reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
+    pub(crate) fn owners(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Owners {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            let alone = |frame| frames.references(frame) == 2;
-            record.uses == 1 && record.frame().is_some_and(alone)
+            let is_here = record.uses == 1 && record.frame() == Some(frame);
+            if is_here && frames.references(frame) == 2 {
+                return Owners::One;
+            }
+            // A frame that the page is still being read into has another reference, and does not record the slot.
+            if frames.slot_of(frame) == Some(slot) {
+                Owners::Several
+            } else {
+                Owners::Unknown
+            }
         })
     }
 
@@ -315,7 +333,7 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Frees what `end_use` left unused: the slot, or the slot's reference to the frame.
-    fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
+    pub(super) fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
             Remains::Used => {}
             Remains::Nothing(frame) => {
@@ -371,7 +389,7 @@ impl<M: Machine> Swap<M> {
     ///
     /// # Panics
     /// If the slot is not used.
-    fn end_use(&self, frames: &Frames<M>, record: &mut Record) -> Remains {
+    pub(super) fn end_use(&self, frames: &Frames<M>, record: &mut Record) -> Remains {
         assert!(record.uses > 0, "a slot has no use to give up");
         record.uses -= 1;
         match record.frame() {
