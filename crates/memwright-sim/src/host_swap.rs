@@ -77,8 +77,8 @@ impl HostSwap {
         *locked(&self.after_read) = Some(Box::new(hook));
     }
 
-    /// Calls `hook` once, when a caller next waits for a deferred read, before that read completes. A caller may wait in
-    /// this way for as long as it likes, because it holds no lock.
+    /// Calls `hook` once, when a caller next waits for a deferred read, before that read completes. A caller can wait for
+    /// any length of time, because it holds no lock.
     pub fn while_reading(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.while_reading) = Some(Box::new(hook));
     }

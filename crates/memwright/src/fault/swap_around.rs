@@ -32,8 +32,8 @@ struct Run<'a, M: Machine> {
 
 impl<'a, M: Machine> Fault<'a, M> {
     /// Swaps in the page of the entry under the cursor, and the pages that follow it as long as their slots are
-    /// consecutive. If the device does not finish the reads at once, they are completed together. Must not be called for a store to a page that a
-    /// userfaultfd write-protects.
+    /// consecutive. If the device does not finish the reads at once, they are completed together. Must not be called
+    /// for a store to a page that a userfaultfd write-protects.
     #[inline(never)]
     pub(super) fn swap_in_around(
         self,

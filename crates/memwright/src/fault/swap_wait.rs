@@ -1,6 +1,6 @@
-//! The second half of a swap-in whose device did not finish the read at once. The first half held the locks of the areas
-//! and of the page table, and [put the read off](crate::swap::reads). The second half waits for the device with no lock
-//! held, takes the locks again, and maps the page where the entry still names its slot.
+//! The second half of a swap-in whose device did not finish the read at once. The first half held the locks of the
+//! areas and of the page table, and [put the read off](crate::swap::reads). The second half waits for the device with
+//! no lock held, takes the locks again, and maps the page where the entry still names its slot.
 
 use memwright_table::sync::{pause_point, relax};
 use memwright_table::{
@@ -280,8 +280,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Resolves a fault after it returned [`FaultError::WouldBlock`], if that was because it had begun to read the page.
-    /// If `awaits`, also if another thread reads the page. Does not count the fault.
+    /// Resolves a fault after it returned [`FaultError::WouldBlock`], if that was because it had begun to read the
+    /// page. If `awaits`, also if another thread reads the page. Does not count the fault.
     ///
     /// # Errors
     /// `WouldBlock` if the page is busy for another reason; otherwise the errors of a fault.

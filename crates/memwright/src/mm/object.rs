@@ -140,8 +140,8 @@ pub trait Object<M: Machine>: Send + Sync {
     fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
 
     /// Like [`cached`](Self::cached), for the pages from `first` on whose bits are set in `wanted`; bit 0 is page
-    /// `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the pages
-    /// that are in memory. The other elements keep their values.
+    /// `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the
+    /// pages that are in memory. The other elements keep their values.
     ///
     /// # Panics
     /// If `frames` has no element for a page in `wanted`.

@@ -29,7 +29,6 @@ use crate::types::huge::{HUGE_PAGES, SharedMode, SharedSetting};
 use crate::types::memcg::Memcg;
 use crate::types::numa_policy::PolicyId;
 use crate::types::stats::Row;
-use crate::types::swap_window::MOST;
 
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
@@ -443,22 +442,6 @@ impl<M: Machine> Shmem<M> {
         Ok(pages
             .filter(|index| state.pages.stored(*index).is_none())
             .count() as u64)
-    }
-
-    /// Swaps in those of the 512 pages from `first` on that are in swap. Called before the pages are collapsed.
-    fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
-        for index in first..first + HUGE_PAGES {
-            let brought = self.store.bring_in(&self.memory, index, MOST);
-            brought.map_err(|error| match error {
-                ObjectError::OutOfMemory => CollapseError::NoFrames,
-                ObjectError::BeyondEnd
-                | ObjectError::NoRoom
-                | ObjectError::Io
-                | ObjectError::WouldBlock
-                | ObjectError::InSwap => CollapseError::NotEligible,
-            })?;
-        }
-        Ok(())
     }
 
     /// Replaces the 512 pages from `first` on, which no entry maps, by a huge page with the same contents.

@@ -11,7 +11,9 @@ use memwright_table::{FrameKind, FrameRef, Machine, Page, Shared, Slots};
 
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
+use crate::mm::object::CollapseError;
 use crate::mm::swap_folio::ComingFrames;
+use crate::shmem::Shmem;
 use crate::store::cluster::{CLUSTER, Cluster};
 use crate::store::leaving::Left;
 use crate::store::page_store::Store;
@@ -22,6 +24,7 @@ use crate::swap::reads::{Asker, Begun};
 use crate::swap::slot::Place;
 use crate::swap::transfers::Transfers;
 use crate::types::error::ObjectError;
+use crate::types::huge::HUGE_PAGES;
 use crate::types::memcg::{Memcg, NoMemcg};
 use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
@@ -82,8 +85,8 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Submits the reads, for as many of the pages as frames can be allocated. While the device is busy, waits for reads
-    /// submitted before if `waits`, otherwise submits no more.
+    /// Submits the reads, for as many of the pages as frames can be allocated. While the device is busy, waits for
+    /// reads submitted before if `waits`, otherwise submits no more.
     ///
     /// # Errors
     /// No frame is available for the first page, or the device is busy.
@@ -461,6 +464,24 @@ impl<M: Machine> Store<M> {
             memory.swap().release(frames, &[way.slot]);
         }
         left
+    }
+}
+
+impl<M: Machine> Shmem<M> {
+    /// Swaps in those of the 512 pages from `first` on that are in swap. Called before the pages are collapsed.
+    pub(super) fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
+        for index in first..first + HUGE_PAGES {
+            let brought = self.store.bring_in(&self.memory, index, MOST);
+            brought.map_err(|error| match error {
+                ObjectError::OutOfMemory => CollapseError::NoFrames,
+                ObjectError::BeyondEnd
+                | ObjectError::NoRoom
+                | ObjectError::Io
+                | ObjectError::WouldBlock
+                | ObjectError::InSwap => CollapseError::NotEligible,
+            })?;
+        }
+        Ok(())
     }
 }
 

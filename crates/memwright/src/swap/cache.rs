@@ -25,7 +25,7 @@ pub(crate) enum Cached<'a, M: Machine> {
     Elsewhere(FrameRef<'a, M>),
 }
 
-/// Who owns a page in the swap cache.
+/// The owners of a page in the swap cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owners {
     /// The caller's entry alone.
@@ -169,9 +169,9 @@ impl<M: Machine> Swap<M> {
         cached
     }
 
-    /// Returns who owns the page in `slot`, whose frame `find` returned (rule: exclusive-in-the-entry). The caller holds
-    /// a reference to the frame. Another owner that swaps the page out adds its use of the slot before it drops its
-    /// reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
+    /// Returns the owners of the page in `slot`, whose frame `find` returned (rule: exclusive-in-the-entry). The caller
+    /// holds a reference to the frame. Another owner that swaps the page out adds its use of the slot before it drops
+    /// its reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
     pub(crate) fn owners(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Owners {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);

@@ -55,9 +55,9 @@ pub enum Submission {
 ///
 /// The methods are called with the locks of page tables held, and take no lock of a rank before
 /// [`Rank::Swap`](memwright_table::sync::Rank::Swap). The exception is [`complete`](Self::complete) for a swap-in by a
-/// fault, swapoff or a collapse, which is called with no lock held, so that it may sleep (rule: wait-without-locks). Swap-outs are completed
-/// under locks. Several swap-ins may read a slot at a time. A slot that is written takes part in no other transfer, and a
-/// slot is not discarded during a transfer.
+/// fault, swapoff or a collapse, which is called with no lock held, so that it may sleep (rule: wait-without-locks).
+/// Swap-outs are completed under locks. Several swap-ins may read a slot at a time. A slot that is written takes part
+/// in no other transfer, and a slot is not discarded during a transfer.
 ///
 /// If the device is busy, a swap-in by a fault is repeated later. Other callers complete one of their own pending
 /// transfers and retry; if they have none, they retry until the device has room. A device whose `complete` sleeps must

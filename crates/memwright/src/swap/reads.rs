@@ -2,13 +2,13 @@
 //!
 //! A device that finishes each transfer in `submit` never gets here. Otherwise the fault
 //! [puts the read off](Swap::put_off): it records the read here, adds a use to the slot, and publishes the frame in the
-//! slot's record. The entry stays the swap entry. The fault then releases its locks, [takes the read](Swap::take_read)
-//! back, waits for it, takes the locks again, [ends the read](Swap::end_read), and maps the page if the entry still names
+//! slot's record. The entry stays the swap entry. The fault then releases its locks, [takes the read](Swap::take_read),
+//! waits for it, takes the locks again, [ends the read](Swap::end_read), and maps the page if the entry still names
 //! the slot.
 //!
-//! Meanwhile, any operation may change the entry. The use keeps the slot allocated, whoever releases it. A fault that
-//! finds the frame in the record recognizes that it [must not be used yet](Swap::owners), and is repeated. The slot has a
-//! reference to the frame besides that of the read, so reclaim does not regard the frame as unmapped.
+//! Meanwhile, any operation may change the entry. The use keeps the slot allocated even if no entry names it. A fault
+//! that finds the frame in the record recognizes that it [must not be used yet](Swap::owners), and is repeated. The
+//! slot has a reference to the frame besides that of the read, so reclaim does not regard the frame as unmapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -41,12 +41,12 @@ pub(crate) struct Begun<M: Machine> {
     pub(crate) frame: Frame,
     /// What the device answered: a ticket, or the result of a transfer that was begun together with a pending one.
     pub(crate) answer: Submission,
-    /// The page store whose page it is, and the index of the page there; `None` for a page of an entry. The read of such
-    /// a page has a use of the slot from the start, and its frame is not published.
+    /// The page store whose page it is, and the index of the page there; `None` for a page of an entry. The read of
+    /// such a page has a use of the slot from the start, and its frame is not published.
     pub(crate) object: Option<(Shared<Store<M>>, u64)>,
 }
 
-/// The reads that were put off and that nobody has taken back yet.
+/// The reads that were put off and that no thread has taken yet.
 pub(super) struct Reads<M: Machine> {
     list: Lock<Vec<Begun<M>>>,
     /// The length of the list.
@@ -105,8 +105,8 @@ impl<M: Machine> Swap<M> {
         let _ = self.end_read(frames, slot, frame);
     }
 
-    /// Takes back a read that a fault on `asked` in this address space has put off. The caller completes it. It may be
-    /// the read of another thread, which then finds none.
+    /// Removes and returns a read that a fault on `asked` in this address space has put off, for the caller to
+    /// complete. If that is the read of another thread, this thread finds none.
     pub(crate) fn take_read(&self, space: u64, asked: Page) -> Option<Begun<M>> {
         if self.reads.count.load(Ordering::Relaxed) == 0 {
             return None;
