@@ -10,6 +10,7 @@
  *     memwright enter USER KERNEL                                  the first instruction of an interrupt's handler is next
  *     memwright return USER KERNEL                                 IRETQ is next
  *     memwright switch USER KERNEL                                 the load of another task's stack pointer is next
+ *     memwright call ADDRESS CR3 NUMBER                            with calls=on: SYSCALL is next, at this user address
  *
  * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stops at each mark until an answer has
  * come from there, so that the reader of the log can read the guest's memory. An answer is a point; a "g" and the addresses
@@ -24,9 +25,9 @@
  * are user instructions. It is counted when it begins, and the counts in
  * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for
  * several CPUs, none are counted, and USER and KERNEL are missing. With counts=off the plugin counts and writes nothing, and
- * only delays CPUs that halt (halt.c). CPUs must take turns (thread=single). CR3 is 0 where QEMU is too old to report it;
- * otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that translated, and generates
- * wrong code for counters of several CPUs.
+ * only delays CPUs that halt (halt.c). CPUs must take turns (thread=single). CR3 is 0, and NUMBER is missing, where QEMU is too
+ * old to report them; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
+ * translated, and generates wrong code for counters of several CPUs.
  */
 #include "api.h"
 #include "alone.h"
@@ -52,7 +53,7 @@ struct counts {
 	unsigned long long flushes[FLUSHES], begun[HALVES];
 };
 
-static int answers = -1, counts_instructions = 1;
+static int answers = -1, counts_instructions = 1, tells_calls;
 static unsigned long long flushes[FLUSHES];
 /* The counts after the last OUT of a kernel that runs alone. */
 static struct counts noted;
@@ -92,6 +93,12 @@ static unsigned long long cr3_now(void)
 {
 	return 0;
 }
+
+static int call_number(unsigned long long *number)
+{
+	(void)number;
+	return 0;
+}
 #else
 static struct qemu_plugin_scoreboard *counters;
 
@@ -121,8 +128,8 @@ uint64_t user_begun(void)
 	return qemu_plugin_u64_get(counter(USER), 0);
 }
 
-static struct qemu_plugin_register *cr3;
-static GByteArray *bytes_of_cr3;
+static struct qemu_plugin_register *cr3, *rax;
+static GByteArray *bytes_of_register;
 
 /* Handles are the same for every CPU of a kind. */
 static void at_cpu(qemu_plugin_id_t id, unsigned int cpu)
@@ -133,25 +140,38 @@ static void at_cpu(qemu_plugin_id_t id, unsigned int cpu)
 	for (unsigned int i = 0; i < registers->len; i++)
 		if (strcmp(all[i].name, "cr3") == 0)
 			cr3 = all[i].handle;
+		else if (strcmp(all[i].name, "rax") == 0)
+			rax = all[i].handle;
 	g_array_free(registers, 1);
+}
+
+static unsigned long long value_of(struct qemu_plugin_register *one)
+{
+	uint64_t value = 0;
+	if (!one)
+		return 0;
+	g_byte_array_set_size(bytes_of_register, 0);
+	int size = qemu_plugin_read_register(one, bytes_of_register);
+	if (size > 0 && size <= (int)sizeof value)
+		memcpy(&value, bytes_of_register->data, size);
+	return value;
 }
 
 static unsigned long long cr3_now(void)
 {
-	uint64_t value = 0;
-	if (!cr3)
-		return 0;
-	g_byte_array_set_size(bytes_of_cr3, 0);
-	int size = qemu_plugin_read_register(cr3, bytes_of_cr3);
-	if (size > 0 && size <= (int)sizeof value)
-		memcpy(&value, bytes_of_cr3->data, size);
-	return value;
+	return value_of(cr3);
+}
+
+static int call_number(unsigned long long *number)
+{
+	*number = value_of(rax);
+	return rax != NULL;
 }
 
 static void make_counters(qemu_plugin_id_t id)
 {
 	counters = qemu_plugin_scoreboard_new(HALVES * sizeof(uint64_t));
-	bytes_of_cr3 = g_byte_array_new();
+	bytes_of_register = g_byte_array_new();
 	qemu_plugin_register_vcpu_init_cb(id, at_cpu);
 }
 #endif
@@ -310,6 +330,18 @@ static void at_cr3(unsigned int cpu, void *data)
 	qemu_plugin_outs(line);
 }
 
+static void at_call(unsigned int cpu, void *data)
+{
+	char line[100];
+	unsigned long long number;
+	(void)cpu;
+	int length = snprintf(line, sizeof line, "memwright call %llu %llu", (unsigned long long)(uintptr_t)data, cr3_now());
+	if (call_number(&number))
+		length += snprintf(line + length, sizeof line - length, " %llu", number);
+	snprintf(line + length, sizeof line - length, "\n");
+	qemu_plugin_outs(line);
+}
+
 /* Returns whether a handler of interrupts can begin so: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in its place. */
 static int may_begin_handler(const uint8_t *bytes, size_t size)
 {
@@ -352,6 +384,10 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_start, QEMU_PLUGIN_CB_R_REGS,
 						       profile_mark(block, place, THE_RUN << 1));
 	tell_interrupts(instruction, bytes, size, place == 0);
+	uint64_t address = qemu_plugin_insn_vaddr(instruction);
+	if (tells_calls && size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05 && !(address >> 63))
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_call, QEMU_PLUGIN_CB_R_REGS,
+						       (void *)(uintptr_t)address);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
 		if (displacement >> 16 == MARK_MAGIC)
@@ -419,6 +455,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 			counts = 0;
 		else if (strncmp(arguments[i], "profile=", 8) == 0)
 			profile = strdup(arguments[i] + 8);
+		else if (strcmp(arguments[i], "calls=on") == 0)
+			tells_calls = 1;
 		else if (strcmp(arguments[i], "resumes=on") == 0)
 			resumes = 1;
 		else if (strncmp(arguments[i], "region=", 7) == 0)

@@ -38,7 +38,9 @@ fn main() {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
     let crates = package.parent().expect("the package is in a folder");
-    build_init(crates.parent().unwrap_or(crates), &out.join("guest-init"));
+    let workspace = crates.parent().unwrap_or(crates);
+    build_guest_program(workspace, "init", &["unpack.h", "names.h"], &out);
+    build_guest_program(workspace, "maps", &[], &out);
     println!("cargo::rerun-if-env-changed=MEMWRIGHT_BUILD_KERNEL");
     if env::var("MEMWRIGHT_BUILD_KERNEL").is_ok_and(|value| value == "0") {
         let empty = out.join("no-kernel");
@@ -57,17 +59,24 @@ fn main() {
     );
 }
 
-/// Compiles the init process of Linux guests, or writes an empty file if no compiler can link a static program.
-fn build_init(workspace: &Path, to: &Path) {
+/// Compiles a program of `programs/lab` for Linux guests, or writes an empty file if no compiler can link a static
+/// program. `MEMWRIGHT_GUEST_NAME` is its path.
+fn build_guest_program(workspace: &Path, name: &str, included: &[&str], out: &Path) {
+    let folder = workspace.join("programs/lab");
+    let to = &out.join(format!("guest-{name}"));
     let (source, headers) = (
-        workspace.join("programs/lab/init.c"),
+        folder.join(name).with_extension("c"),
         workspace.join("include/memwright"),
     );
-    let own = ["unpack.h", "names.h"].map(|name| workspace.join("programs/lab").join(name));
+    let own: Vec<PathBuf> = included.iter().map(|name| folder.join(name)).collect();
     for path in [&source, &headers].into_iter().chain(&own) {
         println!("cargo::rerun-if-changed={}", path.display());
     }
-    println!("cargo::rustc-env=MEMWRIGHT_GUEST_INIT={}", to.display());
+    let variable = name.to_uppercase();
+    println!(
+        "cargo::rustc-env=MEMWRIGHT_GUEST_{variable}={}",
+        to.display()
+    );
     let built = ["musl-gcc", "cc", "gcc", "clang"].iter().any(|compiler| {
         let mut command = Command::new(compiler);
         command.args([

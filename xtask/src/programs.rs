@@ -65,6 +65,9 @@ const FLAGS: &[&str] = &[
 /// variant in its name.
 const BY_PATH: &[&str] = &["glibc-static", "musl-static"];
 
+/// The program that starts the others of a boot. Each variant of them is started by a starter of that variant.
+const STARTER: &str = "suite";
+
 /// A program that a test uses by its path although its variant is not in [`BY_PATH`].
 const ALSO: (&str, &str) = ("dynamic", "hello");
 
@@ -89,7 +92,10 @@ pub fn build_for<'a>(tests: impl Iterator<Item = &'a str>) -> Result<()> {
 /// Returns whether a test can use the program `name` of `variant`. `named` has the variants and programs in the names of
 /// the tests.
 fn is_used(variant: &str, name: &str, named: &BTreeSet<(&str, &str)>) -> bool {
-    BY_PATH.contains(&variant) || (variant, name) == ALSO || named.contains(&(variant, name))
+    BY_PATH.contains(&variant)
+        || name == STARTER
+        || (variant, name) == ALSO
+        || named.contains(&(variant, name))
 }
 
 /// Returns each part of a test's name with the last part, which is the program if one of the others is a variant.
@@ -250,6 +256,7 @@ mod tests {
             ("glibc-static", "cow", true),
             ("musl-static", "cow", true),
             ("dynamic", "hello", true),
+            ("dynamic", "suite", true),
         ] {
             assert_eq!(is_used(variant, name, &named), used, "{variant} {name}");
         }

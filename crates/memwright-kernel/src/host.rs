@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use memwright_kernel_logic::retired;
 use memwright_linux::run::{Execution, UserThread};
 use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
-use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserRegs, UserState};
 use memwright_linux_abi::channel::Channel;
 use memwright_linux_abi::host::{
     BlockDevice, Channels, Clock, ContextId, Contexts, CpuTimes, Cpus, Host, Instruments,
@@ -160,6 +160,19 @@ impl Registers for Hardware {
 
     fn set_key_rights(&self, rights: u32) {
         fpu::set_key_rights(rights);
+    }
+
+    fn entered_with(&self) -> Option<UserRegs> {
+        let state = percpu::current().user_state.load(Ordering::Relaxed);
+        let pointer = arch::stack_pointer();
+        let (_, top) = context::stack_of(pointer)?;
+        // The state of a thread is on its own stack. Until a thread has been in user mode, this CPU has the address of
+        // another thread's.
+        let end = state.checked_add(size_of::<UserState>() as u64)?;
+        // SAFETY: the state is in the part of the running stack that is in use, which is mapped, and an entry from user
+        // mode has filled it. The read is volatile because a caller can hold a reference to the state.
+        (state >= pointer && end <= top)
+            .then(|| unsafe { (&raw const (*(state as *const UserState)).regs).read_volatile() })
     }
 
     fn load_debug(&self, registers: &DebugRegisters) {

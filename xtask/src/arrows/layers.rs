@@ -102,7 +102,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "lib", "trace", "current", "thread_registers", "restartable", "ptrace", "probe_step", "exec", "kernel", "parts", "faulted_in", "context", "io_uring", "lifecycle", "deliver", "syscall", "audit", "run", "account", "events", "boot",
+            "lib", "current", "thread_registers", "restartable", "ptrace", "probe_step", "exec", "kernel", "parts", "faulted_in", "context", "io_uring", "lifecycle", "deliver", "syscall", "trace", "audit", "run", "account", "events", "boot",
         ],
         upward: 0,
         circles: 0,

@@ -90,6 +90,7 @@ impl AloneGuest {
             cpus,
             wires,
             self.profile,
+            false,
         ));
         line
     }
@@ -114,8 +115,15 @@ impl AloneGuest {
         let process = Arc::new(Process::new(child));
         runs.add(&process);
         let (console, tally) = thread::scope(|scope| {
-            let following = scope
-                .spawn(|| wires.follow(log, System::Alone, Some(&self.code), self.machine.cpus));
+            let following = scope.spawn(|| {
+                wires.follow(
+                    log,
+                    System::Alone,
+                    Some(&self.code),
+                    self.machine.cpus,
+                    false,
+                )
+            });
             let mut bytes = Vec::new();
             let read = output.take(LONGEST_CONSOLE).read_to_end(&mut bytes);
             if bytes.len() as u64 == LONGEST_CONSOLE {
@@ -152,6 +160,7 @@ impl AloneGuest {
             errors: Vec::new(),
             warnings: Vec::new(),
             not_found: Vec::new(),
+            maps: Vec::new(),
             build_id: None,
         })
     }

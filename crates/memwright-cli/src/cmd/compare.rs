@@ -48,7 +48,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let outputs = Outputs::open(run.json.as_deref(), &run.formats, &mut taken)?;
     let profiles = ProfileOutputs::open(&run.profiles, &mut taken)?;
     let runs = guests[0].0.runs()?;
-    let (mut documents, mut names) = (Vec::new(), Vec::new());
+    let (mut documents, mut names, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
     for measured in columns::measure(&guests, &runs)? {
         if documents.is_empty() {
             show(&measured.said.errors);
@@ -56,9 +56,15 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         columns::say_ending(&measured.document, "");
         documents.push(measured.document);
         names.push(measured.names);
+        stacks.push(measured.fault_stacks);
     }
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
+        if let ([before, .., after], true) = (stacks.as_slice(), first.faults.is_some()) {
+            let names = [first, last].map(|one| one.kernel.name.as_str());
+            let command = first.arguments.join(" ");
+            profiles.write_two_faults([before, after], names, &command)?;
+        }
     }
     // Without lists of names, no function is counted as its caller's. Between Linux and Memwright, that would combine
     // unrelated functions.

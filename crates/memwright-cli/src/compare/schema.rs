@@ -2,6 +2,7 @@
 
 use crate::compare::comparison::{self, Comparison};
 use crate::model::counts::{Counts, Instructions, ROWS};
+use crate::model::faults::tests::example;
 use crate::model::hashed_file::HashedFile;
 use crate::model::kernel_run::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use crate::model::memwright_run::Ending;
@@ -59,6 +60,7 @@ pub fn document() -> Document {
         missed: Some(vec!["/etc/x".to_owned()]),
         run: Some(counts),
         regions: Some(vec![region(counts)]),
+        faults: Some(example()),
         functions: Some(profile()),
         host: Host {
             image: String::new(),
@@ -117,7 +119,7 @@ fn what_is_written_is_what_is_published() {
     bare.program = None;
     (bare.run, bare.regions, bare.repeats, bare.differs) = (None, None, None, Vec::new());
     (bare.kernel.config_sha256, bare.kernel.build_id) = (None, None);
-    (bare.init_sha256, bare.functions) = (None, None);
+    (bare.init_sha256, bare.functions, bare.faults) = (None, None, None);
     (bare.output_sha256, bare.errors_sha256) = (None, None);
     let bare = serde_json::to_value(bare).unwrap();
     assert_eq!(faults(FILE, &bare), Vec::<String>::new());

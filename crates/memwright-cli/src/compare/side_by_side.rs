@@ -1,7 +1,7 @@
 //! Renders documents of runs on kernel images as a sheet with one column per run.
 
 use crate::compare::names::{self, Name};
-use crate::compare::{again, identity};
+use crate::compare::{again, faults, identity};
 use crate::model::counts::Counts;
 use crate::model::kernel_run::Document;
 use crate::model::page_tables::{PageTables, SMALL_READ_ONLY};
@@ -43,6 +43,10 @@ pub fn sheet(documents: &[Document]) -> Sheet {
     }];
     let numbers = region_numbers(documents).into_iter();
     sections.extend(numbers.map(|number| region_section(documents, number)));
+    let causes: Vec<_> = documents.iter().map(|one| one.faults.as_ref()).collect();
+    if causes.iter().any(Option::is_some) {
+        sections.extend(faults::section(&causes));
+    }
     let mut sheet = Sheet {
         heading: heading.unwrap_or_default(),
         columns: documents

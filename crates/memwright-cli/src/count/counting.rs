@@ -28,7 +28,8 @@ pub enum Counting {
 
 impl Counting {
     /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
-    /// profiles that region. `code` is that of a kernel that runs alone.
+    /// profiles that region. `code` is that of a kernel that runs alone. With `calls`, it reports the program's system
+    /// calls.
     pub fn arguments(
         &self,
         system: System,
@@ -36,6 +37,7 @@ impl Counting {
         cpus: u8,
         wires: Option<&Wires>,
         profile: Option<u16>,
+        calls: bool,
     ) -> Vec<OsString> {
         let mut line = Vec::new();
         if let Self::Halts(plugin) = self {
@@ -50,6 +52,9 @@ impl Counting {
             }
             if let Some(code) = code {
                 words.push(Self::of_code(code));
+            }
+            if calls {
+                words.push(",calls=on");
             }
             if let Some(wires) = wires {
                 words.push(option(",answers=", wires.answers_path()));

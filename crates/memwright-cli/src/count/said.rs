@@ -2,6 +2,7 @@
 
 use memwright_linux_abi::channel::Outcome;
 
+use crate::count::fault_log::FaultLog;
 use crate::count::log::Counted;
 use crate::count::raw::Raw;
 use crate::model::counts::Counts;
@@ -21,6 +22,8 @@ pub struct Said {
     pub warnings: Vec<u8>,
     /// The absolute paths that the program looked up and that the guest lacked; empty if this was not requested.
     pub not_found: Vec<Vec<u8>>,
+    /// The maps of the program's processes, one frame of `programs/lab/maps.c` each; empty if this was not requested.
+    pub maps: Vec<Vec<u8>>,
     /// The kernel's build ID; `None` if the kernel does not report one.
     pub build_id: Option<String>,
     /// How the program ended.
@@ -43,6 +46,11 @@ impl Said {
         self
     }
 
+    /// Returns the page faults of the run; `None` if they were not collected.
+    pub fn faults(&self) -> Option<&FaultLog> {
+        self.counted.as_ref()?.faults.as_ref()
+    }
+
     /// Returns the titles of the results and rows that differ between two runs.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -54,6 +62,7 @@ impl Said {
                 (self.outcome, self.triple_fault) != (other.outcome, other.triple_fault),
             ),
             ("functions", !same_profile(&self.profile, &other.profile)),
+            ("page faults by cause", self.faults() != other.faults()),
         ] {
             if differs {
                 found.push(what.to_owned());
@@ -150,6 +159,7 @@ mod tests {
             errors: Vec::new(),
             warnings: Vec::new(),
             not_found: Vec::new(),
+            maps: Vec::new(),
             build_id: None,
             outcome: Outcome::Exited(0),
             triple_fault: false,
@@ -157,6 +167,7 @@ mod tests {
                 run: Counts::default(),
                 regions: Some(vec![region]),
                 unhandled: std::collections::BTreeSet::new(),
+                faults: None,
             }),
             profile: None,
         }

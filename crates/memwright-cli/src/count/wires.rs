@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use crate::count::gates;
-use crate::count::log::{self, Tally};
+use crate::count::line;
+use crate::count::log::Tally;
 use crate::count::raw::{self, Raw};
 use crate::count::tables::{Memory, Part};
 use crate::model::code::Code;
@@ -85,7 +86,8 @@ impl Wires {
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads QEMU's log until it ends, and answers each mark. `code` is that of a kernel that runs alone.
+    /// Reads QEMU's log until it ends, and answers each mark. `code` is that of a kernel that runs alone. `with_faults`
+    /// also collects the page faults of the run.
     ///
     /// # Errors
     /// I/O errors of reading the log and of writing answers.
@@ -95,19 +97,23 @@ impl Wires {
         system: System,
         code: Option<&Code>,
         cpus: u8,
+        with_faults: bool,
     ) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
         let mut tally = match code {
             Some(code) => Tally::alone(cpus, code),
             None => Tally::new(cpus, marker(system)),
         };
-        let mut line = Vec::new();
+        if with_faults {
+            tally = tally.with_faults();
+        }
+        let mut bytes = Vec::new();
         loop {
-            line.clear();
-            if reader.read_until(b'\n', &mut line)? == 0 {
+            bytes.clear();
+            if reader.read_until(b'\n', &mut bytes)? == 0 {
                 return Ok(tally);
             }
-            let Some(line) = log::parse(&line) else {
+            let Some(line) = line::parse(&bytes) else {
                 continue;
             };
             if tally.line(line, |cr3| self.look(system, cr3)) {

@@ -131,6 +131,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
     let guest = Guest {
         program: archive,
         reports_names: false,
+        with_faults: false,
         counting: Counting::Nothing,
         profile: None,
         ..guest.clone()

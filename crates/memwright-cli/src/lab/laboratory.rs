@@ -2,8 +2,8 @@
 
 use crate::alone::guest::AloneGuest;
 use crate::count::tree;
-use crate::guestfs::prepare::check_swap;
 use crate::host::bounded;
+use crate::lab::fault_runs;
 use crate::lab::input::Input;
 use crate::model::kernel_run::{KIND, SCHEMA};
 use crate::model::machine::Clock;
@@ -32,11 +32,13 @@ use crate::lab::kernel_symbols::{self, Names};
 use crate::lab::linux_run;
 use crate::lab::load::Load;
 use crate::lab::missed_names::{missed, say_missed};
+use crate::lab::options;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
 use crate::memwright::guest::OwnGuest;
 use crate::memwright::kernel;
 use crate::model::failure::Failure;
+use crate::model::faults::Stacks;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::{Image, System};
 use crate::model::kernel_run::{Document, Host, Kernel, Qemu};
@@ -59,6 +61,8 @@ pub const OWN: &str = "/.memwright";
 const BOOT: &str = "initrd.cpio";
 /// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
+/// The file name of the archive with the program, its files, and the program that reports its maps.
+const MAPS: &str = "maps.cpio";
 /// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
 /// The folder that the command line of a dry run names in place of the temporary folder.
@@ -96,6 +100,8 @@ pub struct Measured {
     pub said: Said,
     /// The account of the first run.
     pub document: Document,
+    /// The page faults by stack; empty unless they are counted by their causes.
+    pub fault_stacks: Stacks,
     /// The names of the kernel's functions; `None` if they are not all known. Without them, a function that only one
     /// kernel has is a difference, and is not counted as its caller's.
     pub names: Option<BTreeSet<String>>,
@@ -114,7 +120,7 @@ impl<'a> Laboratory<'a> {
         dry_run: bool,
     ) -> Result<Self, Failure> {
         let machine = Machine::of(&plan.setup, Clock::Instructions);
-        let swap = checked_setup(plan, system).map_err(Failure::Usage)?;
+        let swap = options::checked(plan, system).map_err(Failure::Usage)?;
         check_plan(plan, &machine, system)?;
         let mut load = match system {
             System::Alone => None,
@@ -142,6 +148,10 @@ impl<'a> Laboratory<'a> {
             load.complete(plan, input, (system, swap), dry_run)?;
             if !dry_run || plan.care.keep.is_some() {
                 write_files(load, &files, system)?;
+            }
+            if let (Measure::Faults(_), System::Linux) = (&plan.measure, system) {
+                fault_runs::write_archive(&files.join(MAPS), &mut load.prepared)
+                    .map_err(Failure::Environment)?;
             }
         }
         let counting = counting(&plan.measure, system, &qemu, version)?;
@@ -201,22 +211,24 @@ impl<'a> Laboratory<'a> {
             System::Linux => {
                 let guest = self.guest(image);
                 self.add_modules(image, &guest.boot)?;
-                let (state, results, missed) = match self.state(image, runs) {
+                let (state, results, missed, maps) = match self.state(image, runs) {
                     Ok(state) => {
-                        let (results, missed) = thread::scope(|scope| {
+                        let (results, missed, maps) = thread::scope(|scope| {
                             let names = scope.spawn(|| self.missed(image, runs, state.as_ref()));
+                            let maps = scope.spawn(|| self.maps(image, runs, state.as_ref()));
                             let results =
                                 run(count, || linux_run::run(&guest, runs, state.as_ref()));
-                            (results, joined(names))
+                            (results, joined(names), joined(maps))
                         });
-                        (state, results, missed)
+                        (state, results, missed, maps)
                     }
-                    Err(error) => (None, vec![Err(error)], Ok(None)),
+                    Err(error) => (None, vec![Err(error)], Ok(None), Ok(Vec::new())),
                 };
                 let names = || kernel_symbols::find(image, &guest, state.as_ref(), runs);
                 let mut measured =
                     self.conclude(image, runs, results, &guest.command_line(), names)?;
                 measured.document.missed = missed.map_err(Failure::Guest)?;
+                self.add_causes(&mut measured, &maps.map_err(Failure::Guest)?)?;
                 say_missed(&image.name, measured.document.missed.as_deref());
                 Ok(measured)
             }
@@ -227,7 +239,13 @@ impl<'a> Laboratory<'a> {
                 let options = load.flat_map(|load| load.prepared.manifest.options.clone());
                 let options = options.collect::<Vec<_>>().join(" ");
                 let names = || kernel_symbols::of_own_kernel(&guest.kernel);
-                self.conclude(image, runs, results, &options, names)
+                let mut measured = self.conclude(image, runs, results, &options, names)?;
+                if let Measure::Faults(by) = self.plan.measure {
+                    let (faults, stacks) =
+                        fault_runs::on_memwright(self.plan, by, self.input(), runs)?;
+                    (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+                }
+                Ok(measured)
             }
             System::Alone => {
                 let guest = self.alone_guest(image);
@@ -236,6 +254,45 @@ impl<'a> Laboratory<'a> {
                 self.conclude(image, runs, results, &guest.command_line, names)
             }
         }
+    }
+
+    /// Runs the program once more without counting, and returns the maps of its processes; none unless they are needed.
+    fn maps(
+        &self,
+        image: &Image,
+        runs: &Runs,
+        state: Option<&State>,
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        let Measure::Faults(_) = self.plan.measure else {
+            return Ok(Vec::new());
+        };
+        let guest = Guest {
+            program: self.files.join(MAPS),
+            with_faults: false,
+            counting: Counting::Nothing,
+            ..self.guest(image)
+        };
+        let said = linux_run::run(&guest, runs, state)
+            .with_context(|| format!("{}: reading the maps of the program", image.name))?;
+        Ok(said.maps)
+    }
+
+    /// Returns the program's standard input.
+    fn input(&self) -> &[u8] {
+        self.load.as_ref().map_or(&[], |load| &load.input)
+    }
+
+    /// Adds the page faults by their causes to the results of a Linux kernel, if they were collected.
+    fn add_causes(&self, measured: &mut Measured, maps: &[Vec<u8>]) -> Result<(), Failure> {
+        let (Measure::Faults(by), Some(log)) = (&self.plan.measure, measured.said.faults()) else {
+            return Ok(());
+        };
+        let counts = measured.document.run.unwrap_or_default();
+        let load = self.load.as_ref();
+        let find = |path: &Path| load.and_then(|load| load.prepared.host_file(path));
+        let (faults, stacks) = fault_runs::on_linux(log, maps, &counts, *by, &find)?;
+        (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+        Ok(())
     }
 
     /// Runs the program once more without counting. Returns the paths in the tree of `--root` that it looked up and
@@ -253,6 +310,7 @@ impl<'a> Laboratory<'a> {
         };
         let guest = Guest {
             reports_names: true,
+            with_faults: false,
             counting: Counting::Nothing,
             profile: None,
             ..self.guest(image)
@@ -287,6 +345,7 @@ impl<'a> Laboratory<'a> {
         Ok(Measured {
             said: first,
             document,
+            fault_stacks: Stacks::default(),
             names: names.flatten(),
         })
     }
@@ -345,6 +404,7 @@ impl<'a> Laboratory<'a> {
             boot: self.boot(image),
             program: self.files.join(PROGRAM),
             reports_names: false,
+            with_faults: matches!(self.plan.measure, Measure::Faults(_)),
             append: append(&self.plan.setup),
             machine: self.machine,
             counting: self.counting.clone(),
@@ -366,7 +426,7 @@ impl<'a> Laboratory<'a> {
             qemu: self.qemu.clone(),
             kernel: self.files.join(KERNEL),
             initrd: self.files.join(PROGRAM),
-            input: self.load.as_ref().map_or(&[], |load| &load.input),
+            input: self.input(),
             machine: self.machine,
             counting: self.counting.clone(),
             profile: self.profiled(),
@@ -388,7 +448,7 @@ impl<'a> Laboratory<'a> {
     /// Returns the number of the region to profile, or `None` if there is no profile.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
             Measure::Functions { .. } => Some(self.region.unwrap_or(THE_RUN)),
         }
     }
@@ -485,7 +545,7 @@ impl<'a> Laboratory<'a> {
                 Detail::Inlined => Some(false),
                 Detail::Lines => Some(true),
             },
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         }
     }
 
@@ -556,6 +616,7 @@ impl<'a> Laboratory<'a> {
             missed: None,
             run,
             regions: regions.flatten(),
+            faults: None,
             functions,
             host: Host {
                 image: image.path.display().to_string(),
@@ -580,60 +641,6 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow:
         .unwrap_or_else(|_| Err(anyhow!("a run panicked")))
 }
 
-/// Returns an error for options that Memwright's kernel does not support.
-fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
-    if !setup.append.is_empty() {
-        return Err(anyhow!(
-            "Memwright's kernel has no command line; give --append to the others: --kernel IMAGE,append=WORD"
-        ));
-    }
-    check_swap(&setup.swap)
-}
-
-/// Returns an error for options that a kernel without a program does not support.
-fn alone_takes(setup: &Setup) -> anyhow::Result<()> {
-    if let Some(program) = setup.command.first() {
-        return Err(anyhow!(
-            "{}: a kernel that is not Linux runs no PROGRAM; it boots alone",
-            program.display()
-        ));
-    }
-    let usual = Setup::of(Vec::new());
-    let given = [
-        ("--env", !setup.environment.is_empty()),
-        ("--file", !setup.files.is_empty()),
-        ("--hugetlb", setup.hugetlb.is_some()),
-        ("--policy", !setup.policies.is_empty()),
-        ("--root", setup.root.is_some()),
-        ("--swap", !setup.swap.is_empty()),
-        ("--thp", setup.thp != usual.thp),
-        ("--thp-size", !setup.thp_sizes.is_empty()),
-    ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(anyhow!(
-            "{option}: a kernel that is not Linux boots alone, and does not have this"
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Checks that kernels of this kind support the options of the guest. Returns the swap device of a Linux guest.
-fn checked_setup(plan: &ImagePlan, system: System) -> anyhow::Result<Option<SwapSize>> {
-    let setup = &plan.setup;
-    match system {
-        System::Linux => only_swap(&setup.swap),
-        System::Memwright => own_kernel_takes(setup).map(|()| None),
-        System::Alone => {
-            let is_whole = matches!(plan.measure, Measure::Functions { region: None, .. });
-            anyhow::ensure!(
-                !is_whole,
-                "--functions: of a kernel that is not Linux, functions are counted in a region: --region N"
-            );
-            alone_takes(setup).map(|()| None)
-        }
-    }
-}
-
 /// Writes the files from which a guest boots.
 fn write_files(load: &Load, files: &Path, system: System) -> anyhow::Result<()> {
     let Prepared { manifest, tree, .. } = &load.prepared;
@@ -649,15 +656,6 @@ fn write_files(load: &Load, files: &Path, system: System) -> anyhow::Result<()> 
 fn write_kernel(place: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", place.display());
     std::fs::write(place, kernel::image()?).with_context(context)
-}
-
-/// Returns the swap device of a Linux guest, which can have at most one.
-fn only_swap(wanted: &[SwapSize]) -> anyhow::Result<Option<SwapSize>> {
-    match wanted {
-        [] => Ok(None),
-        [one] => Ok(Some(*one)),
-        [..] => Err(anyhow!("a Linux kernel takes one --swap")),
-    }
 }
 
 /// Returns the files of the initrd: the init process.
@@ -681,6 +679,9 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
         )));
     }
     if system == System::Linux {
+        if matches!(plan.measure, Measure::Faults(_)) {
+            fault_runs::check_cpus(machine.cpus)?;
+        }
         check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
     }
     if INIT.is_empty() && system == System::Linux {
@@ -697,7 +698,7 @@ fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(),
 /// If the program gives no region this name.
 fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>, Failure> {
     let region = match measure {
-        Measure::Nothing | Measure::Events => None,
+        Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         Measure::Functions { region, .. } => region.as_ref(),
     };
     region
@@ -718,15 +719,16 @@ fn counting(
 ) -> Result<Counting, Failure> {
     match (measure, system) {
         (Measure::Nothing, _) => Ok(Counting::Nothing),
-        (Measure::Events | Measure::Functions { .. }, System::Linux) => {
+        (Measure::Events | Measure::Faults(_) | Measure::Functions { .. }, System::Linux) => {
             Ok(plugin_or_say(qemu, version))
         }
-        (Measure::Events | Measure::Functions { .. }, System::Memwright | System::Alone) => {
-            plugin(qemu, version)
-                .map(Counting::Plugin)
-                .context("this kernel is counted by a plugin of QEMU alone")
-                .map_err(Failure::Environment)
-        }
+        (
+            Measure::Events | Measure::Faults(_) | Measure::Functions { .. },
+            System::Memwright | System::Alone,
+        ) => plugin(qemu, version)
+            .map(Counting::Plugin)
+            .context("this kernel is counted by a plugin of QEMU alone")
+            .map_err(Failure::Environment),
     }
 }
 

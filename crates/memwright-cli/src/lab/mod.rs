@@ -2,6 +2,7 @@
 
 pub mod column;
 pub mod columns;
+pub mod fault_runs;
 pub mod image;
 pub mod input;
 mod kernel_symbols;
@@ -9,6 +10,7 @@ pub mod laboratory;
 mod linux_run;
 pub mod load;
 mod missed_names;
+mod options;
 mod own_run;
 mod rehearsal;
 pub mod run;

@@ -110,7 +110,8 @@ pub const PAGE_FAULT: u8 = 14;
 /// Bits of a page fault's error code (Intel SDM volume 3, 5.7).
 const PRESENT: u16 = 1;
 const WRITE: u16 = 2;
-const USER: u16 = 4;
+/// The access was made in user mode.
+pub const USER: u16 = 4;
 /// The access was a fetch of an instruction.
 pub const FETCH: u16 = 16;
 
@@ -125,6 +126,25 @@ impl Faults {
         };
         *place += 1;
     }
+
+    /// Returns the number of faults of each kind, with the names of the fields.
+    pub fn kinds(&self) -> [(&'static str, u64); 5] {
+        [
+            ("read", self.read),
+            ("write", self.write),
+            ("fetch", self.fetch),
+            ("write_protect", self.write_protect),
+            ("refused", self.refused),
+        ]
+    }
+}
+
+/// Returns the name of the kind of a page fault with this error code.
+pub fn kind(error: u16) -> &'static str {
+    let mut one = Faults::default();
+    one.count(error);
+    let kind = one.kinds().into_iter().find(|(_, count)| *count > 0);
+    kind.map_or("", |(name, _)| name)
 }
 
 impl Counts {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::counts::Counts;
+use crate::model::faults::Faults;
 use crate::model::hashed_file::HashedFile;
 use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
@@ -67,6 +68,9 @@ pub struct Document {
     /// The counts of each region that the program marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,
+    /// The page faults by what caused them, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
     /// The kernel's instructions by function, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<Profile>,

@@ -8,6 +8,7 @@ pub mod change;
 pub mod code;
 pub mod counts;
 pub mod failure;
+pub mod faults;
 pub mod hash;
 pub mod hashed_file;
 pub mod image;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::model::faults::By;
 use crate::model::image::Image;
 use crate::model::machine::{Clock, parse_cpus};
 use crate::model::nodes::{Nodes, parse_nodes};
@@ -38,6 +39,9 @@ pub struct OwnPlan {
     pub terminals: Terminals,
     /// Whether the kernel traces every memory event.
     pub trace: bool,
+    /// By which causes page faults are counted; `None` if they are not. If they are, the kernel traces every memory
+    /// event, too.
+    pub faults: Option<By>,
     /// Whether the kernel logs the program's system calls.
     pub strace: bool,
     /// Whether the guest waits for gdb before it boots.
@@ -55,6 +59,7 @@ impl OwnPlan {
             clock: Clock::Instructions,
             terminals: Terminals::default(),
             trace: false,
+            faults: None,
             strace: false,
             gdb: false,
             selftest: None,
@@ -85,6 +90,8 @@ pub enum Measure {
     Nothing,
     /// Events: page faults, interrupts, flushes and instructions.
     Events,
+    /// Events, and page faults by what caused them.
+    Faults(By),
     /// Events, and instructions by function.
     Functions {
         /// The region to profile; `None` for the complete run.

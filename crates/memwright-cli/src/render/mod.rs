@@ -7,6 +7,7 @@ mod browser;
 mod callgrind;
 mod chart;
 mod csv;
+pub mod faults;
 mod flamegraph;
 mod folded;
 pub mod functions;

@@ -3,6 +3,7 @@
 mod help;
 
 use crate::compare::identity::Vary;
+use crate::model::faults::By;
 use crate::model::machine::Clock;
 use crate::model::parameter::Parameter;
 use crate::model::plan::{
@@ -63,6 +64,9 @@ pub enum Action {
     Launch(LaunchArgs),
 }
 
+/// The group of the options that count by function, or by what caused a page fault. A run has at most one of them.
+const PROFILED: &str = "profiled";
+
 /// `memwright run`.
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -102,8 +106,18 @@ pub struct RunArgs {
     pub no_count: bool,
 
     /// With --kernel: also count the kernel's instructions by function.
-    #[arg(long, requires = "kernel", conflicts_with = "no_count")]
+    #[arg(
+        long,
+        requires = "kernel",
+        conflicts_with = "no_count",
+        group = PROFILED
+    )]
     pub functions: bool,
+
+    /// Count page faults by what caused them: the symbol, that is the function of the program or of a library, the line
+    /// of its source, the area of memory, or the process.
+    #[arg(long, value_name = "WHAT", value_enum, group = PROFILED, conflicts_with_all = ["no_count", "native"])]
+    pub faults_by: Option<By>,
 
     /// With --functions: count only this marked region, given by number or name, instead of the whole run.
     #[arg(long, value_name = "N|NAME", requires = "functions")]
@@ -122,8 +136,8 @@ pub struct RunArgs {
     #[arg(long, requires = "functions")]
     pub children: bool,
 
-    /// With --functions: group functions with less than this percentage of all instructions in one row.
-    #[arg(long, value_name = "PERCENT", requires = "functions", default_value = "0.5",
+    /// With --functions or --faults-by: group rows with less than this percentage of the total in one row.
+    #[arg(long, value_name = "PERCENT", requires = PROFILED, default_value = "0.5",
         allow_hyphen_values = true, value_parser = parse_percent)]
     pub percent_limit: f64,
 
@@ -334,6 +348,7 @@ pub struct CompareArgs {
     mut_arg("trace_format", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("functions", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("faults_by", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("region", |arg| arg.hide(true)),
     mut_arg("inlined", |arg| arg.hide(true)),
     mut_arg("lines", |arg| arg.hide(true)),
@@ -453,12 +468,13 @@ pub struct KernelsArgs {
 /// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
-    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, [NAME=]TREE (a
-    /// folder in which a kernel was built), or [NAME=]PACKAGE (a .deb file, or a folder into which it was unpacked).
+    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), debian:SUITE=VERSION (that one),
+    /// [NAME=]IMAGE, [NAME=]TREE (a folder in which a kernel was built), or [NAME=]PACKAGE (a .deb file, or a folder into
+    /// which it was unpacked).
     Add {
-        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux,
+        /// For example debian:trixie, debian:trixie=6.12.117-1, debian:unstable, patched=./bzImage, patched=../linux,
         /// patched=linux-image.deb.
-        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE|[NAME=]PACKAGE")]
+        #[arg(value_name = "debian:SUITE[=VERSION]|[NAME=]IMAGE|[NAME=]TREE|[NAME=]PACKAGE")]
         name: String,
         /// Also fetch its debug information, several hundred megabytes, or keep the vmlinux of the TREE; for an IMAGE of
         /// your own, keep this vmlinux of the same build.
@@ -519,6 +535,7 @@ impl RunArgs {
             clock: self.clock(),
             terminals: terminals(self.tty),
             trace: self.trace.is_some(),
+            faults: self.faults_by,
             strace: self.strace,
             gdb: self.gdb,
             selftest: self.selftest.clone(),
@@ -536,10 +553,11 @@ impl RunArgs {
         ImagePlan {
             setup: self.setup.clone(),
             care: self.care.clone(),
-            measure: match (self.no_count, self.functions) {
-                (true, _) => Measure::Nothing,
-                (false, false) => Measure::Events,
-                (false, true) => Measure::Functions {
+            measure: match (self.no_count, self.faults_by, self.functions) {
+                (true, _, _) => Measure::Nothing,
+                (false, Some(by), _) => Measure::Faults(by),
+                (false, None, false) => Measure::Events,
+                (false, None, true) => Measure::Functions {
                     region: self.region.clone(),
                     detail,
                 },

@@ -15,7 +15,7 @@ use crate::lab::laboratory::{Laboratory, Measured};
 use crate::model::failure::{BROKEN, Failure, exit_code};
 use crate::render::outputs::Outputs;
 use crate::render::profile_outputs::ProfileOutputs;
-use crate::render::{self, functions, short};
+use crate::render::{self, faults, functions, short};
 
 /// Runs the program on a kernel image.
 ///
@@ -43,6 +43,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         let command = measured.document.arguments.join(" ");
         profiles.write(profile, &image.name, &command)?;
     }
+    if measured.document.faults.is_some() {
+        let command = measured.document.arguments.join(" ");
+        profiles.write_faults(&measured.fault_stacks, &image.name, &command)?;
+    }
     Ok(code)
 }
 
@@ -59,6 +63,10 @@ fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8
     show(text.as_bytes());
     if let Some(profile) = &document.functions {
         show(functions::text(profile, args.order()).as_bytes());
+    }
+    // With `--full`, the table has the faults already.
+    if let Some(found) = document.faults.as_ref().filter(|_| !args.full) {
+        show(faults::text(found, args.order()).as_bytes());
     }
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);
