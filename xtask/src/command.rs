@@ -1,20 +1,41 @@
 //! Builds the `memwright` command for the tasks that start it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::Result;
 
 use crate::shell;
 
-/// The path of the command that the build of the tests produced, if the tests have been built.
-static OF_TESTS: OnceLock<PathBuf> = OnceLock::new();
+/// The command that the build of the tests produced.
+struct OfTests {
+    path: PathBuf,
+    /// The image of Memwright's kernel that it boots; `None` if the command contains one.
+    kernel: Option<PathBuf>,
+}
 
-/// Records the path of the command that the tests use, so that later stages use the same command. A separate build
-/// would compile the command again, because a build of the whole workspace enables other features of shared crates.
-pub fn of_tests(path: PathBuf) {
+static OF_TESTS: OnceLock<OfTests> = OnceLock::new();
+
+/// Records the path of the command that the tests use, and the image of Memwright's kernel if the command contains
+/// none, so that later stages use the same ones. A separate build would compile the command again, because a build of
+/// the whole workspace enables other features of shared crates.
+pub fn of_tests(path: PathBuf, kernel: Option<PathBuf>) {
     // `set` fails if the path is already recorded. A second build produces the same path, so ignore the failure.
-    let _ = OF_TESTS.set(path);
+    let _ = OF_TESTS.set(OfTests { path, kernel });
+}
+
+/// Returns a command that starts `memwright`, which has this path. It boots the kernel that the tests boot.
+pub fn start(memwright: &Path) -> Command {
+    let mut command = Command::new(memwright);
+    command.envs(kernel());
+    command
+}
+
+/// Returns the environment variable that names the image of Memwright's kernel; `None` if the command contains one.
+pub fn kernel() -> Option<(&'static str, &'static Path)> {
+    let kernel = OF_TESTS.get()?.kernel.as_deref()?;
+    Some(("MEMWRIGHT_KERNEL", kernel))
 }
 
 /// The profile with which the command is built if the tests have not built it.
@@ -29,7 +50,7 @@ pub enum Profile {
 /// # Errors
 /// If the command does not build.
 pub fn built(profile: Profile) -> Result<PathBuf> {
-    if let Some(path) = OF_TESTS.get() {
+    if let Some(OfTests { path, .. }) = OF_TESTS.get() {
         return Ok(path.clone());
     }
     let mut build = shell::cargo(["build", "-q", "-p", "memwright-cli"]);

@@ -2,6 +2,7 @@
 
 use crate::{install, programs, shell};
 use anyhow::Result;
+use std::path::PathBuf;
 
 /// Builds those programs that are out of date, and the kernel.
 ///
@@ -9,14 +10,15 @@ use anyhow::Result;
 /// If a program or the kernel does not build.
 pub fn build() -> Result<()> {
     programs::build_all()?;
-    build_kernel()
+    build_kernel().map(drop)
 }
 
-/// Builds the kernel with debug assertions.
+/// Builds the kernel with debug assertions, and returns the path of its image.
 ///
 /// # Errors
 /// If the kernel does not build.
-pub fn build_kernel() -> Result<()> {
+pub fn build_kernel() -> Result<PathBuf> {
+    let folder = shell::target_folder().join("checked");
     let mut command = shell::cargo([
         "build",
         "-q",
@@ -29,12 +31,12 @@ pub fn build_kernel() -> Result<()> {
     ]);
     // Build in a separate folder, because the flags differ from those of the host's crates: in one folder, each build
     // would replace the artifacts of the other.
-    command
-        .arg("--target-dir")
-        .arg(shell::target_folder().join("checked"));
+    command.arg("--target-dir").arg(&folder);
     for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
         command.env_remove(name);
     }
     command.env("CARGO_ENCODED_RUSTFLAGS", "-Cforce-frame-pointers=yes");
-    shell::run(&mut command)
+    shell::run(&mut command)?;
+    let image = format!("{}/checked/memwright-kernel", install::KERNEL_TARGET);
+    Ok(folder.join(image))
 }

@@ -33,7 +33,7 @@ struct State {
 /// If a stage fails, or if `cargo xtask ci` exceeds its hard time limit.
 pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     let begun = Begun::now();
-    shell::build_all();
+    shell::set_for_cargo(tier.build_environment());
     let mut state = State {
         tier,
         shard,
@@ -101,7 +101,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         Stage::Documentation => checks::documentation(deadline),
         Stage::OldestCompiler => checks::oldest_compiler(deadline),
         Stage::Build => {
-            state.suite = Some(Suite::build()?);
+            state.suite = Some(Suite::build(tier)?);
             Ok(Outcome::Passed)
         }
         Stage::Tests => tests(state),

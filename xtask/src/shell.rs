@@ -4,14 +4,11 @@ use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The environment variable by which cargo decides whether builds are incremental.
-const INCREMENTAL: &str = "CARGO_INCREMENTAL";
-
-/// Whether this task builds everything.
-static BUILDS_ALL: AtomicBool = AtomicBool::new(false);
+/// The environment variables that [`set_for_cargo`] has set.
+static FOR_CARGO: OnceLock<&'static [(&'static str, &'static str)]> = OnceLock::new();
 
 /// Returns the root of the workspace.
 pub fn root() -> PathBuf {
@@ -31,16 +28,16 @@ pub fn target_folder() -> PathBuf {
 pub fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
-    if BUILDS_ALL.load(Ordering::Relaxed) && std::env::var_os(INCREMENTAL).is_none() {
-        command.env(INCREMENTAL, "0");
-    }
+    let variables = FOR_CARGO.get().copied().unwrap_or_default();
+    let unset = |(name, _): &&(&str, &str)| std::env::var_os(name).is_none();
+    command.envs(variables.iter().filter(unset).copied());
     command
 }
 
-/// Makes the following builds keep nothing for incremental builds, unless the user's environment decides about that. A
-/// tier builds everything; in a fresh clone, what an incremental build keeps takes a third of the time.
-pub fn build_all() {
-    BUILDS_ALL.store(true, Ordering::Relaxed);
+/// Sets environment variables for the cargo commands that follow, except those that the user has set.
+pub fn set_for_cargo(variables: &'static [(&'static str, &'static str)]) {
+    // `set` fails if variables are already set. A task runs one tier, so ignore the failure.
+    let _ = FOR_CARGO.set(variables);
 }
 
 /// Returns the command line for printing, with the name of the program instead of its path.

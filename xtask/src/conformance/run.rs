@@ -1,12 +1,12 @@
 //! Runs a test on Memwright, or on a Linux kernel in the same virtual machine.
 
 use super::list::Test;
-use crate::shell;
+use crate::{command, shell};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -54,7 +54,7 @@ const DISK: [&str; 4] = ["--swap", "disk:600M", "--file", "/usr/sbin/mkfs.ext4"]
 /// # Errors
 /// If the command cannot be started.
 pub fn run(memwright: &Path, test: &Test, programs: &Path, kernel: Kernel<'_>) -> Result<Output> {
-    let mut command = Command::new(memwright);
+    let mut command = command::start(memwright);
     let program = programs.join(&test.program);
     command.args(machine(test, kernel, &program));
     command.args(command_line(test, kernel, &program)?);
@@ -120,7 +120,7 @@ pub fn all<'a>(
 /// # Errors
 /// If there is no such kernel, or if it does not boot.
 pub fn uname(memwright: &Path, kernel: &str) -> Result<String> {
-    let mut command = Command::new(memwright);
+    let mut command = command::start(memwright);
     command.args(["run", "--kernel", kernel, "--no-verify", "--no-count"]);
     command.arg(busybox()?).args(["uname", "-srv"]);
     let output = command.stdin(Stdio::null()).output()?;

@@ -1,5 +1,6 @@
 //! Runs processes that run tests, several at a time.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -22,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// The settings that all processes of a run share.
 pub struct Machine {
     /// The environment variables to set.
-    pub environment: Vec<(&'static str, &'static str)>,
+    pub environment: Vec<(&'static str, &'static OsStr)>,
     /// The deadline. Processes that are still running then are killed.
     pub until: Instant,
 }

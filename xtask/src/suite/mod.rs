@@ -15,6 +15,7 @@ use crate::{command, guest, programs, shell};
 use anyhow::{Context, Result, anyhow, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -74,11 +75,11 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Builds the kernel that the guests run, and every test.
+    /// Builds the kernel with debug assertions, and every test.
     ///
     /// # Errors
     /// If the kernel or a test does not build.
-    pub fn build() -> Result<Suite> {
+    pub fn build(tier: Tier) -> Result<Suite> {
         // The crates of the kernel depend on one another in a line, so its build leaves processors idle, which the build of
         // the tests uses.
         let (kernel, built) = std::thread::scope(|scope| {
@@ -86,9 +87,10 @@ impl Suite {
             let built = binaries::build();
             (kernel.join(), built)
         });
-        kernel.map_err(|_| anyhow!("the build of the kernel panicked"))??;
+        let kernel = kernel.map_err(|_| anyhow!("the build of the kernel panicked"))??;
         let built = built?;
-        command::of_tests(built.memwright.clone());
+        let kernel = (!tier.has_released_kernel()).then_some(kernel);
+        command::of_tests(built.memwright.clone(), kernel);
         Ok(Suite { built })
     }
 
@@ -131,14 +133,21 @@ impl Suite {
         programs::build_for(names.map(String::as_str))?;
         self.fetch_image()?;
         let mut slow = Vec::new();
+        let variables = tier.environment().iter();
         let mut machine = Machine {
-            environment: tier.environment().to_vec(),
+            environment: variables
+                .map(|(name, value)| (*name, OsStr::new(*value)))
+                .collect(),
             until,
         };
         machine.environment.extend([
-            ("MEMWRIGHT_PREPARED", "yes"),
-            ("MEMWRIGHT_LATER_QEMU", self.later_qemu()?),
+            ("MEMWRIGHT_PREPARED", OsStr::new("yes")),
+            ("MEMWRIGHT_LATER_QEMU", OsStr::new(self.later_qemu()?)),
         ]);
+        let kernel = command::kernel();
+        machine
+            .environment
+            .extend(kernel.map(|(name, path)| (name, path.as_os_str())));
         jobs::run_all(&jobs, &machine, |job, done| {
             for (test, outcome) in job.tests.iter().zip(&done.outcomes) {
                 let name = format!("{} {test}", job.binary.name);
@@ -175,7 +184,7 @@ impl Suite {
     /// all processes.
     fn later_qemu(&self) -> Result<&'static str> {
         let busybox = shell::which("busybox").context("busybox is missing")?;
-        let mut command = Command::new(&self.built.memwright);
+        let mut command = command::start(&self.built.memwright);
         command.args(["run", "--timeout", "60"]).arg(busybox);
         command.arg("true").env("MEMWRIGHT_QEMU", "backports");
         let output = command.stdin(Stdio::null()).output()?;
