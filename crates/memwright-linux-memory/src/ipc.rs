@@ -12,7 +12,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 use memwright::object::{
-    CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
+    Asker, CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
     ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright::{FolioOrders, PolicyId};
@@ -335,6 +335,16 @@ impl Object<M> for Segment {
 
     fn bring_in(&self, memory: &Memory, index: u64, most: u64) -> Result<u64, ObjectError> {
         self.pages().bring_in(memory, index, most)
+    }
+
+    fn begin_bring_in(
+        &self,
+        memory: &Memory,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        self.pages().begin_bring_in(memory, index, most, asker)
     }
 
     fn asked_for(&self, first: u64, pages: u64) -> u64 {
