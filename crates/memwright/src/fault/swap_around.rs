@@ -57,7 +57,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             // Another thread has changed the entry: the caller retries the access.
             return Err(FaultError::WouldBlock);
         }
-        let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
+        let found = (core.memory.swap()).find(core.memory.frames(), swapped.slot)?;
         let (uses, stores) = (found.uses, self.access.write);
         if let Some(frame) = found.frame {
             let back = self.bring_cached(swapped, frame, stores)?;

@@ -5,7 +5,7 @@ use memwright_table::{
 };
 
 use crate::fault::attempt::Fault;
-use crate::swap::cache::{Cached, Owners};
+use crate::swap::cache::Cached;
 use crate::swap::device::DeviceError;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
@@ -126,7 +126,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
         } else {
-            match swap.cache(frames, swapped.slot, frame.frame()) {
+            match swap.cache(frames, swapped.slot, frame.frame())? {
                 Cached::Here => {}
                 Cached::Alone => sole = true,
                 Cached::Elsewhere(first) => return self.bring_cached(swapped, first, stores),
@@ -149,12 +149,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        let sole = match swap.owners(frames, swapped.slot, frame.frame()) {
-            Owners::One => true,
-            Owners::Several => swapped.bits.contains(Bits::EXCLUSIVE),
-            // The caller retries the access once the page has been read.
-            Owners::Unknown => return Err(FaultError::WouldBlock),
-        };
+        let sole = swapped.bits.contains(Bits::EXCLUSIVE) || swap.is_of_one(frames, swapped.slot);
         let kind = FaultKind::SwapCached;
         if sole || !stores {
             swap.release(frames, &[swapped.slot]);

@@ -5,6 +5,7 @@ use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
 use crate::swap::Swap;
 use crate::swap::slot::{Place, Record, SlotMap};
+use crate::types::error::FaultError;
 use crate::types::memcg::Memcg;
 
 /// The state of a page in a slot that an entry names.
@@ -23,16 +24,6 @@ pub(crate) enum Cached<'a, M: Machine> {
     Alone,
     /// Another owner has already added this other frame to the cache: the caller uses it.
     Elsewhere(FrameRef<'a, M>),
-}
-
-/// The owners of a page in the swap cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owners {
-    /// The caller's entry alone.
-    One,
-    Several,
-    /// The frame must not be used: the page is still being read into it, or that read has just ended without an owner.
-    Unknown,
 }
 
 /// The slot for a page that is swapped out.
@@ -72,13 +63,20 @@ pub(super) enum Remains {
 
 impl<M: Machine> Swap<M> {
     /// Returns the state of the page in `slot`.
-    pub(crate) fn find<'a>(&self, frames: &'a Frames<M>, slot: u64) -> Found<'a, M> {
+    ///
+    /// # Errors
+    /// `WouldBlock` if another thread is reading the page.
+    pub(crate) fn find<'a>(
+        &self,
+        frames: &'a Frames<M>,
+        slot: u64,
+    ) -> Result<Found<'a, M>, FaultError> {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            Found {
-                frame: record.frame().map(|frame| frames.share(frame)),
+            Ok(Found {
+                frame: frame_with_page(frames, record, slot)?,
                 uses: record.uses,
-            }
+            })
         })
     }
 
@@ -143,48 +141,43 @@ impl<M: Machine> Swap<M> {
     /// Adds `frame`, into which the page of `slot` was read, to the swap cache, for one of the entries that name
     /// `slot`. The outcome depends on whether the other owners have read the page or dropped their entries during the
     /// read.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another owner is still reading the page.
     pub(crate) fn cache<'a>(
         &self,
         frames: &'a Frames<M>,
         slot: u64,
         frame: Frame,
-    ) -> Cached<'a, M> {
+    ) -> Result<Cached<'a, M>, FaultError> {
         let cached = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            if let Some(first) = record.frame() {
-                return Cached::Elsewhere(frames.share(first));
+            if let Some(first) = frame_with_page(frames, record, slot)? {
+                return Ok(Cached::Elsewhere(first));
             }
             if record.uses == 1 {
-                return Cached::Alone;
+                return Ok(Cached::Alone);
             }
             record.uses -= 1;
             record.set_frame(Some(frames.share(frame).into_raw()));
             frames.set_slot(frame, Some(slot));
             self.cached.add(1);
-            Cached::Here
+            Ok(Cached::Here)
         });
-        if matches!(cached, Cached::Alone) {
+        if matches!(cached, Ok(Cached::Alone)) {
             self.keep(frames, slot, frame);
         }
         cached
     }
 
-    /// Returns the owners of the page in `slot`, whose frame `find` returned (rule: exclusive-in-the-entry). The caller
-    /// holds a reference to the frame. Another owner that swaps the page out adds its use of the slot before it drops
+    /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
+    /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
     /// its reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
-    pub(crate) fn owners(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Owners {
+    pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            let is_here = record.uses == 1 && record.frame() == Some(frame);
-            if is_here && frames.references(frame) == 2 {
-                return Owners::One;
-            }
-            // A frame that the page is still being read into has another reference, and does not record the slot.
-            if frames.slot_of(frame) == Some(slot) {
-                Owners::Several
-            } else {
-                Owners::Unknown
-            }
+            let alone = |frame| frames.references(frame) == 2;
+            record.uses == 1 && record.frame().is_some_and(alone)
         })
     }
 
@@ -402,6 +395,25 @@ impl<M: Machine> Swap<M> {
             Some(frame) => Remains::Copy(frame),
         }
     }
+}
+
+/// Returns the frame of the page in `slot`, if the page is in memory.
+///
+/// # Errors
+/// `WouldBlock` if the page is still being read. The record then has the frame, but the frame does not record the slot.
+#[inline(always)]
+fn frame_with_page<'a, M: Machine>(
+    frames: &'a Frames<M>,
+    record: &Record,
+    slot: u64,
+) -> Result<Option<FrameRef<'a, M>>, FaultError> {
+    let Some(frame) = record.frame() else {
+        return Ok(None);
+    };
+    if frames.slot_of(frame) != Some(slot) {
+        return Err(FaultError::WouldBlock);
+    }
+    Ok(Some(frames.share(frame)))
 }
 
 /// Returns whether slots are too scarce to keep copies of pages that are in memory: fewer than half are free, or the

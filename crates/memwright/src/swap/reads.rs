@@ -7,8 +7,9 @@
 //! the slot.
 //!
 //! Meanwhile, any operation may change the entry. The use keeps the slot allocated even if no entry names it. A fault
-//! that finds the frame in the record recognizes that it [must not be used yet](Swap::owners), and is repeated. The
-//! slot has a reference to the frame besides that of the read, so reclaim does not regard the frame as unmapped.
+//! that [finds](Swap::find) the frame in the record sees that the frame does not record the slot: the frame must not be
+//! used yet, and the fault is repeated. The slot has a reference to the frame besides that of the read, so reclaim does
+//! not regard the frame as unmapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
