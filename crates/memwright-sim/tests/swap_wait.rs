@@ -5,8 +5,9 @@ mod support;
 
 use std::sync::Arc;
 
+use memwright::error::FillError;
 use memwright::object::{ObjectIdentity, Shmem};
-use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
+use memwright::uffd::{Fill, Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Access, Advice, FaultError, FaultKind, MapRequest, RemapRequest, Rights, Row};
 use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_sim::{HostSwap, SimulatedMachine};
@@ -344,18 +345,21 @@ fn swapoff_waits_for_the_device_without_a_lock() {
     });
 }
 
+fn watch(asynchronous: bool) -> Arc<Watch> {
+    let watch = Watch::try_new(Watcher {
+        number: 1,
+        asynchronous,
+        unpopulated: false,
+        counts_accesses: false.into(),
+        events: WatchEvents::empty(),
+    });
+    Arc::new(watch.expect("heap"))
+}
+
 #[test]
 fn the_present_bits_of_the_entry_count() {
     both_ways(|waiting| {
-        let watch = Watch::try_new(Watcher {
-            number: 1,
-            asynchronous: true,
-            unpopulated: false,
-            counts_accesses: false.into(),
-            events: WatchEvents::empty(),
-        })
-        .expect("heap");
-        let watch = Arc::new(watch);
+        let watch = watch(true);
         waiting.meanwhile(move |process| {
             process.on(SECOND, |space| {
                 let modes = WatchModes::WRITE_PROTECT;
@@ -530,4 +534,22 @@ fn shared_memory_whose_read_fails_stays_in_swap() {
         check_contents(&waiting.process, FIRST, 0);
         end_sharing(waiting, object);
     }
+}
+
+#[test]
+fn shared_memory_is_shown_after_a_wait_without_a_lock() {
+    let (waiting, object) = sharing("off");
+    let watch = watch(false);
+    let watched = |space: &Space| space.watch(at(0), bytes(PAGES), &watch, WatchModes::MINOR);
+    waiting.process.on(FIRST, watched).expect("mapped");
+    let fill = |page: u64| {
+        let fill = |space: &Space| space.fill(at(page).page(), Fill::Object, false);
+        waiting.process.on(FIRST, fill)
+    };
+    waiting.meanwhile(|process| unmap(process, SECOND, 0, 1));
+    assert_eq!(fill(2), Ok(()));
+    assert_eq!(read(&waiting.process, FIRST, 2), Ok(12));
+    waiting.meanwhile(|process| unmap(process, SECOND, 3, 1));
+    assert_eq!(fill(3), Err(FillError::NotWatched));
+    end_sharing(waiting, object);
 }
