@@ -77,13 +77,14 @@ impl HostSwap {
         *locked(&self.after_read) = Some(Box::new(hook));
     }
 
-    /// Calls `hook` once, when a caller next waits for a deferred read, before that read completes. A caller can wait for
-    /// any length of time, because it holds no lock.
+    /// Calls `hook` once, when a caller next waits for a deferred read, before that read completes. A caller can wait
+    /// for any length of time, because it holds no lock.
     pub fn while_reading(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.while_reading) = Some(Box::new(hook));
     }
 
-    /// Checks that the caller may wait for the transfer with this ticket, and simulates actions of other CPUs meanwhile.
+    /// Checks that the caller may wait for the transfer with this ticket, and simulates actions of other CPUs
+    /// meanwhile.
     fn wait(&self, ticket: &Ticket) {
         let asked = match locked(&self.under_way).get(&ticket.0) {
             Some(UnderWay::Asked(transfer)) => transfer.direction,

@@ -1,5 +1,5 @@
-//! Tests of swap devices that take time: while a fault waits for the device, it holds no lock, so that other CPUs change
-//! the memory that it reads the page for. The device asserts that no lock is held.
+//! Tests of swap devices that take time: while a fault waits for the device, it holds no lock, so that other CPUs
+//! change the memory that it reads the page for. The device asserts that no lock is held.
 
 mod support;
 

@@ -294,8 +294,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Completes the reads from a swap device for which [`touch`](Self::touch) stopped. The caller has released the lock
-    /// of the areas. Returns the page to continue with.
+    /// Completes the reads from a swap device for which [`touch`](Self::touch) stopped. The caller has released the
+    /// lock of the areas. Returns the page to continue with.
     ///
     /// # Errors
     /// `stopped`, if there were no such reads, or the error of the page that was read.
