@@ -286,6 +286,10 @@ impl BlockDevice for Disk {
         self.pages.load(Ordering::Relaxed)
     }
 
+    fn most_pending(&self) -> usize {
+        PLACES
+    }
+
     fn submit(&self, transfer: Transfer) -> Submission {
         self.with_queue(|queue| {
             let Some(ticket) = queue.submit(transfer) else {

@@ -12,8 +12,8 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 use memwright::object::{
-    CachedRun, CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
-    ObjectError, ObjectIdentity, Put, Shmem,
+    Asker, CachedRun, CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings,
+    Object, ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright::{FolioOrders, PolicyId};
 use memwright_linux_abi::{M, Memory, errno::Errno};
@@ -335,6 +335,16 @@ impl Object<M> for Segment {
 
     fn bring_in(&self, memory: &Memory, index: u64, most: u64) -> Result<u64, ObjectError> {
         self.pages().bring_in(memory, index, most)
+    }
+
+    fn begin_bring_in(
+        &self,
+        memory: &Memory,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        self.pages().begin_bring_in(memory, index, most, asker)
     }
 
     fn asked_for(&self, first: u64, pages: u64) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+use memwright_table::sync::{assert_none_held, relax};
 use memwright_table::{Frame, Frames, PAGE_SIZE};
 
 use crate::locked::locked;
@@ -12,9 +13,14 @@ use crate::machine::SimulatedMachine;
 
 type Hook = Box<dyn Fn() + Send>;
 
+/// The largest number of transfers that can be under way.
+const MOST_UNDER_WAY: usize = 64;
+
 /// A transfer that was submitted and whose result the caller has not fetched yet.
 enum UnderWay {
     Asked(Transfer),
+    /// A caller that waits carries the transfer out.
+    Moving,
     Over(Result<(), DeviceError>),
 }
 
@@ -28,6 +34,7 @@ pub struct HostSwap {
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
     after_read: Mutex<Option<Hook>>,
+    while_reading: Mutex<Option<Hook>>,
     /// The maximum number of transfers under way; 0 if each transfer completes when it is submitted.
     depth: AtomicUsize,
     under_way: Mutex<BTreeMap<u32, UnderWay>>,
@@ -52,7 +59,11 @@ impl HostSwap {
 
     /// Makes transfers asynchronous from now on, with at most `depth` under way. When a caller waits for one of them,
     /// all complete, in reverse order of submission.
+    ///
+    /// # Panics
+    /// If `depth` is larger than 64.
     pub fn defer(&self, depth: usize) {
+        assert!(depth <= MOST_UNDER_WAY, "too many transfers under way");
         self.depth.store(depth, Ordering::Relaxed);
     }
 
@@ -64,6 +75,29 @@ impl HostSwap {
     /// Calls `hook` once, after the next read of a page, to simulate an action of another CPU at that moment.
     pub fn after_read(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.after_read) = Some(Box::new(hook));
+    }
+
+    /// Calls `hook` once, when a caller next waits for a deferred read, before that read completes. A caller can wait
+    /// for any length of time, because it holds no lock.
+    pub fn while_reading(&self, hook: impl Fn() + Send + 'static) {
+        *locked(&self.while_reading) = Some(Box::new(hook));
+    }
+
+    /// Checks that the caller may wait for the transfer with this ticket, and simulates actions of other CPUs
+    /// meanwhile.
+    fn wait(&self, ticket: &Ticket) {
+        let asked = match locked(&self.under_way).get(&ticket.0) {
+            Some(UnderWay::Asked(transfer)) => transfer.direction,
+            Some(UnderWay::Moving | UnderWay::Over(_)) | None => return,
+        };
+        if asked == Direction::In {
+            assert_none_held();
+            relax();
+            let hook = locked(&self.while_reading).take();
+            if let Some(hook) = hook {
+                hook();
+            }
+        }
     }
 
     /// Returns the number of pages stored on the device.
@@ -134,6 +168,10 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
         self.slots
     }
 
+    fn most_pending(&self) -> usize {
+        MOST_UNDER_WAY
+    }
+
     fn submit(&self, frames: &Frames<SimulatedMachine>, transfer: Transfer) -> Submission {
         let depth = self.depth.load(Ordering::Relaxed);
         if depth == 0 {
@@ -153,16 +191,30 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
         frames: &Frames<SimulatedMachine>,
         ticket: Ticket,
     ) -> Result<(), DeviceError> {
-        let mut under_way = locked(&self.under_way);
-        // Complete the transfers in reverse order of submission, to detect callers that rely on that order.
-        for state in under_way.values_mut().rev() {
+        self.wait(&ticket);
+        let mut asked = Vec::new();
+        for (number, state) in locked(&self.under_way).iter_mut() {
             if let UnderWay::Asked(transfer) = *state {
-                *state = UnderWay::Over(self.carry_out(frames, transfer));
+                *state = UnderWay::Moving;
+                asked.push((*number, transfer));
             }
         }
-        match under_way.remove(&ticket.0) {
-            Some(UnderWay::Over(result)) => result,
-            Some(UnderWay::Asked(_)) | None => panic!("{ticket:?} is of no transfer"),
+        // Complete the transfers in reverse order of submission, to detect callers that rely on that order.
+        for (number, transfer) in asked.into_iter().rev() {
+            let over = UnderWay::Over(self.carry_out(frames, transfer));
+            locked(&self.under_way).insert(number, over);
+        }
+        loop {
+            let state = locked(&self.under_way).remove(&ticket.0);
+            match state {
+                Some(UnderWay::Over(result)) => return result,
+                // Another caller carries the transfer out.
+                Some(UnderWay::Moving) => {
+                    locked(&self.under_way).insert(ticket.0, UnderWay::Moving);
+                    relax();
+                }
+                Some(UnderWay::Asked(_)) | None => panic!("{ticket:?} is of no transfer"),
+            }
         }
     }
 

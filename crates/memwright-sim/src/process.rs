@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Policy};
+use memwright_table::sync::relax;
 use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
 
 use crate::leak::LeakOnPanic;
@@ -290,8 +291,12 @@ impl Process {
             user: true,
         };
         match self.space.fault(fault.address, access) {
-            // An object that returns `WouldBlock` here is busy only for a short time, so the access is retried.
-            Ok(_) | Err(FaultError::WouldBlock) => Ok(()),
+            Ok(_) => Ok(()),
+            // The page is busy only for a short time: another thread reads it or migrates it. The access is retried.
+            Err(FaultError::WouldBlock) => {
+                relax();
+                Ok(())
+            }
             Err(FaultError::NoArea | FaultError::Guard | FaultError::StackLimit) => {
                 Err(Signal::Unmapped)
             }

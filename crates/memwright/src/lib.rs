@@ -252,6 +252,7 @@ pub mod object {
     pub use crate::store::leaving::{Leaving, Left};
     pub use crate::store::pages::{Pages, Stored};
     pub use crate::store::room::Room;
+    pub use crate::swap::reads::Asker;
     pub use crate::types::error::ObjectError;
 }
 

@@ -49,7 +49,7 @@ const FOLDERS: &[Folder] = &[
     Folder {
         name: "swap",
         scenarios: &["swap", "swap_folio", "swap_objects", "swap_shared"],
-        simulated: &[("swap", ""), ("failures", "swap::"), ("interleavings", "swap::swap_in_and_protect")],
+        simulated: &[("swap", ""), ("swap_wait", ""), ("failures", "swap::"), ("interleavings", "swap::slow_swap_in_and_unmap")],
     },
     Folder {
         name: "mm",

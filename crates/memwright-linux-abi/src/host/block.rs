@@ -7,6 +7,10 @@ pub trait BlockDevice: Sync {
     /// Returns the size in pages.
     fn pages(&self) -> u32;
 
+    /// Returns the maximum number of transfers that are pending at a time: see
+    /// [`SwapDevice::most_pending`](memwright::SwapDevice::most_pending).
+    fn most_pending(&self) -> usize;
+
     /// Starts copying a page between a frame and the given page of the disk: see
     /// [`SwapDevice::submit`](memwright::SwapDevice::submit).
     fn submit(&self, transfer: Transfer) -> Submission;

@@ -78,6 +78,14 @@ impl Backing {
         }
     }
 
+    /// Returns the maximum number of transfers that are pending at a time.
+    pub fn most_pending(&self) -> usize {
+        match self {
+            Self::Zram(_) => 0,
+            Self::Machine(disk) => disk.most_pending(),
+        }
+    }
+
     /// Starts a transfer. The slot of the transfer is the number of a page of the disk.
     pub fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission {
         match self {

@@ -192,6 +192,10 @@ impl SwapDevice<M> for Slots {
         self.slots
     }
 
+    fn most_pending(&self) -> usize {
+        self.disk.backing.most_pending()
+    }
+
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission {
         let backing = &self.disk.backing;
         let transfer = Transfer {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use memwright::Advice;
 use memwright::uffd::WatchModes;
-use memwright::{Effort, Memcg, ObjectPlace};
+use memwright::{Effort, Memcg, ObjectPlace, Row};
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Process, Signal, Space};
 use memwright_table::{CpuId, FrameKind, Page};
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
-use crate::world::{World, explore};
+use crate::world::{World, explore, explore_with};
 
 /// Creates a process with a page that every CPU has written and cached, on a machine with swap.
 pub fn swapping() -> World {
@@ -36,6 +36,21 @@ fn swapped() -> World {
     let world = swapping();
     page_out(&world, FIRST);
     assert_eq!(world.host.memory().swap().totals().1, 1);
+    world
+}
+
+/// Like `swapped`, with a device that takes time to read the page.
+fn swapped_slowly() -> World {
+    let device = Arc::new(HostSwap::new(16));
+    let shown = device.clone();
+    let world = World::new(2, 0, move |host| {
+        assert_eq!(host.memory().add_swap(shown, 0), Ok(Some(0)));
+        let process = program(host, 1, READ_WRITE);
+        write(&process, FIRST, 0, 1).expect("writable");
+        process
+    });
+    page_out(&world, FIRST);
+    device.defer(4);
     world
 }
 
@@ -564,6 +579,70 @@ fn swapon_and_first_memcg() {
             page_out(&world, FIRST);
             let swap = world.host.memory().swap();
             assert_eq!((swap.totals().1, swap.paid_by(memcg)), (1, 1));
+            world.end()
+        },
+    );
+}
+
+/// Like `swap_in_and_swap_in`, with a device that takes time: the page is read once for both.
+#[test]
+fn slow_swap_in_and_swap_in() {
+    explore_with(
+        1,
+        &swapped_slowly,
+        &[
+            |world| {
+                let found = read(world.process(), FIRST, 0).expect("readable");
+                assert!(found == 1 || found == 2, "{found}");
+            },
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+            assert_eq!(world.host.memory().account().count(Row::SwapIn), 1);
+            assert_eq!(world.host.frames().used_by(FrameKind::Anonymous), 1);
+            world.end()
+        },
+    );
+}
+
+/// A page is unmapped while a fault of another CPU waits for the device that reads it.
+#[test]
+fn slow_swap_in_and_unmap() {
+    explore_with(
+        1,
+        &swapped_slowly,
+        &[
+            |world| {
+                let call = |space: &Space| space.unmap(at(0), bytes(1));
+                world.process().on(FIRST, call).expect("mapped");
+                world.over();
+            },
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            world.none_after(Signal::Unmapped);
+            assert_eq!(world.host.memory().swap().totals().1, 0);
+            world.end()
+        },
+    );
+}
+
+/// A process forks while a fault of its other thread waits for the device: the child has the page as it was, or as it
+/// was stored.
+#[test]
+fn slow_swap_in_and_fork() {
+    explore_with(
+        1,
+        &swapped_slowly,
+        &[fork, |world| world.try_write(0, 2)],
+        |world| {
+            let found = world
+                .with_other(|child| read(child, FIRST, 0))
+                .expect("mapped");
+            assert!(found == 1 || found == 2, "{found}");
+            write(world.process(), SECOND, 0, 3).expect("writable");
+            assert_eq!(world.with_other(|child| read(child, FIRST, 0)), Ok(found));
             world.end()
         },
     );

@@ -2,9 +2,10 @@
 //! and `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory changes a private page of the
 //! process. The process itself gains no right to store to that page.
 
-use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
+use memwright_table::{Bits, Entry, Frame, Machine, Page, PageRange, PageSize, Present, VirtAddr};
 
 use crate::fault::attempt::Fault;
+use crate::fault::swap_wait::{Finished, Purpose};
 use crate::mm::core::Core;
 use crate::mm::space::Area;
 use crate::types::access::{Access, FaultKind};
@@ -33,8 +34,13 @@ impl<M: Machine> Core<M> {
         if address >= VirtAddr::USER_END {
             return Err(FaultError::NoArea);
         }
-        let cpu = self.cpu();
+        let access_of_kernel = Access {
+            write,
+            fetch: false,
+            user: false,
+        };
         loop {
+            let cpu = self.cpu();
             let areas = self.areas.read(cpu);
             let area = areas.map.find(page).ok_or(FaultError::NoArea)?;
             if !may_force(area, write) {
@@ -46,11 +52,7 @@ impl<M: Machine> Core<M> {
                 areas: &areas,
                 area,
                 page,
-                access: Access {
-                    write,
-                    fetch: false,
-                    user: false,
-                },
+                access: access_of_kernel,
             };
             let mut cursor = self.table.cursor(PageRange::single(page));
             match cursor.peek() {
@@ -80,14 +82,38 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Swapped(present) => {
                     let outcome = fault.swap_in(cursor, present);
-                    self.count_page_faulted_in(outcome)?;
+                    drop(areas);
+                    self.finish_forced(page, access_of_kernel, outcome)?;
                 }
                 Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {
                     drop(cursor);
-                    self.count_page_faulted_in(fault.bring_in())?;
+                    let outcome = fault.bring_in();
+                    drop(areas);
+                    self.finish_forced(page, access_of_kernel, outcome)?;
                 }
             }
         }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Counts a fault for a forced access, after it has completed the reads that the fault put off. The caller looks at
+    /// the page again.
+    fn finish_forced(
+        &self,
+        page: Page,
+        access: Access,
+        outcome: Result<FaultKind, FaultError>,
+    ) -> Result<(), FaultError> {
+        let outcome = match outcome {
+            Err(FaultError::WouldBlock) => match self.await_reads(page, Purpose::Forced(access)) {
+                Finished::Nothing => outcome,
+                Finished::Again => return Ok(()),
+                Finished::Over(outcome) => outcome,
+            },
+            outcome => outcome,
+        };
+        self.count_page_faulted_in(outcome).map(drop)
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod stack;
 pub(crate) mod swap;
 pub(crate) mod swap_around;
 pub(crate) mod swap_off;
+pub(crate) mod swap_wait;
 pub(crate) mod swapped_page;
 
 use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
@@ -98,8 +99,9 @@ impl<M: Machine> Core<M> {
         error: FaultError,
     ) -> Result<FaultKind, FaultError> {
         match error {
+            FaultError::WouldBlock => return self.failed_wait(address, access),
             // Not counted as failed: the caller retries.
-            FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_) => {}
+            FaultError::OutOfMemory | FaultError::Watched(_) => {}
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
             FaultError::BeyondObject
             | FaultError::Io
@@ -113,6 +115,19 @@ impl<M: Machine> Core<M> {
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)
+    }
+
+    /// Completes a fault that began to read its page from a swap device, and counts it.
+    fn failed_wait(&self, address: VirtAddr, access: Access) -> Result<FaultKind, FaultError> {
+        let outcome = self.finish_fault(address, access, false);
+        // The thread may have changed CPUs while it waited.
+        let cpu = self.cpu();
+        match outcome {
+            Ok(kind) => self.memory.count_on(cpu, kind.row(), 1),
+            Err(FaultError::WouldBlock) => {}
+            Err(error) => return self.failed_fault(cpu, address, access, error),
+        }
+        outcome
     }
 
     /// Reports a fault and its outcome to the trace sink. Reports the cache lines that the fault wrote to the lock

@@ -4,13 +4,17 @@ use memwright_table::{Bits, Cursor, FrameKind, Machine, Swapped};
 
 use crate::fault::attempt::Fault;
 use crate::fault::swapped_page::Back;
+use crate::swap::device::Submission;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::swap_window::Window;
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Swaps in the page of the entry under the cursor, with readahead if the policy enables it. Swap-in from disk is
-    /// synchronous: the faulting CPU polls for completion.
+    /// Swaps in the page of the entry under the cursor, with readahead if the policy enables it.
+    ///
+    /// # Errors
+    /// `WouldBlock` also if the page is being read. If this fault has begun the read, the caller releases the locks and
+    /// [completes it](crate::mm::core::Core::finish_reads).
     #[cold]
     #[inline(never)]
     pub(super) fn swap_in(
@@ -26,7 +30,15 @@ impl<'a, M: Machine> Fault<'a, M> {
         if is_around && !self.area.window.is_single_at(self.page) {
             return self.swap_in_around(cursor, swapped);
         }
-        let back = self.bring(swapped, stores)?;
+        let back = match self.bring(swapped, stores) {
+            Ok(back) => back,
+            Err(error) => {
+                if is_around && error == FaultError::WouldBlock {
+                    self.area.window.set(Window::after_read(self.page, 1, 1));
+                }
+                return Err(error);
+            }
+        };
         let kind = back.kind;
         let page = self.show(&mut cursor, swapped, back, stores);
         if self.access.write && protected {
@@ -42,12 +54,15 @@ impl<'a, M: Machine> Fault<'a, M> {
     pub(super) fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        let found = swap.find(frames, swapped.slot);
+        let found = swap.find(frames, swapped.slot)?;
         if let Some(frame) = found.frame {
             return self.bring_cached(swapped, frame, stores);
         }
         let frame = frames.allocate(0, FrameKind::Anonymous)?;
-        let read = swap.read(frames, swapped.slot, frame.frame());
-        self.take_over(swapped, (frame, read), found.uses, stores)
+        match swap.begin_read(frames, swapped.slot, frame.frame()) {
+            Submission::Done(read) => self.take_over(swapped, (frame, read), found.uses, stores),
+            Submission::Busy => Err(FaultError::WouldBlock),
+            answer @ Submission::Pending(_) => Err(self.put_off(self.page, swapped, frame, answer)),
+        }
     }
 }

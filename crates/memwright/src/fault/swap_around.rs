@@ -32,8 +32,8 @@ struct Run<'a, M: Machine> {
 
 impl<'a, M: Machine> Fault<'a, M> {
     /// Swaps in the page of the entry under the cursor, and the pages that follow it as long as their slots are
-    /// consecutive. Submits all reads before it waits for the first. Must not be called for a store to a page that a
-    /// userfaultfd write-protects.
+    /// consecutive. If the device does not finish the reads at once, they are completed together. Must not be called
+    /// for a store to a page that a userfaultfd write-protects.
     #[inline(never)]
     pub(super) fn swap_in_around(
         self,
@@ -57,7 +57,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             // Another thread has changed the entry: the caller retries the access.
             return Err(FaultError::WouldBlock);
         }
-        let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
+        let found = (core.memory.swap()).find(core.memory.frames(), swapped.slot)?;
         let (uses, stores) = (found.uses, self.access.write);
         if let Some(frame) = found.frame {
             let back = self.bring_cached(swapped, frame, stores)?;
@@ -66,7 +66,11 @@ impl<'a, M: Machine> Fault<'a, M> {
             return Ok(kind);
         }
         let mut run = self.ask_for(&mut cursor, swapped, uses == 1)?;
-        let kind = self.show_run(&mut cursor, &mut run, uses);
+        let kind = if run.transfers.is_pending() {
+            self.put_run_off(&mut run)
+        } else {
+            self.show_run(&mut cursor, &mut run, uses)
+        };
         core.memory.count_ahead(self.cpu, ahead, hits);
         let next = Window::after_read(self.page, wanted, run.count as u64);
         self.area.window.set(next);
@@ -78,13 +82,13 @@ impl<'a, M: Machine> Fault<'a, M> {
     /// `alone` is whether only one entry refers to the slot of the page that faulted.
     ///
     /// # Errors
-    /// No frame is available for the page that faulted.
+    /// No frame is available for the page that faulted, or the device is busy.
     fn ask_for(
         self,
         cursor: &mut Cursor<'_, M>,
         swapped: Swapped,
         alone: bool,
-    ) -> Result<Run<'a, M>, OutOfFrames> {
+    ) -> Result<Run<'a, M>, FaultError> {
         let (memory, swap) = (&*self.core.memory, self.core.memory.swap());
         let frames = memory.frames();
         let mut run = Run {
@@ -107,21 +111,38 @@ impl<'a, M: Machine> Fault<'a, M> {
             };
             let frame = match coming.next(self.page.number() + number, left) {
                 Ok(frame) => frame,
-                Err(error) if number == 0 => return Err(error),
+                Err(error) if number == 0 => return Err(error.into()),
                 Err(OutOfFrames) => break,
             };
             let to = (swapped.slot, frame.frame());
             let transfers = &mut run.transfers;
-            transfers.begin(swap, frames, run.count, Direction::In, to);
+            if !transfers.try_begin(swap, frames, run.count, Direction::In, to) {
+                if number == 0 {
+                    return Err(FaultError::WouldBlock);
+                }
+                break;
+            }
             run.pages[run.count] = Some((swapped, frame));
             run.count += 1;
         }
         Ok(run)
     }
 
-    /// Waits for the submitted reads, and maps the pages that were read. The page-table lock has been held since the
-    /// reads were submitted, so the entries are unchanged. A page whose read failed stays in swap. Returns the outcome
-    /// for the first page, which is the outcome of the fault.
+    /// Puts the submitted reads off until the caller has released its locks.
+    #[cold]
+    fn put_run_off(self, run: &mut Run<'a, M>) -> Result<FaultKind, FaultError> {
+        for (number, page) in run.pages.iter_mut().enumerate().take(run.count) {
+            if let Some((swapped, frame)) = page.take() {
+                let answer = run.transfers.take(number);
+                self.put_off(self.page.add(number as u64), swapped, frame, answer);
+            }
+        }
+        Err(FaultError::WouldBlock)
+    }
+
+    /// Maps the pages of reads that the device has finished. The page-table lock has been held since the reads were
+    /// submitted, so the entries are unchanged. A page whose read failed stays in swap. Returns the outcome for the
+    /// first page, which is the outcome of the fault.
     fn show_run(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -136,7 +157,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             cursor.seek(self.page);
             result = self.map_read(cursor, swapped, (frame, read), uses, self.access.write);
         }
-        let came = self.await_others(run);
+        let came = self.others_read(run);
         let others = came.iter().flatten().count() as u64;
         if others == 0 {
             return result;
@@ -161,9 +182,9 @@ impl<'a, M: Machine> Fault<'a, M> {
         result
     }
 
-    /// Waits for the reads of all pages except the first, and frees the frames of the pages whose reads failed. Returns
-    /// the frames of the pages that were read, each at its position in the run.
-    fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
+    /// Frees the frames of the pages, except the first, whose reads failed. Returns the frames of the pages that were
+    /// read, each at its position in the run.
+    fn others_read(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
         let others = came.iter_mut().zip(&mut run.pages);
@@ -188,7 +209,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<bool, ObjectError> {
         let memory = &*self.core.memory;
         if !memory.policy().swapin_around() {
-            return Ok(object.bring_in(memory, index, 1)? > 0);
+            return Ok(object.begin_bring_in(memory, index, 1, self.asker(1))? > 0);
         }
         let window = self.area.window.get();
         let (first, ahead) = window.ahead();
@@ -201,7 +222,12 @@ impl<'a, M: Machine> Fault<'a, M> {
         let hits = self.hits(window, asked);
         let wanted = window.pages_at(self.page, hits);
         let most = wanted.min(self.area.end().number() - self.page.number());
-        let read = object.bring_in(memory, index, most)?;
+        let brought = object.begin_bring_in(memory, index, most, self.asker(wanted));
+        let read = brought.inspect_err(|error| {
+            if *error == ObjectError::WouldBlock {
+                memory.count_ahead(self.cpu, ahead, hits);
+            }
+        })?;
         memory.count_ahead(self.cpu, ahead, hits);
         let next = Window::after_read(self.page, wanted, read);
         self.area.window.set(next);

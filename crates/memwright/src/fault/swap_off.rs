@@ -4,6 +4,8 @@ use core::sync::atomic::Ordering;
 use memwright_table::{Bits, Cursor, Entry, Machine, Page, PageRange, PageSize, Present, Swapped};
 
 use crate::fault::attempt::Fault;
+use crate::fault::swap_wait::{Finished, Purpose};
+use crate::fault::swapped_page::Back;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
@@ -24,24 +26,56 @@ impl<M: Machine> AddressSpace<M> {
         most: u64,
     ) -> Result<Option<Page>, FaultError> {
         let core = &*self.core;
-        let areas = core.areas.read(core.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
         let mut left = most;
+        let mut from = from.min(Page::USER_END);
+        loop {
+            let (page, error) = match core.bring_areas_back(device, from, &mut left) {
+                Ok(stopped) => return Ok(stopped),
+                Err(failed) => failed,
+            };
+            if error != FaultError::WouldBlock {
+                return Err(error);
+            }
+            from = match core.finish_reads(page, Purpose::Unasked) {
+                // Another thread reads the page, and maps it or leaves it to the next round over all address spaces.
+                Finished::Nothing => page.add(1),
+                Finished::Again => page,
+                Finished::Over(outcome) => {
+                    outcome?;
+                    page.add(1)
+                }
+            };
+        }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Swaps in the pages from `from` on that are on `device`: see [`bring_back`](Self::bring_back).
+    fn bring_areas_back(
+        &self,
+        device: usize,
+        from: Page,
+        left: &mut u64,
+    ) -> Result<Option<Page>, (Page, FaultError)> {
+        let areas = self.areas.read(self.cpu());
+        let rest = PageRange::new(from, Page::USER_END);
         for area in areas.map.overlapping(rest) {
             let range = area.range().intersect(rest);
-            let stopped = core.bring_back(&areas, area, range, Some(device), &mut left)?;
+            let stopped = self.bring_back(&areas, area, range, Some(device), left)?;
             if stopped.is_some() {
                 return Ok(stopped);
             }
         }
         Ok(None)
     }
-}
 
-impl<M: Machine> Core<M> {
     /// Swaps in the pages of `range`, a part of `area`, that are on `device`. With `None`, swaps in those on any
     /// device. Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or
     /// `None` at the end of the range.
+    ///
+    /// # Errors
+    /// The page that was not swapped in, and the error. After `WouldBlock`, the caller releases the locks and
+    /// [completes](Self::finish_reads) the read of this page.
     pub(crate) fn bring_back(
         &self,
         areas: &Areas<M>,
@@ -49,7 +83,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         device: Option<usize>,
         left: &mut u64,
-    ) -> Result<Option<Page>, FaultError> {
+    ) -> Result<Option<Page>, (Page, FaultError)> {
         let is_on = |slot| device.is_none_or(|number| Place::of(slot).device == number);
         let mut cursor = self.table.cursor(range).pausing();
         while let Some(extent) = cursor.next_filled() {
@@ -67,12 +101,10 @@ impl<M: Machine> Core<M> {
                         page: cursor.position(),
                         access: Access::READ,
                     };
-                    let kind = fault.bring_unasked(&mut cursor, page)?;
-                    // Linux counts a major fault for each page read for a collapse (`do_swap_page`), but none for
-                    // swapoff (`unuse_pte`).
-                    if device.is_none() && kind.is_major() {
-                        let read_back = &self.memory.huge().scan.read_back;
-                        read_back.fetch_add(1, Ordering::Relaxed);
+                    let kind = fault.bring_unasked(&mut cursor, page);
+                    let kind = kind.map_err(|error| (fault.page, error))?;
+                    if device.is_none() {
+                        self.note_read_back(kind);
                     }
                     cursor.pause_point();
                 }
@@ -88,6 +120,15 @@ impl<M: Machine> Core<M> {
         }
         Ok(None)
     }
+
+    /// Counts a page that was swapped in for a collapse. Linux counts a major fault for each page read for a collapse
+    /// (`do_swap_page`), but none for swapoff (`unuse_pte`).
+    pub(crate) fn note_read_back(&self, kind: FaultKind) {
+        if kind.is_major() {
+            let read_back = &self.memory.huge().scan.read_back;
+            read_back.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl<M: Machine> Fault<'_, M> {
@@ -98,6 +139,16 @@ impl<M: Machine> Fault<'_, M> {
         swapped: Swapped,
     ) -> Result<FaultKind, FaultError> {
         let back = self.bring(swapped, false)?;
+        Ok(self.show_unasked(cursor, swapped, back))
+    }
+
+    /// Maps a page that was swapped in, as not accessed, in the entry under the cursor.
+    pub(super) fn show_unasked(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        swapped: Swapped,
+        back: Back<'_, M>,
+    ) -> FaultKind {
         let kind = back.kind;
         let bits = self.bits_of(swapped.bits, back.exclusive, false) - Bits::ACCESSED;
         cursor.swap_in(Present {
@@ -107,6 +158,6 @@ impl<M: Machine> Fault<'_, M> {
         });
         self.core.note_filled(self.cpu, 1);
         self.core.note_swapped(-1);
-        Ok(kind)
+        kind
     }
 }

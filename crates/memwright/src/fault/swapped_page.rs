@@ -126,7 +126,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
         } else {
-            match swap.cache(frames, swapped.slot, frame.frame()) {
+            match swap.cache(frames, swapped.slot, frame.frame())? {
                 Cached::Here => {}
                 Cached::Alone => sole = true,
                 Cached::Elsewhere(first) => return self.bring_cached(swapped, first, stores),

@@ -6,6 +6,7 @@ use memwright_table::{
     Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
 };
 
+use crate::fault::swap_wait::{Finished, Purpose};
 use crate::huge::collapse_object::shows_object;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
@@ -36,6 +37,9 @@ pub(crate) enum CollapseFailure {
     Busy,
     /// No 2 MiB of contiguous frames are free.
     NoFrames,
+    /// This page is being read from a swap device. The caller releases the locks, completes the read, and repeats the
+    /// collapse.
+    Reading(Page),
 }
 
 impl CollapseFailure {
@@ -45,7 +49,7 @@ impl CollapseFailure {
             Self::NotEligible | Self::NoTable | Self::Unfit | Self::BeyondLimits => {
                 AdviseError::NotApplicable(page.address())
             }
-            Self::Busy => AdviseError::Busy(page.address()),
+            Self::Busy | Self::Reading(_) => AdviseError::Busy(page.address()),
             Self::NoFrames => AdviseError::Fault(FaultError::OutOfMemory),
         }
     }
@@ -116,7 +120,8 @@ impl<M: Machine> AddressSpace<M> {
                         | CollapseFailure::NoTable
                         | CollapseFailure::Unfit
                         | CollapseFailure::BeyondLimits
-                        | CollapseFailure::Busy,
+                        | CollapseFailure::Busy
+                        | CollapseFailure::Reading(_),
                     ) => {}
                 }
             }
@@ -153,8 +158,7 @@ impl<M: Machine> Core<M> {
         if !matches!(fit, Ok(Found::Small(_))) {
             return None;
         }
-        let mut areas = self.areas.write();
-        Some(self.collapse(&mut areas, range, HugeAsker::Setting, Some(limits)))
+        Some(self.collapse_unlocked(range, HugeAsker::Setting, Some(limits)))
     }
 
     /// Returns the first 2 MiB range from `from` on in which the area and the settings allow a huge page.
@@ -229,8 +233,31 @@ impl<M: Machine> Core<M> {
             let done = self.collapse_object(range, HugeAsker::Program, limits);
             return done.map(|_| ());
         }
-        let mut areas = self.areas.write();
-        self.collapse(&mut areas, range, HugeAsker::Program, None)
+        self.collapse_unlocked(range, HugeAsker::Program, None)
+    }
+
+    /// Collapses the small pages of `range` into one huge page. Waits with no lock held for pages that a swap device
+    /// reads.
+    fn collapse_unlocked(
+        &self,
+        range: PageRange,
+        asker: HugeAsker,
+        limits: Option<ScanLimits>,
+    ) -> Result<(), CollapseFailure> {
+        loop {
+            let mut areas = self.areas.write();
+            let collapsed = self.collapse(&mut areas, range, asker, limits);
+            drop(areas);
+            let Err(CollapseFailure::Reading(page)) = collapsed else {
+                return collapsed;
+            };
+            match self.finish_reads(page, Purpose::Unasked) {
+                // Another thread reads the page.
+                Finished::Nothing => return Err(CollapseFailure::Busy),
+                Finished::Again => {}
+                Finished::Over(outcome) => self.note_read_back(outcome.map_err(failure_of)?),
+            }
+        }
     }
 
     /// Checks whether the small pages of `range` can become one huge page (`collapse_scan_pmd`).
@@ -350,8 +377,8 @@ impl<M: Machine> Core<M> {
         let mut left = HUGE_PAGES;
         match self.bring_back(areas, area, range, None, &mut left) {
             Ok(_) => Ok(()),
-            Err(FaultError::OutOfMemory) => Err(CollapseFailure::NoFrames),
-            Err(_) => Err(CollapseFailure::Unfit),
+            Err((page, FaultError::WouldBlock)) => Err(CollapseFailure::Reading(page)),
+            Err((_, error)) => Err(failure_of(error)),
         }
     }
 
@@ -361,5 +388,14 @@ impl<M: Machine> Core<M> {
         memory.count_on(cpu, Row::FramesCopied, copied);
         memory.count_on(cpu, Row::FramesZeroed, zeroed);
         memory.count_on(cpu, Row::HugeCollapses, 1);
+    }
+}
+
+/// Returns why a collapse failed whose page could not be swapped in.
+fn failure_of(error: FaultError) -> CollapseFailure {
+    if error == FaultError::OutOfMemory {
+        CollapseFailure::NoFrames
+    } else {
+        CollapseFailure::Unfit
     }
 }

@@ -8,6 +8,7 @@ use crate::mm::huge_file::HugeView;
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
 use crate::store::leaving::{Leaving, Left};
+use crate::swap::reads::Asker;
 use crate::types::error::ObjectError;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::numa_policy::PolicyId;
@@ -102,13 +103,30 @@ pub trait Object<M: Machine>: Send + Sync {
     }
 
     /// Swaps in page `index` if it is in swap. Also swaps in following pages, up to `most` pages in total, where this
-    /// is cheap. Returns the number of pages read from a device.
+    /// is cheap. Returns the number of pages read from a device. May wait for the device: the caller holds no lock.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
     fn bring_in(&self, memory: &Memory<M>, index: u64, most: u64) -> Result<u64, ObjectError> {
         let _ = (memory, index, most);
         Ok(0)
+    }
+
+    /// Swaps in pages like [`bring_in`](Self::bring_in), for a fault, which has the address space locked. Does not wait
+    /// for the device.
+    ///
+    /// # Errors
+    /// Those of `bring_in`, and [`ObjectError::WouldBlock`] if the device takes time: the fault completes the reads
+    /// after it has released its locks.
+    fn begin_bring_in(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        let _ = asker;
+        self.bring_in(memory, index, most)
     }
 
     /// Returns a bitmap of those of the `pages` pages from `first` on that have been looked up since they were stored
@@ -134,8 +152,8 @@ pub trait Object<M: Machine>: Send + Sync {
     fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
 
     /// Like [`cached`](Self::cached), for the pages from `first` on whose bits are set in `wanted`; bit 0 is page
-    /// `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the pages
-    /// that are in memory. The other elements keep their values.
+    /// `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the
+    /// pages that are in memory. The other elements keep their values.
     ///
     /// # Panics
     /// If `frames` has no element for a page in `wanted`.

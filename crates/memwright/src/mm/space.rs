@@ -22,7 +22,8 @@ pub type Area<M> = crate::vma::area::Area<Backing<M>>;
 ///
 /// Every operation takes `&self` and does its own locking: shared where only pages change (a fault, `MADV_DONTNEED`,
 /// populating), exclusive where areas change. No lock is held when an operation returns, and no operation sleeps: if an
-/// object would have to wait, the operation returns an error, and the caller waits and retries.
+/// object would have to wait, the operation returns an error, and the caller waits and retries. Only a swap device may
+/// sleep, in [`SwapDevice::complete`](crate::SwapDevice::complete), for which a swap-in releases the locks.
 ///
 /// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
 pub struct AddressSpace<M: Machine> {

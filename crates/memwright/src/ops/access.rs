@@ -215,7 +215,10 @@ impl<M: Machine> Core<M> {
         address: VirtAddr,
         access: Access,
     ) -> Result<FaultKind, FaultError> {
-        let outcome = self.fault(cpu, address, access);
+        let mut outcome = self.fault(cpu, address, access);
+        if outcome == Err(FaultError::WouldBlock) {
+            outcome = self.finish_fault(address, access, true);
+        }
         self.count_page_faulted_in(outcome)
     }
 }

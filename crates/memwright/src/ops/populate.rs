@@ -5,6 +5,7 @@ use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use crate::fault::attempt::Fault;
+use crate::fault::swap_wait::{Finished, Purpose};
 use crate::mm::areas::Areas;
 use crate::mm::check;
 use crate::mm::core::Core;
@@ -240,10 +241,17 @@ impl<M: Machine> Core<M> {
                         error,
                     })?;
                 let touched = self.touch(&areas, area, part, access);
-                if repeats {
-                    self.count_repeated(part.start, touched);
-                }
-                touched?;
+                let end = area.end();
+                drop(areas);
+                next = match touched {
+                    Ok(()) => end,
+                    Err(stopped) => self.finish_touch(stopped).inspect_err(|&stopped| {
+                        if repeats {
+                            self.count_repeated(part.start, stopped);
+                        }
+                    })?,
+                };
+                continue;
             }
             next = area.end();
         }
@@ -274,19 +282,42 @@ impl<M: Machine> Core<M> {
             }
             let part = area.range().intersect(*rest);
             let touched = self.touch(&areas, area, part, access);
-            self.count_repeated(began, touched);
-            touched.inspect_err(|stopped| rest.start = stopped.at.page())?;
-            rest.start = part.end;
+            drop(areas);
+            rest.start = match touched {
+                Ok(()) => part.end,
+                Err(stopped) => self.finish_touch(stopped).inspect_err(|&stopped| {
+                    self.count_repeated(began, stopped);
+                    rest.start = stopped.at.page();
+                })?,
+            };
         }
         Ok(())
     }
 
+    /// Completes the reads from a swap device for which [`touch`](Self::touch) stopped. The caller has released the
+    /// lock of the areas. Returns the page to continue with.
+    ///
+    /// # Errors
+    /// `stopped`, if there were no such reads, or the error of the page that was read.
+    #[cold]
+    fn finish_touch(&self, stopped: Stopped) -> Result<Page, Stopped> {
+        let page = stopped.at.page();
+        if stopped.error != FaultError::WouldBlock {
+            return Err(stopped);
+        }
+        match self.await_reads(page, Purpose::Access(stopped.access)) {
+            Finished::Nothing => Err(stopped),
+            Finished::Again => Ok(page),
+            Finished::Over(outcome) => match self.count_page_faulted_in(outcome) {
+                Ok(_) => Ok(page),
+                Err(error) => Err(Stopped { error, ..stopped }),
+            },
+        }
+    }
+
     /// Counts the failed fault of a page a second time, unless the page is `began`, the first one requested. Linux
     /// first returns the pages before the failed one, and then faults on it again (`mm/gup.c`, `__get_user_pages`).
-    fn count_repeated(&self, began: Page, touched: Result<(), Stopped>) {
-        let Err(stopped) = touched else {
-            return;
-        };
+    fn count_repeated(&self, began: Page, stopped: Stopped) {
         if stopped.at.page() > began {
             let mut faults = FaultedIn::default();
             faults.note(Err(stopped.error));

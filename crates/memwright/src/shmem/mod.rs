@@ -22,13 +22,13 @@ use crate::store::leaving::{Leaving, Left};
 use crate::store::page_store::{State, Store};
 use crate::store::pages::{Lookup, Stored, Vacancy};
 use crate::store::room::Room;
+use crate::swap::reads::Asker;
 use crate::types::error::ObjectError;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::{HUGE_PAGES, SharedMode, SharedSetting};
 use crate::types::memcg::Memcg;
 use crate::types::numa_policy::PolicyId;
 use crate::types::stats::Row;
-use crate::types::swap_window::MOST;
 
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
@@ -478,22 +478,6 @@ impl<M: Machine> Shmem<M> {
             .count() as u64)
     }
 
-    /// Swaps in those of the 512 pages from `first` on that are in swap. Called before the pages are collapsed.
-    fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
-        for index in first..first + HUGE_PAGES {
-            let brought = self.store.bring_in(&self.memory, index, MOST);
-            brought.map_err(|error| match error {
-                ObjectError::OutOfMemory => CollapseError::NoFrames,
-                ObjectError::BeyondEnd
-                | ObjectError::NoRoom
-                | ObjectError::Io
-                | ObjectError::WouldBlock
-                | ObjectError::InSwap => CollapseError::NotEligible,
-            })?;
-        }
-        Ok(())
-    }
-
     /// Replaces the 512 pages from `first` on, which no entry maps, by a huge page with the same contents.
     fn gather_folio(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
         let mut state = self.store.lock();
@@ -609,6 +593,16 @@ impl<M: Machine> Object<M> for Shmem<M> {
 
     fn bring_in(&self, memory: &Memory<M>, index: u64, most: u64) -> Result<u64, ObjectError> {
         self.store.bring_in(memory, index, most)
+    }
+
+    fn begin_bring_in(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        Store::begin_bring_in(&self.store, memory, index, most, asker)
     }
 
     fn asked_for(&self, first: u64, pages: u64) -> u64 {

@@ -11,16 +11,20 @@ use memwright_table::{FrameKind, FrameRef, Machine, Page, Shared, Slots};
 
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
+use crate::mm::object::CollapseError;
 use crate::mm::swap_folio::ComingFrames;
+use crate::shmem::Shmem;
 use crate::store::cluster::{CLUSTER, Cluster};
 use crate::store::leaving::Left;
 use crate::store::page_store::Store;
 use crate::store::pages::Stored;
 use crate::swap::Swap;
 use crate::swap::device::{DeviceError, Direction};
+use crate::swap::reads::{Asker, Begun};
 use crate::swap::slot::Place;
 use crate::swap::transfers::Transfers;
 use crate::types::error::ObjectError;
+use crate::types::huge::HUGE_PAGES;
 use crate::types::memcg::{Memcg, NoMemcg};
 use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
@@ -81,11 +85,13 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Submits the reads, for as many of the pages as frames can be allocated.
+    /// Submits the reads, for as many of the pages as frames can be allocated. While the device is busy, waits for
+    /// reads submitted before if `waits`, otherwise submits no more.
     ///
     /// # Errors
-    /// No frame is available for the first page.
-    fn begin(&mut self, memory: &'a Memory<M>) -> Result<(), ObjectError> {
+    /// No frame is available for the first page, or the device is busy.
+    #[inline(always)]
+    fn begin(&mut self, memory: &'a Memory<M>, waits: bool) -> Result<(), ObjectError> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let count = self.pages.iter().flatten().count();
         let mut coming = ComingFrames::new(memory, FrameKind::Object);
@@ -97,7 +103,14 @@ impl<'a, M: Machine> Coming<'a, M> {
             };
             let page = (way.slot, frame.frame());
             let transfers = &mut self.transfers;
-            transfers.begin(swap, frames, number, Direction::In, page);
+            if waits {
+                transfers.begin(swap, frames, number, Direction::In, page);
+            } else if !transfers.try_begin(swap, frames, number, Direction::In, page) {
+                if number == 0 {
+                    return Err(ObjectError::WouldBlock);
+                }
+                break;
+            }
             way.frame = Some(frame);
         }
         Ok(())
@@ -126,6 +139,27 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
         memory.count(Row::SwapIn, read);
         result.map(|()| read)
+    }
+
+    /// Puts the reads off until the fault of `asker` has released its locks.
+    #[cold]
+    fn put_off(mut self, store: &Shared<Store<M>>, memory: &Memory<M>, asker: Asker) {
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        for (number, way) in self.pages.into_iter().flatten().enumerate() {
+            let Some(frame) = way.frame else {
+                swap.release(frames, &[way.slot]);
+                continue;
+            };
+            let begun = Begun {
+                asker,
+                page: asker.page.add(number as u64),
+                slot: way.slot,
+                frame: frame.into_raw(),
+                answer: self.transfers.take(number),
+                object: Some((store.clone(), way.index)),
+            };
+            swap.put_off(frames, begun);
+        }
     }
 
     /// Drops the slot uses that the reads held. For pages that were swapped in, also drops the store's use of the slot.
@@ -161,7 +195,41 @@ impl<M: Machine> Store<M> {
         let Some(mut coming) = self.claim(memory, index, most) else {
             return Ok(0);
         };
-        let begun = coming.begin(memory);
+        let begun = coming.begin(memory, true);
+        self.take_in(memory, coming, begun)
+    }
+
+    /// Swaps in pages like [`bring_in`](Self::bring_in), for a fault, which holds locks. If the device does not finish
+    /// the reads at once, the fault [completes](Self::end_read) them after it has released its locks.
+    ///
+    /// # Errors
+    /// Those of `bring_in`, and [`ObjectError::WouldBlock`] if the reads were put off or the device is busy.
+    pub(super) fn begin_bring_in(
+        store: &Shared<Self>,
+        memory: &Memory<M>,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        let Some(mut coming) = store.claim(memory, index, most) else {
+            return Ok(0);
+        };
+        let begun = coming.begin(memory, false);
+        if coming.transfers.is_pending() {
+            coming.put_off(store, memory, asker);
+            return Err(ObjectError::WouldBlock);
+        }
+        store.take_in(memory, coming, begun)
+    }
+
+    /// Waits for reads, and replaces the slots of the pages by the frames that they were read into.
+    #[inline(always)]
+    fn take_in(
+        &self,
+        memory: &Memory<M>,
+        mut coming: Coming<'_, M>,
+        begun: Result<(), ObjectError>,
+    ) -> Result<u64, ObjectError> {
         let read = coming.finish(memory);
         {
             let mut state = self.lock();
@@ -175,6 +243,28 @@ impl<M: Machine> Store<M> {
         coming.settle(memory);
         begun?;
         read
+    }
+
+    /// Ends a read that a fault had put off. Replaces the slot of page `index` by `frame`, unless the read failed or
+    /// another thread has swapped the page in or discarded it meanwhile. The read keeps its use of the slot.
+    pub(crate) fn end_read(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        slot: u64,
+        (frame, read): (FrameRef<'_, M>, Result<(), DeviceError>),
+    ) {
+        if read.is_err() {
+            memory.count(Row::SwapFailed, 1);
+            return;
+        }
+        memory.count(Row::SwapIn, 1);
+        let came = self.lock().pages.come_back(index, slot, frame.frame());
+        if came {
+            let _ = frame.into_raw();
+            // The page is in memory: drop the store's use of the slot.
+            memory.swap().release(memory.frames(), &[slot]);
+        }
     }
 
     /// Adds a use to the slots of page `index` and of the pages that follow it and are read with it. The slots then
@@ -374,6 +464,24 @@ impl<M: Machine> Store<M> {
             memory.swap().release(frames, &[way.slot]);
         }
         left
+    }
+}
+
+impl<M: Machine> Shmem<M> {
+    /// Swaps in those of the 512 pages from `first` on that are in swap. Called before the pages are collapsed.
+    pub(super) fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
+        for index in first..first + HUGE_PAGES {
+            let brought = self.store.bring_in(&self.memory, index, MOST);
+            brought.map_err(|error| match error {
+                ObjectError::OutOfMemory => CollapseError::NoFrames,
+                ObjectError::BeyondEnd
+                | ObjectError::NoRoom
+                | ObjectError::Io
+                | ObjectError::WouldBlock
+                | ObjectError::InSwap => CollapseError::NotEligible,
+            })?;
+        }
+        Ok(())
     }
 }
 

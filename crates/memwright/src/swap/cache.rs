@@ -5,6 +5,7 @@ use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
 use crate::swap::Swap;
 use crate::swap::slot::{Place, Record, SlotMap};
+use crate::types::error::FaultError;
 use crate::types::memcg::Memcg;
 
 /// The state of a page in a slot that an entry names.
@@ -49,7 +50,7 @@ const TOGETHER: usize = 8;
 
 /// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
-enum Remains {
+pub(super) enum Remains {
     /// The slot has other uses.
     Used,
     /// The slot has no use and keeps no copy. The caller frees the slot, and drops the slot's reference to the frame,
@@ -62,13 +63,20 @@ enum Remains {
 
 impl<M: Machine> Swap<M> {
     /// Returns the state of the page in `slot`.
-    pub(crate) fn find<'a>(&self, frames: &'a Frames<M>, slot: u64) -> Found<'a, M> {
+    ///
+    /// # Errors
+    /// `WouldBlock` if another thread is reading the page.
+    pub(crate) fn find<'a>(
+        &self,
+        frames: &'a Frames<M>,
+        slot: u64,
+    ) -> Result<Found<'a, M>, FaultError> {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            Found {
-                frame: record.frame().map(|frame| frames.share(frame)),
+            Ok(Found {
+                frame: frame_with_page(frames, record, slot)?,
                 uses: record.uses,
-            }
+            })
         })
     }
 
@@ -133,27 +141,30 @@ impl<M: Machine> Swap<M> {
     /// Adds `frame`, into which the page of `slot` was read, to the swap cache, for one of the entries that name
     /// `slot`. The outcome depends on whether the other owners have read the page or dropped their entries during the
     /// read.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another owner is still reading the page.
     pub(crate) fn cache<'a>(
         &self,
         frames: &'a Frames<M>,
         slot: u64,
         frame: Frame,
-    ) -> Cached<'a, M> {
+    ) -> Result<Cached<'a, M>, FaultError> {
         let cached = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            if let Some(first) = record.frame() {
-                return Cached::Elsewhere(frames.share(first));
+            if let Some(first) = frame_with_page(frames, record, slot)? {
+                return Ok(Cached::Elsewhere(first));
             }
             if record.uses == 1 {
-                return Cached::Alone;
+                return Ok(Cached::Alone);
             }
             record.uses -= 1;
             record.set_frame(Some(frames.share(frame).into_raw()));
             frames.set_slot(frame, Some(slot));
             self.cached.add(1);
-            Cached::Here
+            Ok(Cached::Here)
         });
-        if matches!(cached, Cached::Alone) {
+        if matches!(cached, Ok(Cached::Alone)) {
             self.keep(frames, slot, frame);
         }
         cached
@@ -315,7 +326,7 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Frees what `end_use` left unused: the slot, or the slot's reference to the frame.
-    fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
+    pub(super) fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
             Remains::Used => {}
             Remains::Nothing(frame) => {
@@ -371,7 +382,7 @@ impl<M: Machine> Swap<M> {
     ///
     /// # Panics
     /// If the slot is not used.
-    fn end_use(&self, frames: &Frames<M>, record: &mut Record) -> Remains {
+    pub(super) fn end_use(&self, frames: &Frames<M>, record: &mut Record) -> Remains {
         assert!(record.uses > 0, "a slot has no use to give up");
         record.uses -= 1;
         match record.frame() {
@@ -384,6 +395,25 @@ impl<M: Machine> Swap<M> {
             Some(frame) => Remains::Copy(frame),
         }
     }
+}
+
+/// Returns the frame of the page in `slot`, if the page is in memory.
+///
+/// # Errors
+/// `WouldBlock` if the page is still being read. The record then has the frame, but the frame does not record the slot.
+#[inline(always)]
+fn frame_with_page<'a, M: Machine>(
+    frames: &'a Frames<M>,
+    record: &Record,
+    slot: u64,
+) -> Result<Option<FrameRef<'a, M>>, FaultError> {
+    let Some(frame) = record.frame() else {
+        return Ok(None);
+    };
+    if frames.slot_of(frame) != Some(slot) {
+        return Err(FaultError::WouldBlock);
+    }
+    Ok(Some(frames.share(frame)))
 }
 
 /// Returns whether slots are too scarce to keep copies of pages that are in memory: fewer than half are free, or the

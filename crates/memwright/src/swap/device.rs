@@ -54,17 +54,27 @@ pub enum Submission {
 /// these may finish in any order. A device that finishes each transfer in `submit` always returns [`Submission::Done`].
 ///
 /// The methods are called with the locks of page tables held, and take no lock of a rank before
-/// [`Rank::Swap`](memwright_table::sync::Rank::Swap). A slot takes part in one transfer at a time, and is not discarded
-/// during the transfer. If the device is busy, a caller that has transfers pending completes one of them and retries.
+/// [`Rank::Swap`](memwright_table::sync::Rank::Swap). The exception is [`complete`](Self::complete) for a swap-in,
+/// which is called with no lock held, so that it may sleep (rule: wait-without-locks). Swap-outs are completed under
+/// locks. Several swap-ins may read a slot at a time. A slot that is written takes part in no other transfer, and a
+/// slot is not discarded during a transfer.
+///
+/// If the device is busy, a swap-in by a fault is repeated later. Other callers complete one of their own pending
+/// transfers and retry; if they have none, they retry until the device has room. A device whose `complete` sleeps must
+/// therefore make room without the thread that sleeps, for example in its interrupt handler.
 pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Returns the number of pages that the device can store.
     fn slots(&self) -> u32;
+
+    /// Returns the maximum number of transfers that are pending at a time: as long as so many are, `submit` returns
+    /// [`Submission::Busy`]. 0 for a device that never returns [`Submission::Pending`].
+    fn most_pending(&self) -> usize;
 
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission;
 
     /// Waits until a transfer has finished, by [`Machine::relax`] or by a wait of the device's own. Called once for
-    /// each ticket, while no lock of a device is held.
+    /// each ticket, while no lock of a device is held, and for a swap-in while no lock at all is held.
     ///
     /// # Errors
     /// The transfer failed. After a failed swap-out, the slot stores nothing. After a failed swap-in, the contents of

@@ -4,6 +4,7 @@
 //! device.rs     the interface of a device    slot.rs  which slots are in use, and by how many entries
 //! cache.rs      pages in memory and in a slot
 //! transfers.rs  transfers to and from devices
+//! reads.rs      reads that are completed after the locks of the fault are released
 //! stores.rs     the list of the page stores of shared memory
 //! remove.rs     swapoff
 //! memcg.rs      memcg charges of slots
@@ -23,11 +24,16 @@
 //! and slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
+//!
+//! A device that takes time is read in two halves. The first submits the reads under the locks of the fault. The second
+//! completes them after the fault has released all locks, and maps the pages whose entries still name their slots:
+//! `fault/swap_wait.rs`.
 
 pub(crate) mod cache;
 pub(crate) mod cached_pages;
 pub(crate) mod device;
 pub(crate) mod memcg;
+pub(crate) mod reads;
 pub(crate) mod remove;
 pub(crate) mod slot;
 pub(crate) mod stores;
@@ -44,6 +50,7 @@ use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPu
 use crate::store::page_store::Store;
 use crate::swap::cached_pages::CachedPages;
 use crate::swap::memcg::SwapCharges;
+use crate::swap::reads::Reads;
 use crate::swap::slot::{Record, SlotMap};
 use crate::types::memcg::Memcg;
 
@@ -59,6 +66,8 @@ pub(crate) struct Active<M: Machine> {
     pub(crate) slots: SlotMap,
     /// Devices with a higher priority are filled first.
     priority: i32,
+    /// The maximum number of transfers that the device has pending at a time.
+    most_pending: usize,
 }
 
 /// A slot that holds a copy of a page in memory, as [`Swap::with_copy`] found it.
@@ -91,6 +100,8 @@ pub struct Swap<M: Machine> {
     pub(crate) bills: SwapCharges,
     /// The number of slots whose pages are in memory as well.
     cached: CachedPages,
+    /// The reads that faults have begun and that are still to be completed.
+    reads: Reads<M>,
     /// The list of the page stores of objects with reclaimable pages.
     pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
     /// Where the next search for frames that only slots refer to begins.
@@ -103,6 +114,7 @@ impl<M: Machine> Swap<M> {
             devices: Lock::new(Rank::Swap, Vec::new()),
             bills: SwapCharges::new(),
             cached: CachedPages::new(),
+            reads: Reads::new(),
             stores: Lock::new(Rank::ObjectRegistry, Rising::new()),
             shed_next: Lock::new(Rank::Swap, Place::default()),
         }
@@ -119,6 +131,9 @@ impl<M: Machine> Swap<M> {
     ) -> Result<Option<usize>, OutOfMemory> {
         let mut slots = SlotMap::new(device.slots())?;
         let mut devices = self.devices.lock();
+        let others = devices.iter().flatten().map(|active| active.most_pending);
+        let most_pending = device.most_pending();
+        self.reads.make_room(most_pending + others.sum::<usize>())?;
         // `open_memcg` allocates charge records only for the devices that exist at that time.
         if self.bills.are_open() {
             slots.note_memcgs()?;
@@ -127,6 +142,7 @@ impl<M: Machine> Swap<M> {
             slots,
             device,
             priority,
+            most_pending,
         };
         let place = devices.iter().position(Option::is_none);
         match place {

@@ -53,6 +53,7 @@ impl Place {
 /// | 0 | none | there is none: the slot is free |
 /// | some | none | is only in the slot |
 /// | some | one | is in memory too, for some of its owners; the slot has a reference to the frame |
+/// | some | one that records no slot | is in the slot, and is being read into the frame |
 /// | some | one, unwritten | is only in memory: it is written to the device once no entry maps the frame |
 /// | 0 | one | is in memory; the slot keeps a copy as long as the frame has references and the page is clean |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

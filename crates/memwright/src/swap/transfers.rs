@@ -21,6 +21,8 @@ pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
     /// The device of the last transfer. Most transfers of a group use the same device.
     last: Option<(usize, Arc<dyn SwapDevice<M>>)>,
+    /// Whether the device answered for one of the transfers that it is pending.
+    is_pending: bool,
 }
 
 impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
@@ -28,6 +30,7 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         Self {
             states: [const { State::Nothing }; MOST],
             last: None,
+            is_pending: false,
         }
     }
 
@@ -38,8 +41,23 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         frames: &Frames<M>,
         number: usize,
         direction: Direction,
-        (slot, frame): (u64, Frame),
+        page: (u64, Frame),
     ) {
+        while !self.try_begin(swap, frames, number, direction, page) {
+            make_room(&mut self.states, frames);
+        }
+    }
+
+    /// Begins transfer `number`, unless the device is busy. Returns whether the transfer was begun.
+    #[inline(always)]
+    pub(crate) fn try_begin(
+        &mut self,
+        swap: &Swap<M>,
+        frames: &Frames<M>,
+        number: usize,
+        direction: Direction,
+        (slot, frame): (u64, Frame),
+    ) -> bool {
         let place = Place::of(slot);
         let transfer = Transfer {
             direction,
@@ -56,13 +74,29 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         let (_, device) = self
             .last
             .get_or_insert_with(|| (place.device, swap.device_of(slot)));
-        self.states[number] = loop {
-            match device.submit(frames, transfer) {
-                Submission::Done(result) => break State::Over(result),
-                Submission::Pending(ticket) => break State::Pending(device.clone(), ticket),
-                Submission::Busy => make_room(&mut self.states, frames),
+        self.states[number] = match device.submit(frames, transfer) {
+            Submission::Done(result) => State::Over(result),
+            Submission::Pending(ticket) => {
+                self.is_pending = true;
+                State::Pending(device.clone(), ticket)
             }
+            Submission::Busy => return false,
         };
+        true
+    }
+
+    /// Returns whether a transfer was begun that the device did not finish at once.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// Returns what the device answered to transfer `number`. The caller takes over to complete it.
+    pub(crate) fn take(&mut self, number: usize) -> Submission {
+        match core::mem::replace(&mut self.states[number], State::Nothing) {
+            State::Pending(_, ticket) => Submission::Pending(ticket),
+            State::Over(result) => Submission::Done(result),
+            State::Nothing => Submission::Busy,
+        }
     }
 
     /// Waits until transfer `number` has finished.
@@ -103,29 +137,9 @@ impl<M: Machine> Swap<M> {
         slot: u64,
         frame: Frame,
     ) -> Result<(), DeviceError> {
-        self.transfer(frames, Direction::Out, slot, frame)
-    }
-
-    /// Reads the page in `slot` into `frame`.
-    pub(crate) fn read(
-        &self,
-        frames: &Frames<M>,
-        slot: u64,
-        frame: Frame,
-    ) -> Result<(), DeviceError> {
-        self.transfer(frames, Direction::In, slot, frame)
-    }
-
-    fn transfer(
-        &self,
-        frames: &Frames<M>,
-        direction: Direction,
-        slot: u64,
-        frame: Frame,
-    ) -> Result<(), DeviceError> {
         let device = self.device_of(slot);
         let transfer = Transfer {
-            direction,
+            direction: Direction::Out,
             slot: Place::of(slot).offset,
             frame,
         };
@@ -136,5 +150,15 @@ impl<M: Machine> Swap<M> {
                 Submission::Busy => frames.machine().relax(),
             }
         }
+    }
+
+    /// Begins to read the page in `slot` into `frame`.
+    pub(crate) fn begin_read(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Submission {
+        let transfer = Transfer {
+            direction: Direction::In,
+            slot: Place::of(slot).offset,
+            frame,
+        };
+        self.device_of(slot).submit(frames, transfer)
     }
 }

@@ -1,5 +1,6 @@
 //! Filling one page of a registered area (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
 
+use alloc::sync::Arc;
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange,
 };
@@ -24,6 +25,22 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// See [`FillError`]. On error nothing has changed.
     pub fn fill(&self, page: Page, fill: Fill<'_>, protect: bool) -> Result<(), FillError> {
+        let memory = &*self.core.memory;
+        while let Some((object, index)) = self.fill_from_memory(page, fill, protect)? {
+            let found = object.find(memory, index).map_err(refusal)?;
+            drop(found.map(|frame| memory.frames().adopt(frame)));
+        }
+        Ok(())
+    }
+
+    /// Fills `page` like [`fill`](Self::fill), unless the page of the object is in swap. Returns the object and the
+    /// index of its page then. The caller swaps the page in with no lock held.
+    fn fill_from_memory(
+        &self,
+        page: Page,
+        fill: Fill<'_>,
+        protect: bool,
+    ) -> Result<Option<(Arc<dyn Object<M>>, u64)>, FillError> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
@@ -43,20 +60,26 @@ impl<M: Machine> AddressSpace<M> {
         };
         let place = Place { fault, protect };
         if area.flags().contains(AreaFlags::HUGETLB) {
-            return place.fill_hugetlb(fill);
+            place.fill_hugetlb(fill)?;
+            return Ok(None);
         }
         place.check_object(&fill)?;
         match (fill, area.object()) {
-            (Fill::Poison, _) => place.poison(),
-            (Fill::Object, Some(object)) => place.show(&**object),
-            (Fill::Object, None) => Err(FillError::Invalid),
-            (Fill::Bytes(bytes), Some(object)) if area.is_shared() => {
-                place.put(&**object, Some(bytes))
+            (Fill::Poison, _) => place.poison()?,
+            (Fill::Object, Some(object)) => {
+                if !place.show(&**object, false)? {
+                    return Ok(Some((object.clone(), area.offset_of(page))));
+                }
             }
-            (Fill::Zeroes, Some(object)) if area.is_shared() => place.put(&**object, None),
-            (Fill::Bytes(bytes), Some(_) | None) => place.own_page(bytes),
-            (Fill::Zeroes, Some(_) | None) => place.zero_page(),
+            (Fill::Object, None) => return Err(FillError::Invalid),
+            (Fill::Bytes(bytes), Some(object)) if area.is_shared() => {
+                place.put(&**object, Some(bytes))?;
+            }
+            (Fill::Zeroes, Some(object)) if area.is_shared() => place.put(&**object, None)?,
+            (Fill::Bytes(bytes), Some(_) | None) => place.own_page(bytes)?,
+            (Fill::Zeroes, Some(_) | None) => place.zero_page()?,
         }
+        Ok(None)
     }
 }
 
@@ -205,34 +228,31 @@ impl<M: Machine> Place<'_, M> {
         if self.show_frame(object, generation, shown, true)? {
             return Ok(());
         }
-        match self.show_found(object, true) {
-            // Another thread truncated the page after it was added to the object. The fill itself has succeeded.
-            Err(FillError::NotThere) => Ok(()),
-            shown => shown,
+        match self.show(object, true) {
+            // Another thread truncated the page, or reclaim took it, after it was added to the object. The fill itself
+            // has succeeded.
+            Ok(_) | Err(FillError::NotThere) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
-    /// Maps a page that the object already has.
-    fn show(&self, object: &dyn Object<M>) -> Result<(), FillError> {
-        self.show_found(object, false)
-    }
-
-    /// Looks up the page in the object and maps it. Retries if the lookup became stale.
-    fn show_found(&self, object: &dyn Object<M>, stored: bool) -> Result<(), FillError> {
+    /// Looks up the page in the object and maps it. Retries if the lookup became stale. Returns false if the page is in
+    /// swap.
+    fn show(&self, object: &dyn Object<M>, stored: bool) -> Result<bool, FillError> {
         let memory = &*self.fault.core.memory;
         let index = self.fault.area.offset_of(self.fault.page);
         loop {
             let generation = object.mappings().generation();
-            let found = object.find(memory, index).map_err(|error| match error {
-                ObjectError::BeyondEnd => FillError::NotThere,
-                ObjectError::OutOfMemory | ObjectError::NoRoom => FillError::OutOfMemory,
-                ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => {
-                    FillError::Invalid
-                }
-            })?;
-            let frame = memory.frames().adopt(found.ok_or(FillError::NotThere)?);
+            let Some(found) = object.cached(memory, index) else {
+                return if object.swapped(index, 1) > 0 {
+                    Ok(false)
+                } else {
+                    Err(FillError::NotThere)
+                };
+            };
+            let frame = memory.frames().adopt(found);
             if self.show_frame(object, generation, frame, stored)? {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -271,5 +291,14 @@ impl<M: Machine> Place<'_, M> {
         }
         self.vacancy(Marks::empty())?.mark(Marks::POISON)?;
         Ok(())
+    }
+}
+
+/// Returns the error for a page of an object that could not be swapped in.
+fn refusal(error: ObjectError) -> FillError {
+    match error {
+        ObjectError::BeyondEnd => FillError::NotThere,
+        ObjectError::OutOfMemory | ObjectError::NoRoom => FillError::OutOfMemory,
+        ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => FillError::Invalid,
     }
 }

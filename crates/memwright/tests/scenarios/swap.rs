@@ -378,7 +378,12 @@ fn transfers_end_in_any_order_and_wait_for_room() {
         });
         // Reads of readahead fail too. These failures are counted, but not reported to the program.
         let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
-        assert!(rows[0] > 10 && rows[1] > failed, "{rows:?} {failed}");
+        // A device that takes one transfer at a time has no room for readahead.
+        let ahead = u64::from(depth > 1);
+        assert!(
+            rows[0] > 10 && rows[1] >= failed + ahead,
+            "{rows:?} {failed}"
+        );
         swapping.device.fail_each(0);
         for index in 0..40 {
             assert_eq!(process.load(index), index as u8 + 1);

@@ -3,7 +3,7 @@
 use crate::fs::{inode::Body, open_file::OpenFile, regular::describe_object};
 use core::fmt;
 use memwright::object::{
-    CachedRun, CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object,
+    Asker, CachedRun, CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object,
     ObjectError, ObjectIdentity, Put,
 };
 use memwright::{FolioOrders, PolicyId};
@@ -36,6 +36,16 @@ impl Object<M> for OpenFile {
 
     fn bring_in(&self, memory: &Memory, index: u64, most: u64) -> Result<u64, ObjectError> {
         self.pages()?.bring_in(memory, index, most)
+    }
+
+    fn begin_bring_in(
+        &self,
+        memory: &Memory,
+        index: u64,
+        most: u64,
+        asker: Asker,
+    ) -> Result<u64, ObjectError> {
+        self.pages()?.begin_bring_in(memory, index, most, asker)
     }
 
     fn asked_for(&self, first: u64, pages: u64) -> u64 {

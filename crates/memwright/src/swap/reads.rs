@@ -1,0 +1,162 @@
+//! Reads of pages that a fault has begun while it held locks, and that are completed after it has released them.
+//!
+//! A device that finishes each transfer in `submit` never gets here. Otherwise the fault
+//! [puts the read off](Swap::put_off): it records the read here, adds a use to the slot, and publishes the frame in the
+//! slot's record. The entry stays the swap entry. The fault then releases its locks, [takes the read](Swap::take_read),
+//! waits for it, takes the locks again, [ends the read](Swap::end_read), and maps the page if the entry still names
+//! the slot.
+//!
+//! Meanwhile, any operation may change the entry. The use keeps the slot allocated even if no entry names it. A fault
+//! that [finds](Swap::find) the frame in the record sees that the frame does not record the slot: the frame must not be
+//! used yet, and the fault is repeated. The slot has a reference to the frame besides that of the read, so reclaim does
+//! not regard the frame as unmapped.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use memwright_table::sync::{Lock, Rank};
+use memwright_table::{Frame, FrameRef, Frames, Machine, OutOfMemory, Page, Shared, TryPush};
+
+use crate::store::page_store::Store;
+use crate::swap::Swap;
+use crate::swap::device::{DeviceError, Submission};
+use crate::swap::slot::SlotMap;
+
+/// The fault that begins to read pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The number of the address space.
+    pub(crate) space: u64,
+    /// The page that faulted.
+    pub(crate) page: Page,
+    /// The number of pages that readahead expects, with the page that faulted.
+    pub(crate) wanted: u64,
+}
+
+/// A read that was put off.
+pub(crate) struct Begun<M: Machine> {
+    pub(crate) asker: Asker,
+    /// The page that is read: the page that faulted, or one that readahead expects.
+    pub(crate) page: Page,
+    pub(crate) slot: u64,
+    /// The frame, with a reference to it alone.
+    pub(crate) frame: Frame,
+    /// What the device answered: a ticket, or the result of a transfer that was begun together with a pending one.
+    pub(crate) answer: Submission,
+    /// The page store whose page it is, and the index of the page there; `None` for a page of an entry. The read of
+    /// such a page has a use of the slot from the start, and its frame is not published.
+    pub(crate) object: Option<(Shared<Store<M>>, u64)>,
+}
+
+/// The reads that were put off and that no thread has taken yet.
+pub(super) struct Reads<M: Machine> {
+    list: Lock<Vec<Begun<M>>>,
+    /// The length of the list.
+    count: AtomicUsize,
+}
+
+impl<M: Machine> Reads<M> {
+    pub(super) const fn new() -> Self {
+        Self {
+            list: Lock::new(Rank::Lists, Vec::new()),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes room for `count` reads in total.
+    pub(super) fn make_room(&self, count: usize) -> Result<(), OutOfMemory> {
+        let mut list = self.list.lock();
+        let more = count.saturating_sub(list.len());
+        list.try_make_room(more)
+    }
+}
+
+impl<M: Machine> Swap<M> {
+    /// Records a read that the calling fault has begun. The caller releases its locks, and then calls `take_read` until
+    /// it returns `None`. It holds the lock of the entry that names the slot.
+    pub(crate) fn put_off(&self, frames: &Frames<M>, begun: Begun<M>) {
+        let (slot, frame) = (begun.slot, begun.frame);
+        let publish = |slots: &mut SlotMap, offset| {
+            let record = slots.record(offset);
+            record.uses += 1;
+            // The owner of another entry may have put a read of the same slot off just before. Each of the two then
+            // reads the page into a frame of its own, and the record has the first.
+            if record.frame().is_none() {
+                record.set_frame(Some(frames.share(frame).into_raw()));
+            }
+        };
+        if begun.object.is_none() {
+            self.with_slots(slot, publish);
+        }
+        let mut list = self.reads.list.lock();
+        if list.len() < list.capacity() || list.try_make_room(1).is_ok() {
+            let pushed = list.try_push(begun);
+            debug_assert!(pushed.is_ok(), "there is room");
+            self.reads.count.store(list.len(), Ordering::Relaxed);
+            return;
+        }
+        drop(list);
+        // There is room for every pending transfer that the devices announced. For a page whose transfer is not pending
+        // there need not be: the fault is repeated, and reads it again.
+        let answer = begun.answer;
+        debug_assert!(
+            matches!(answer, Submission::Done(_)),
+            "a device has more transfers pending than it announced"
+        );
+        let _ = self.complete_read(frames, slot, answer);
+        let _ = self.end_read(frames, slot, frame);
+    }
+
+    /// Removes and returns a read that a fault on `asked` in this address space has put off, for the caller to
+    /// complete. If that is the read of another thread, this thread finds none.
+    pub(crate) fn take_read(&self, space: u64, asked: Page) -> Option<Begun<M>> {
+        if self.reads.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut list = self.reads.list.lock();
+        let is_wanted = |begun: &Begun<M>| begun.asker.space == space && begun.asker.page == asked;
+        let place = list.iter().position(is_wanted)?;
+        let begun = list.swap_remove(place);
+        self.reads.count.store(list.len(), Ordering::Relaxed);
+        Some(begun)
+    }
+
+    /// Waits for a read. The caller holds no lock.
+    pub(crate) fn complete_read(
+        &self,
+        frames: &Frames<M>,
+        slot: u64,
+        answer: Submission,
+    ) -> Result<(), DeviceError> {
+        match answer {
+            Submission::Done(read) => read,
+            // The read has a use of the slot, so the device has not been removed.
+            Submission::Pending(ticket) => self.device_of(slot).complete(frames, ticket),
+            Submission::Busy => Err(DeviceError::Io),
+        }
+    }
+
+    /// Ends a read that was put off: removes the frame from the slot's record and drops the use of the slot. Frees the
+    /// slot if no entry names it any more. Returns the number of remaining uses, and the caller's reference to the
+    /// frame.
+    pub(crate) fn end_read<'a>(
+        &self,
+        frames: &'a Frames<M>,
+        slot: u64,
+        frame: Frame,
+    ) -> (u32, FrameRef<'a, M>) {
+        let (uses, remains, shared) = self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            let is_here = record.frame() == Some(frame);
+            if is_here {
+                record.set_frame(None);
+            }
+            let remains = self.end_use(frames, record);
+            (record.uses, remains, is_here)
+        });
+        if shared {
+            drop(frames.adopt(frame));
+        }
+        self.finish_use(frames, slot, remains);
+        (uses, frames.adopt_part(frame))
+    }
+}
