@@ -4,28 +4,33 @@
  * instructions by their bytes when they are translated. It writes lines into QEMU's log, which also has the guest's
  * exceptions and its loads of CR3 (-d int,mmu,plugin), so that everything is in one order:
  *
- *     memwright count API                                      once, when it is loaded
- *     memwright mark CODE CPU CR3 INVLPG INVPCID CR4 USER KERNEL   a mark was executed; counts are since the start
+ *     memwright count API                                          once, when it is loaded
+ *     memwright mark CODE CPU CR3 INVLPG INVPCID CR4 USER KERNEL [THREAD]  a mark was executed
  *     memwright cr3 CPU CR3 INVLPG INVPCID CR4 USER KERNEL         this CPU loads CR3 next, which holds this now
  *     memwright enter USER KERNEL                                  the first instruction of an interrupt's handler is next
  *     memwright return USER KERNEL                                 IRETQ is next
  *     memwright switch USER KERNEL                                 the load of another task's stack pointer is next
+ *     memwright counts CPU GS INVLPG INVPCID CR4 USER KERNEL       at the first and the last mark, and when a CPU starts
+ *     memwright cpu CPU                                            the following instructions are this CPU's
  *
  * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stops at each mark until an answer has
  * come from there, so that the reader of the log can read the guest's memory. An answer is a point; a "g" and the addresses
- * of the gates of vectors 0 to 255, 8 bytes each, which enables the last three lines; or an "e" and the number of kernel
+ * of the gates of vectors 0 to 255, 8 bytes each, which enables enter, return and switch; or an "e" and the number of kernel
  * instructions that had begun at the end of the run, 8 bytes. With profile=PATH,region=N a profile of that region is written
  * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
- * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
- * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for
- * several CPUs, none are counted, and USER and KERNEL are missing. With counts=off the plugin counts and writes nothing, and
- * only delays CPUs that halt (halt.c). CPUs must take turns (thread=single). CR3 is 0 where QEMU is too old to report it;
- * otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that translated, and generates
- * wrong code for counters of several CPUs.
+ * Counts are those of the CPU in the line, or of the last one that a line named, since the start. An instruction is a user
+ * instruction if its address is in the lower half. It is counted when it begins, and the counts in its own line exclude it.
+ * One that faults begins again, and the log's reader subtracts it. With counts=off the plugin counts and writes nothing, and
+ * only delays CPUs that halt (halt.c).
+ *
+ * cpus=N is the number of the guest's CPUs, which must take turns (thread=single). Only with several CPUs are there the last
+ * two lines, whose GS is the base of GS in the kernel, and THREAD, the base of FS. After the lines of
+ * all CPUs, one with the number N has what belongs to no known CPU. CR3 is 0 where QEMU is too old to report it.
  */
 #include "api.h"
 #include "bytes.h"
+#include "counters.h"
 #include "halt.h"
 #include "profile.h"
 
@@ -38,119 +43,27 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MARK_MAGIC = 0x4d57, SLOTS = 1024 };
-enum half { USER, KERNEL, HALVES };
-enum flush { INVLPG, INVPCID, CR4, FLUSHES };
-
 EXPORT int qemu_plugin_version = PLUGIN_API;
 
-static int answers = -1, counts_instructions = 1;
-static unsigned long long flushes[FLUSHES];
+static int answers = -1;
 /* The gates' addresses in a hash table, each in the first free slot from the one that its bits select. */
 static uint64_t gates[SLOTS];
 static int knows_gates;
 
-#if PLUGIN_API < 2
-static uint64_t counters[HALVES];
-
-static void count_here(struct qemu_plugin_insn *instruction, enum half half)
-{
-	qemu_plugin_register_vcpu_insn_exec_inline(instruction, QEMU_PLUGIN_INLINE_ADD_U64, &counters[half], 1);
-}
-
-static unsigned long long counted(enum half half)
-{
-	return counters[half];
-}
-
-uint64_t kernel_begun(void)
-{
-	return counters[KERNEL];
-}
-
-uint64_t user_begun(void)
-{
-	return counters[USER];
-}
-
-static void make_counters(qemu_plugin_id_t id)
-{
-	(void)id;
-}
-
-static unsigned long long cr3_now(void)
-{
-	return 0;
-}
-#else
-static struct qemu_plugin_scoreboard *counters;
-
-static qemu_plugin_u64 counter(enum half half)
-{
-	return (qemu_plugin_u64){ counters, half * sizeof(uint64_t) };
-}
-
-static void count_here(struct qemu_plugin_insn *instruction, enum half half)
-{
-	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, QEMU_PLUGIN_INLINE_ADD_U64, counter(half), 1);
-}
-
-static unsigned long long counted(enum half half)
-{
-	return qemu_plugin_u64_sum(counter(half));
-}
-
-/* Returns the count of CPU 0: profiles are taken with one CPU. */
-uint64_t kernel_begun(void)
-{
-	return qemu_plugin_u64_get(counter(KERNEL), 0);
-}
-
-uint64_t user_begun(void)
-{
-	return qemu_plugin_u64_get(counter(USER), 0);
-}
-
-static struct qemu_plugin_register *cr3;
-static GByteArray *bytes_of_cr3;
-
-/* Handles are the same for every CPU of a kind. */
-static void at_cpu(qemu_plugin_id_t id, unsigned int cpu)
-{
-	(void)id, (void)cpu;
-	GArray *registers = qemu_plugin_get_registers();
-	qemu_plugin_reg_descriptor *all = (void *)registers->data;
-	for (unsigned int i = 0; i < registers->len; i++)
-		if (strcmp(all[i].name, "cr3") == 0)
-			cr3 = all[i].handle;
-	g_array_free(registers, 1);
-}
-
-static unsigned long long cr3_now(void)
-{
-	uint64_t value = 0;
-	if (!cr3)
-		return 0;
-	g_byte_array_set_size(bytes_of_cr3, 0);
-	int size = qemu_plugin_read_register(cr3, bytes_of_cr3);
-	if (size > 0 && size <= (int)sizeof value)
-		memcpy(&value, bytes_of_cr3->data, size);
-	return value;
-}
-
-static void make_counters(qemu_plugin_id_t id)
-{
-	counters = qemu_plugin_scoreboard_new(HALVES * sizeof(uint64_t));
-	bytes_of_cr3 = g_byte_array_new();
-	qemu_plugin_register_vcpu_init_cb(id, at_cpu);
-}
-#endif
-
-/* " USER KERNEL", if instructions are counted. */
+/* "USER KERNEL" */
 static const char *instructions(char *text, size_t room)
 {
-	text[0] = 0;
-	if (counts_instructions)
-		snprintf(text, room, " %llu %llu", counted(USER), counted(KERNEL));
+	snprintf(text, room, "%llu %llu", (unsigned long long)counted(USER), (unsigned long long)counted(KERNEL));
+	return text;
+}
+
+/* "INVLPG INVPCID CR4 USER KERNEL" */
+static const char *counts(char *text, size_t room)
+{
+	char begun[60];
+	snprintf(text, room, "%llu %llu %llu %s", (unsigned long long)flushes_counted(INVLPG),
+		 (unsigned long long)flushes_counted(INVPCID), (unsigned long long)flushes_counted(CR4),
+		 instructions(begun, sizeof begun));
 	return text;
 }
 
@@ -203,17 +116,26 @@ static uint64_t take_answer(void)
 static void at_mark(unsigned int cpu, void *data)
 {
 	const struct mark *mark = data;
-	char line[200], counts[60];
-	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", mark->code, cpu, cr3_now(),
-		 flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
+	char line[200], numbers[120];
+	(void)cpu;
+	if (mark->code >> 1 == THE_RUN) {
+		tell_cpus();
+		write_counts();
+	}
+	unsigned long long thread = thread_now();
+	snprintf(line, sizeof line, "memwright mark %u %u %llu %s", mark->code, number_now(), cr3_now(),
+		 counts(numbers, sizeof numbers));
+	if (has_several_cpus())
+		snprintf(line + strlen(line), sizeof line - strlen(line), " %llu", thread);
+	strcat(line, "\n");
 	qemu_plugin_outs(line);
-	profile_marked(mark, take_answer());
+	profile_marked(mark, take_answer(), thread);
 }
 
 static void write_event(const char *what)
 {
-	char line[100], counts[60];
-	snprintf(line, sizeof line, "memwright %s%s\n", what, instructions(counts, sizeof counts));
+	char line[100], begun[60];
+	snprintf(line, sizeof line, "memwright %s %s\n", what, instructions(begun, sizeof begun));
 	qemu_plugin_outs(line);
 }
 
@@ -232,23 +154,11 @@ static void at_event(unsigned int cpu, void *data)
 		write_event(data);
 }
 
-static void at_flush(unsigned int cpu, void *data)
-{
-	(void)cpu;
-	flushes[(uintptr_t)data]++;
-}
-
-static void count_flush(struct qemu_plugin_insn *instruction, enum flush flush)
-{
-	qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_flush, QEMU_PLUGIN_CB_NO_REGS, (void *)(uintptr_t)flush);
-}
-
 static void at_cr3(unsigned int cpu, void *data)
 {
-	char line[200], counts[60];
-	(void)data;
-	snprintf(line, sizeof line, "memwright cr3 %u %llu %llu %llu %llu%s\n", cpu, cr3_now(), flushes[INVLPG],
-		 flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
+	char line[200], numbers[120];
+	(void)cpu, (void)data;
+	snprintf(line, sizeof line, "memwright cr3 %u %llu %s\n", number_now(), cr3_now(), counts(numbers, sizeof numbers));
 	qemu_plugin_outs(line);
 }
 
@@ -267,7 +177,7 @@ static int may_begin_handler(const uint8_t *bytes, size_t size)
 static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size, int begins)
 {
 	uint64_t address = qemu_plugin_insn_vaddr(instruction);
-	if (!counts_instructions || !(address >> 63))
+	if (!(address >> 63))
 		return;
 	if (begins && may_begin_handler(bytes, size))
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_entry, QEMU_PLUGIN_CB_NO_REGS,
@@ -290,6 +200,7 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 	size_t size = read_bytes(instruction, bytes, sizeof bytes - 4), at = 0;
 	unsigned int displacement, extended = 0;
 	halt_translated(instruction, bytes, size);
+	counters_told(instruction, bytes, size);
 	tell_interrupts(instruction, bytes, size, place == 0);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
@@ -320,13 +231,13 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 {
 	size_t count = qemu_plugin_tb_n_insns(block);
 	(void)id;
+	counters_translated(block);
 	profile_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
 		/* Registers the line before the count, so that the counts in the line exclude this instruction. */
 		tell(block, i);
-		if (counts_instructions)
-			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
+		count_instruction(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
 	}
 }
 
@@ -345,14 +256,14 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 {
 	char line[40];
 	const char *profile = NULL;
-	unsigned int region = 0;
+	unsigned int region = 0, cpus = 1;
 	int resumes = 0, counts = 1;
 	(void)about;
 	for (int i = 0; i < count; i++)
 		if (strncmp(arguments[i], "answers=", 8) == 0)
 			answers = open(arguments[i] + 8, O_RDONLY | O_CLOEXEC);
-		else if (strcmp(arguments[i], "instructions=off") == 0)
-			counts_instructions = 0;
+		else if (strncmp(arguments[i], "cpus=", 5) == 0)
+			cpus = strtoul(arguments[i] + 5, NULL, 10);
 		else if (strcmp(arguments[i], "counts=off") == 0)
 			counts = 0;
 		else if (strncmp(arguments[i], "profile=", 8) == 0)
@@ -366,7 +277,10 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 		qemu_plugin_register_vcpu_tb_trans_cb(id, at_uncounted_translation);
 		return 0;
 	}
-	make_counters(id);
+	if (!counters_open(id, cpus)) {
+		fprintf(stderr, "several CPUs are counted by a later QEMU\n");
+		return -1;
+	}
 	if (profile)
 		profile_open(profile, region, resumes);
 	snprintf(line, sizeof line, "memwright count %d\n", PLUGIN_API);

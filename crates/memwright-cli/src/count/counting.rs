@@ -44,7 +44,7 @@ impl Counting {
         if let Self::Plugin(plugin) = self {
             let mut words = option("file=", plugin);
             if cpus > 1 {
-                words.push(",instructions=off");
+                words.push(format!(",cpus={cpus}"));
             }
             if let Some(wires) = wires {
                 words.push(option(",answers=", wires.answers_path()));
@@ -59,6 +59,7 @@ impl Counting {
             line.extend([OsString::from("-plugin"), words]);
         }
         let log = match self {
+            Self::Plugin(_) if cpus > 1 => Some("int,mmu,plugin,trace:apic_register_write"),
             Self::Plugin(_) => Some("int,mmu,plugin"),
             Self::Log => Some("int,mmu"),
             Self::Halts(_) | Self::Nothing => None,

@@ -1,159 +1,29 @@
-//! Parses QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in
-//! which they happened.
+//! Counts the events of QEMU's log, in the order in which they happened.
 
 use std::collections::BTreeMap;
 
 use memwright_linux_abi::channel::THE_RUN;
 
-use crate::count::interrupts::Interrupts;
+use crate::count::apics::Apics;
+use crate::count::interrupts::{Interrupts, undoes};
+use crate::count::line::{Exception, Line};
+use crate::count::placement::Placement;
 use crate::count::system::Marker;
 use crate::model::counts::{Counts, Instructions};
 use crate::model::page_tables::PageTables;
 use crate::model::passes::Passes;
 use crate::model::region::Region;
-
-/// A parsed line of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
-    /// QEMU delivered an exception or interrupt.
-    Exception {
-        /// The vector of the exception or interrupt.
-        vector: u8,
-        /// The error code; 0 if the exception has none.
-        error: u16,
-        /// Whether an INT instruction raised it.
-        by_instruction: bool,
-        /// The address of the instruction at which it was delivered.
-        at: u64,
-        /// CR2, the address that caused a page fault; `None` if the line does not contain it.
-        address: Option<u64>,
-    },
-    /// The address of the interrupt descriptor table of the CPU that received the previous exception.
-    Idt(u64),
-    /// A CPU loaded CR3 with this value.
-    Cr3(u64),
-    /// The plugin has been loaded.
-    Counting,
-    /// The next instruction loads CR3.
-    Cr3Next {
-        /// The CPU that executes the load.
-        cpu: usize,
-        /// The current value of CR3; `None` if QEMU is too old to report it. With a newer QEMU, `cpu` is not reliable.
-        holds: Option<u64>,
-        /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
-        flushes: [u64; 3],
-        /// The instruction counts at that point; `None` if the plugin does not count instructions.
-        instructions: Option<Instructions>,
-    },
-    /// The next instruction is the first one of an interrupt handler.
-    Enter(Instructions),
-    /// The next instruction is an IRETQ.
-    Return(Instructions),
-    /// The kernel switches to another task.
-    Switch(Instructions),
-    /// A CPU executed a mark.
-    Mark {
-        /// Twice the region's number, plus one for an end mark.
-        code: u16,
-        /// The CPU that executed the mark.
-        cpu: usize,
-        /// The value of that CPU's CR3; `None` if QEMU is too old to report it. With a newer QEMU, `cpu` is not
-        /// reliable.
-        cr3: Option<u64>,
-        /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
-        flushes: [u64; 3],
-        /// The instruction counts at that point; `None` if the plugin does not count instructions.
-        instructions: Option<Instructions>,
-    },
-}
-
-/// Parses a line. Returns `None` for the majority of lines, which contain nothing that is counted.
-pub fn parse(line: &[u8]) -> Option<Line> {
-    let line = str::from_utf8(line).ok()?;
-    if let Some(rest) = line.strip_prefix("memwright ") {
-        return parse_plugin(rest);
-    }
-    if let Some(value) = line.strip_prefix("CR3 update: CR3=") {
-        return u64::from_str_radix(value.trim_end(), 16)
-            .ok()
-            .map(Line::Cr3);
-    }
-    if let Some(table) = line.strip_prefix("IDT=") {
-        let base = table.split_ascii_whitespace().next()?;
-        return u64::from_str_radix(base, 16).ok().map(Line::Idt);
-    }
-    parse_exception(line)
-}
-
-/// Parses the words with which lines of the plugin end: how many user and kernel instructions have begun.
-fn begun(words: &[u64]) -> Option<Instructions> {
-    match *words {
-        [user, kernel] => Some(Instructions {
-            user,
-            kernel,
-            interrupts: None,
-        }),
-        _ => None,
-    }
-}
-
-fn parse_plugin(line: &str) -> Option<Line> {
-    let mut words = line.split_ascii_whitespace();
-    let what = words.next()?;
-    let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    match (what, numbers.as_slice()) {
-        ("count", [_]) => Some(Line::Counting),
-        ("enter", words) => begun(words).map(Line::Enter),
-        ("return", words) => begun(words).map(Line::Return),
-        ("switch", words) => begun(words).map(Line::Switch),
-        ("cr3", [cpu, holds, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Cr3Next {
-            cpu: usize::try_from(*cpu).ok()?,
-            holds: Some(*holds).filter(|value| *value != 0),
-            flushes: [*invlpg, *invpcid, *cr4],
-            instructions: match instructions {
-                [] => None,
-                words => Some(begun(words)?),
-            },
-        }),
-        ("mark", [code, cpu, cr3, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Mark {
-            code: u16::try_from(*code).ok()?,
-            cpu: usize::try_from(*cpu).ok()?,
-            cr3: Some(*cr3).filter(|value| *value != 0),
-            flushes: [*invlpg, *invpcid, *cr4],
-            instructions: match instructions {
-                [] => None,
-                words => Some(begun(words)?),
-            },
-        }),
-        _ => None,
-    }
-}
-
-/// Parses `   472: v=0e e=0006 i=0 cpl=3 IP=0033:...`.
-fn parse_exception(line: &str) -> Option<Line> {
-    let (number, rest) = line.trim_start().split_once(": v=")?;
-    number.parse::<u64>().ok()?;
-    let mut words = rest.split_ascii_whitespace();
-    let vector = u8::from_str_radix(words.next()?, 16).ok()?;
-    let error = u32::from_str_radix(words.next()?.strip_prefix("e=")?, 16).ok()?;
-    let by_instruction = words.next()?.strip_prefix("i=")? != "0";
-    let at = words.find_map(|word| word.strip_prefix("IP=")?.split_once(':'))?;
-    let at = u64::from_str_radix(at.1, 16).ok()?;
-    let address = words.find_map(|word| word.strip_prefix("CR2="));
-    Some(Line::Exception {
-        vector,
-        error: error as u16,
-        by_instruction,
-        at,
-        address: address.and_then(|text| u64::from_str_radix(text, 16).ok()),
-    })
-}
+use crate::model::sent::Sent;
 
 /// The counts of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
-    /// The counts of the program's run.
+    /// The counts of the program's run, on all CPUs.
     pub run: Counts,
+    /// The counts of the run on each CPU; empty if the guest has one CPU, or if they are not known.
+    pub by_cpu: Vec<Counts>,
+    /// The interprocessor interrupts that were sent in the run; empty if the guest has one CPU.
+    pub sent: Vec<Sent>,
     /// The counts of each region that the program marked, by number; `None` without the plugin, which alone detects
     /// marks.
     pub regions: Option<Vec<Region>>,
@@ -164,26 +34,65 @@ pub struct Counted {
 const RUN_BEGINS: u64 = 0x4d57_0000_0000;
 const RUN_ENDS: u64 = 0x4d57_0000_1000;
 
+/// The counts of a CPU.
+#[derive(Debug, Default)]
+struct Cpu {
+    now: Counts,
+    begun: Option<Instructions>,
+    cr3: u64,
+    interrupts: Interrupts,
+}
+
+impl Cpu {
+    /// Stores the plugin's counts as the current ones.
+    fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
+        self.take_flushes(flushes);
+        self.begun = instructions;
+        self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
+    }
+
+    fn take_flushes(&mut self, flushes: [u64; 3]) {
+        [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
+    }
+}
+
+/// A pass of a region that has begun.
+#[derive(Debug)]
+struct Open {
+    region: u16,
+    cpu: usize,
+    thread: u64,
+    /// The counts of that CPU at the begin mark; for [`THE_RUN`], those of every CPU.
+    before: Vec<Counts>,
+}
+
 /// Counts the events of a log.
 #[derive(Debug)]
 pub struct Tally {
-    now: Counts,
-    cr3: Vec<u64>,
+    // With several CPUs, one more for what the plugin could not attribute to a CPU.
+    each: Vec<Cpu>,
+    // The CPU that the following lines are about.
+    told: usize,
+    placement: Placement,
+    // An exception whose CPU is not known yet.
+    pending: Option<Exception>,
     next: (usize, Option<u64>),
     cpus: u8,
     marker: Marker,
-    interrupts: Interrupts,
     idt: Option<u64>,
     // CR3 and the address of the interrupt descriptor table at the start of the run; `None` before it, and once the
     // caller has taken them.
     gates: Option<(u64, u64)>,
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
-    begun: Option<u64>,
-    // The value of `begun` at the end of the run; `None` before it, and once the caller has taken it.
+    // The number of kernel instructions that had begun at the end of the run; `None` before it, and once the caller has
+    // taken it.
     end: Option<u64>,
     counting: bool,
-    open: Vec<(u16, Counts)>,
+    open: Vec<Open>,
+    by_cpu: Vec<Counts>,
+    apics: Apics,
+    sent: Vec<Sent>,
     regions: Vec<Region>,
     passes: BTreeMap<u16, Passes>,
     states: BTreeMap<u16, Option<PageTables>>,
@@ -194,24 +103,32 @@ impl Tally {
     /// plugin: without it, the log does not contain the CPU.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let told = (cpus == 1).then_some(0);
-        Self {
+        let cpu = || Cpu {
             now: Counts {
                 full_flushes: told,
                 switches: told,
                 ..Counts::default()
             },
-            cr3: Vec::new(),
+            ..Cpu::default()
+        };
+        let count = if cpus == 1 { 1 } else { usize::from(cpus) + 1 };
+        Self {
+            each: (0..count).map(|_| cpu()).collect(),
+            told: 0,
+            placement: Placement::default(),
+            pending: None,
             next: (0, None),
             cpus,
             marker,
-            interrupts: Interrupts::default(),
             idt: None,
             gates: None,
             at_switch: None,
-            begun: None,
             end: None,
             counting: false,
             open: Vec::new(),
+            by_cpu: Vec::new(),
+            apics: Apics::default(),
+            sent: Vec::new(),
             regions: Vec::new(),
             passes: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -222,27 +139,64 @@ impl Tally {
     /// answer. `look` summarizes the page tables at a value of CR3.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
-            Line::Exception {
-                vector,
-                error,
-                by_instruction,
-                at,
-                address,
-            } => {
-                self.interrupts.exception(vector, error, by_instruction, at);
-                match (self.counting, address) {
-                    (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true),
-                    (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false),
-                    (_, _) => self.now.exception(vector, error, by_instruction),
+            Line::Exception(exception) => {
+                self.place(None);
+                self.pending = Some(exception);
+                // With one CPU there is nothing to wait for.
+                if self.cpus == 1 {
+                    self.place(None);
                 }
             }
             Line::Idt(base) => self.idt = Some(base),
-            Line::Enter(counted) => self.interrupts.enter(counted),
-            Line::Return(counted) => self.interrupts.leave(counted),
-            Line::Switch(counted) => self.interrupts.switch(counted),
+            Line::Gs(base) => self.placement.gs(base),
+            Line::TaskState(base) => {
+                let raised =
+                    |one: &Exception| undoes(one.vector, one.error, one.by_instruction, one.at);
+                let running = self.pending.filter(raised).map(|_| self.told);
+                let cpu = self.placement.cpu(base, running);
+                self.place(cpu);
+            }
+            Line::Cr3(value) => {
+                self.place(None);
+                self.load_cr3(value);
+            }
+            line => {
+                self.place(None);
+                return self.plugin_line(line, look);
+            }
+        }
+        false
+    }
+
+    /// Processes a line of the plugin. Returns whether it is a mark.
+    fn plugin_line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
+        match line {
+            Line::Enter(counted) => self.each[self.told].interrupts.enter(counted),
+            Line::Return(counted) => self.each[self.told].interrupts.leave(counted),
+            Line::Switch(counted) => self.each[self.told].interrupts.switch(counted),
             Line::Counting => {
                 self.counting = true;
-                (self.now.full_flushes, self.now.switches) = (Some(0), Some(0));
+                for one in &mut self.each {
+                    (one.now.full_flushes, one.now.switches) = (Some(0), Some(0));
+                }
+            }
+            Line::Cpu(cpu) => self.told = self.known(cpu),
+            Line::Counts {
+                cpu,
+                gs,
+                flushes,
+                instructions,
+            } => {
+                let cpu = self.known(cpu);
+                self.placement.know(cpu, gs);
+                let one = &mut self.each[cpu];
+                one.take_flushes(flushes);
+                one.begun = Some(instructions);
+                one.now.instructions = Some(one.interrupts.count_between(instructions));
+            }
+            Line::Apic { register, value } => {
+                let cpus = usize::from(self.cpus);
+                self.apics.write(self.told, register, value, cpus);
             }
             Line::Cr3Next {
                 cpu,
@@ -250,34 +204,64 @@ impl Tally {
                 flushes,
                 instructions,
             } => {
+                let cpu = self.known(cpu);
                 self.next = (cpu, holds);
-                self.take(flushes, instructions);
+                self.each[cpu].take(flushes, instructions);
             }
-            Line::Cr3(value) => self.load_cr3(value),
             Line::Mark {
                 code,
                 cpu,
                 cr3,
+                thread,
                 flushes,
                 instructions,
             } => {
+                let cpu = self.known(cpu);
+                let cr3 = cr3.or(Some(self.each[cpu].cr3).filter(|value| *value != 0));
                 // Reading large page tables takes long, so they are read for the first pass of each mark only.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
-                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
                 }
                 if code == THE_RUN << 1 && instructions.is_some() {
-                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     self.gates = cr3.zip(self.idt);
-                    self.interrupts.handlers_are_known();
+                    for one in &mut self.each {
+                        one.interrupts.handlers_are_known();
+                        one.now.instructions = one.begun.map(|begun| one.interrupts.count(begun));
+                    }
                 }
-                self.take(flushes, instructions);
-                self.mark(code >> 1, code & 1 == 0);
+                self.each[cpu].take(flushes, instructions);
+                self.mark(code >> 1, code & 1 == 0, cpu, thread);
                 return true;
+            }
+            Line::Exception(_) | Line::Idt(_) | Line::Gs(_) | Line::TaskState(_) | Line::Cr3(_) => {
             }
         }
         false
+    }
+
+    /// Returns the CPU with this number, or the last one if a line names none that the guest has.
+    fn known(&self, cpu: usize) -> usize {
+        cpu.min(self.each.len() - 1)
+    }
+
+    /// Counts the pending exception on a CPU; if that is not known, on the CPU that executed last.
+    fn place(&mut self, cpu: Option<usize>) {
+        let Some(one) = self.pending.take() else {
+            return;
+        };
+        let cpu = cpu.unwrap_or(self.told);
+        let place = &mut self.each[cpu];
+        place
+            .interrupts
+            .exception(one.vector, one.error, one.by_instruction, one.at);
+        match (self.counting, one.address) {
+            (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true, cpu, 0),
+            (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false, cpu, 0),
+            (_, _) => place
+                .now
+                .exception(one.vector, one.error, one.by_instruction),
+        }
     }
 
     /// Returns CR3 and the address of the interrupt descriptor table at the start of the run. Later calls return
@@ -291,71 +275,118 @@ impl Tally {
         self.end.take()
     }
 
-    /// Stores the plugin's counts as the current ones.
-    fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
-        self.begun = instructions.map(|counted| counted.kernel);
-        [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
-        self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
-    }
-
     fn load_cr3(&mut self, value: u64) {
         let (cpu, holds) = self.next;
-        if self.cr3.len() <= cpu {
-            self.cr3.resize(cpu + 1, 0);
-        }
-        let last = &mut self.cr3[cpu];
-        let count = if holds.unwrap_or(*last) == value {
-            &mut self.now.full_flushes
+        let one = &mut self.each[cpu];
+        let count = if holds.unwrap_or(one.cr3) == value {
+            &mut one.now.full_flushes
         } else {
-            self.at_switch = Some((self.now, self.begun));
-            &mut self.now.switches
+            self.at_switch = Some((one.now, one.begun.map(|begun| begun.kernel)));
+            &mut one.now.switches
         };
         if let Some(count) = count {
             *count += 1;
         }
-        *last = value;
+        one.cr3 = value;
     }
 
-    /// Processes a mark. A begin mark in an open region restarts the pass; an end mark without a begin mark ends no
-    /// pass.
-    fn mark(&mut self, region: u16, begins: bool) {
-        let open = self.open.iter().position(|(other, _)| *other == region);
-        let now = match (region, begins) {
-            (THE_RUN, true) => {
-                self.at_switch = None;
-                if let Some(counted) = &mut self.now.instructions {
-                    counted.user += self.marker.before_exec();
-                }
-                self.now
-            }
-            (THE_RUN, false) => {
-                let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
-                let switch = self.at_switch.filter(|_| is_earlier);
-                let (now, begun) = switch.unwrap_or((self.now, self.begun));
-                self.end = begun;
-                now
-            }
-            (_, _) => self.now,
-        };
-        match (begins, open) {
-            (true, None) => self.open.push((region, now)),
-            (true, Some(place)) => {
-                self.open[place].1 = now;
+    /// Processes a mark that a thread executed on a CPU. A region belongs to the CPU that began it. A begin mark in an
+    /// open region restarts the pass; an end mark of another thread, or on another CPU, ends no pass.
+    fn mark(&mut self, region: u16, begins: bool, cpu: usize, thread: u64) {
+        let now = self.counts_at(region, begins, cpu);
+        let of_region = |one: &Open| one.region == region;
+        let is_run = region == THE_RUN;
+        let here = |one: &Open| of_region(one) && (is_run || one.cpu == cpu);
+        if begins {
+            let again = self.open.iter().position(here);
+            if let Some(place) = again {
+                self.open.swap_remove(place);
                 self.region(region).marks.begun_again += 1;
             }
-            (false, None) => self.region(region).marks.not_begun += 1,
-            (false, Some(place)) => {
-                let (_, before) = self.open.swap_remove(place);
-                let passed = now.since(before);
-                self.passes.entry(region).or_default().add(passed);
-                let known = self.region(region);
-                known.counts = match known.marks.passes {
-                    0 => passed,
-                    _ => known.counts.plus(passed),
-                };
-                known.marks.passes += 1;
+            self.open.push(Open {
+                region,
+                cpu,
+                thread,
+                before: now,
+            });
+            return;
+        }
+        let ended = |one: &Open| here(one) && (is_run || one.thread == thread);
+        if let Some(place) = self.open.iter().position(ended) {
+            let open = self.open.swap_remove(place);
+            self.end_pass(region, &open.before, &now);
+            return;
+        }
+        let marks = &mut self.region(region).marks;
+        marks.not_begun += 1;
+        let moved = |one: &Open| of_region(one) && thread != 0 && one.thread == thread;
+        if let Some(place) = self.open.iter().position(moved) {
+            self.open.swap_remove(place);
+            self.region(region).marks.not_ended += 1;
+        }
+    }
+
+    /// Returns the counts at a mark: of the CPU, or of every CPU at the marks of [`THE_RUN`].
+    fn counts_at(&mut self, region: u16, begins: bool, cpu: usize) -> Vec<Counts> {
+        if region != THE_RUN {
+            return vec![self.each[cpu].now];
+        }
+        if begins {
+            self.at_switch = None;
+            self.apics.restart();
+            if let Some(counted) = &mut self.each[cpu].now.instructions {
+                counted.user += self.marker.before_exec();
             }
         }
+        let now = self.each.iter().map(|one| one.now).collect();
+        if begins || self.cpus > 1 {
+            return now;
+        }
+        let begun = self.each[cpu].begun.map(|begun| begun.kernel);
+        let switch = self
+            .at_switch
+            .filter(|_| self.marker == Marker::FirstProcess);
+        let (now, begun) = switch.unwrap_or((self.each[cpu].now, begun));
+        self.end = begun;
+        vec![now]
+    }
+
+    fn end_pass(&mut self, region: u16, before: &[Counts], now: &[Counts]) {
+        let passed: Vec<Counts> = now
+            .iter()
+            .zip(before)
+            .map(|(now, before)| now.since(*before))
+            .collect();
+        let sum = passed.iter().copied().reduce(Counts::plus);
+        let mut sum = sum.unwrap_or_default();
+        if region == THE_RUN && self.cpus > 1 {
+            sum = self.place_run(sum, passed);
+        }
+        self.passes.entry(region).or_default().add(sum);
+        let known = self.region(region);
+        known.counts = match known.marks.passes {
+            0 => sum,
+            _ => known.counts.plus(sum),
+        };
+        known.marks.passes += 1;
+    }
+
+    /// Stores the interprocessor interrupts of the run, and its counts by CPU. The last of them are of no known CPU: if it executed instructions, none are
+    /// measured. Returns the counts of all CPUs.
+    fn place_run(&mut self, mut sum: Counts, mut passed: Vec<Counts>) -> Counts {
+        self.sent = self.apics.sent();
+        let rest = passed.pop().and_then(|rest| rest.instructions);
+        if rest.is_some_and(|rest| rest.user + rest.kernel > 0) {
+            sum.instructions = None;
+            passed.clear();
+        }
+        let is_known = |one: &Counts| one.instructions.is_some();
+        self.by_cpu = if passed.iter().all(is_known) {
+            passed
+        } else {
+            Vec::new()
+        };
+        sum
     }
 
     /// Returns the entry of a region, which is added if it does not exist.
@@ -377,8 +408,8 @@ impl Tally {
         let run = self.regions.iter().position(is_run)?;
         let run = self.regions.swap_remove(run);
         let open = std::mem::take(&mut self.open);
-        for (region, _) in open.into_iter().filter(|(region, _)| *region != THE_RUN) {
-            self.region(region).marks.not_ended += 1;
+        for one in open.iter().filter(|one| one.region != THE_RUN) {
+            self.region(one.region).marks.not_ended += 1;
         }
         self.regions.sort_by_key(|one| one.region);
         for one in &mut self.regions {
@@ -389,6 +420,8 @@ impl Tally {
         }
         Some(Counted {
             run: run.counts,
+            by_cpu: self.by_cpu,
+            sent: self.sent,
             regions: self.counting.then_some(self.regions),
         })
     }
@@ -397,114 +430,8 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::line::parse;
     use crate::model::region::Marks;
-
-    fn instructions(user: u64, kernel: u64) -> Instructions {
-        Instructions {
-            user,
-            kernel,
-            interrupts: None,
-        }
-    }
-
-    #[test]
-    fn lines_parse() {
-        let exception = |vector, error, by_instruction| {
-            Some(Line::Exception {
-                vector,
-                error,
-                by_instruction,
-                at: 0x40_1000,
-                address: (vector == 0x0e).then_some(0x1000),
-            })
-        };
-        for (text, expected) in [
-            (
-                "   472: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 pc=00401000 SP=002b:7ffd CR2=0000000000001000",
-                exception(0x0e, 6, false),
-            ),
-            (
-                "     1: v=80 e=0000 i=1 cpl=3 IP=0033:0000000000401000",
-                exception(0x80, 0, true),
-            ),
-            (
-                "CR3 update: CR3=0000000002c1a000",
-                Some(Line::Cr3(0x2c1_a000)),
-            ),
-            (
-                "IDT=     fffffe0000000000 00000fff",
-                Some(Line::Idt(0xffff_fe00_0000_0000)),
-            ),
-            ("RAX=0000000000010068 RBX=0000000000000003", None),
-            ("check_exception old: 0xffffffff new 0xe", None),
-            ("Servicing hardware INT=0x30", None),
-            ("", None),
-        ] {
-            assert_eq!(parse(text.as_bytes()), expected, "{text}");
-        }
-        assert_eq!(parse(&[0xff, 0xfe]), None);
-    }
-
-    #[test]
-    fn lines_of_the_plugin_parse() {
-        for (text, expected) in [
-            ("memwright count 3", Some(Line::Counting)),
-            (
-                "memwright cr3 1 0 7 8 9 10 20",
-                Some(Line::Cr3Next {
-                    cpu: 1,
-                    holds: None,
-                    flushes: [7, 8, 9],
-                    instructions: Some(instructions(10, 20)),
-                }),
-            ),
-            (
-                "memwright cr3 0 4096 7 8 9 10 20",
-                Some(Line::Cr3Next {
-                    cpu: 0,
-                    holds: Some(4096),
-                    flushes: [7, 8, 9],
-                    instructions: Some(instructions(10, 20)),
-                }),
-            ),
-            (
-                "memwright mark 65534 1 0 30 40 50 10 20",
-                Some(Line::Mark {
-                    code: 65534,
-                    cpu: 1,
-                    cr3: None,
-                    flushes: [30, 40, 50],
-                    instructions: Some(instructions(10, 20)),
-                }),
-            ),
-            (
-                "memwright mark 1 0 4096 30 40 50",
-                Some(Line::Mark {
-                    code: 1,
-                    cpu: 0,
-                    cr3: Some(4096),
-                    flushes: [30, 40, 50],
-                    instructions: None,
-                }),
-            ),
-            ("memwright mark 65534 1 10 20", None),
-            (
-                "memwright enter 10 20",
-                Some(Line::Enter(instructions(10, 20))),
-            ),
-            (
-                "memwright return 10 20",
-                Some(Line::Return(instructions(10, 20))),
-            ),
-            (
-                "memwright switch 10 20",
-                Some(Line::Switch(instructions(10, 20))),
-            ),
-            ("memwright enter", None),
-        ] {
-            assert_eq!(parse(text.as_bytes()), expected, "{text}");
-        }
-    }
 
     fn tally(lines: &[&str]) -> Tally {
         tally_of(1, lines)
@@ -552,7 +479,7 @@ mod tests {
 
     #[test]
     fn regions_are_counted_between_their_marks() {
-        let Counted { run, regions } = passed_twice();
+        let Counted { run, regions, .. } = passed_twice();
         assert_eq!(
             (run.user_faults.write, run.user_faults.write_protect),
             (1, 1)
@@ -649,6 +576,137 @@ mod tests {
             let regions = counted.regions.unwrap();
             let found: Vec<_> = regions.iter().map(|one| (one.region, one.marks)).collect();
             assert_eq!(found, [(1, expected)], "{name}");
+        }
+    }
+
+    /// The bases of GS of two CPUs, as the plugin reports them in decimal and QEMU in hexadecimal.
+    const BASES: [&str; 2] = ["18446612682594320384", "18446612682595368960"];
+    const IN_KERNEL: [&str; 2] = ["GS =0000 ffff88801f400000", "GS =0000 ffff88801f500000"];
+    const IN_USER: &str = "GS =0000 0000000000000000";
+    const SEGMENTS: [&str; 2] = ["TR =0040 fffffe0000003000", "TR =0040 fffffe0000083000"];
+
+    /// Returns the lines of a run on two CPUs. `rest` is how many instructions of no known CPU are in the run.
+    fn on_two_cpus(lines: &[&str], rest: u64) -> Vec<String> {
+        let counts = |cpu: usize, user: u64, kernel: u64| {
+            let base = BASES.get(cpu).unwrap_or(&"0");
+            format!("memwright counts {cpu} {base} {user} 0 0 {user} {kernel}")
+        };
+        let begin = [counts(0, 10, 100), counts(1, 20, 200), counts(2, 7, 7)];
+        let end = [
+            counts(0, 15, 160),
+            counts(1, 40, 1000),
+            counts(2, 7, 7 + rest),
+        ];
+        let mut all = vec!["memwright count 3".to_owned()];
+        all.extend(begin);
+        all.push("memwright mark 65534 0 4096 10 0 0 10 100 0".to_owned());
+        all.push("memwright cpu 0".to_owned());
+        all.extend(lines.iter().map(|line| (*line).to_owned()));
+        all.extend(end);
+        all.push("memwright mark 65535 1 4096 40 0 0 40 1000 0".to_owned());
+        all
+    }
+
+    fn counted_on_two(lines: &[&str], rest: u64) -> Counted {
+        let lines = on_two_cpus(lines, rest);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        tally_of(2, &lines).finish().unwrap()
+    }
+
+    #[test]
+    fn each_cpu_has_counts_of_its_own() {
+        let fault = "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000";
+        let counted = counted_on_two(
+            &[
+                // CPU 1 has received an exception in the kernel, so that its task state segment is known.
+                "    1: v=ec e=0000 i=0 cpl=0 IP=0010:ffffffff81000000",
+                IN_KERNEL[1],
+                SEGMENTS[1],
+                fault,
+                IN_USER,
+                SEGMENTS[1],
+                // The segment of CPU 0 is not known. The plugin's last line was about CPU 0.
+                fault,
+                IN_USER,
+                SEGMENTS[0],
+                "memwright cr3 1 4096 20 0 0 20 200",
+                "CR3 update: CR3=1000",
+            ],
+            0,
+        );
+        let [one, other] = counted.by_cpu[..] else {
+            panic!("{counted:?}")
+        };
+        assert_eq!(
+            (one.user_faults.write, other.user_faults.write),
+            (1, 1),
+            "{counted:?}"
+        );
+        assert_eq!((one.other_interrupts, other.other_interrupts), (0, 1));
+        assert_eq!((one.full_flushes, other.full_flushes), (Some(0), Some(1)));
+        assert_eq!((one.invlpg, other.invlpg), (Some(5), Some(20)));
+        let [of_one, of_other] = [one, other].map(|one| one.instructions.unwrap());
+        // The instruction that faulted did not complete, and the first process executed two.
+        assert_eq!((of_one.user, of_one.kernel), (5 - 1 - 2, 60));
+        assert_eq!((of_other.user, of_other.kernel), (20 - 1, 800));
+        assert_eq!(counted.run, one.plus(other));
+    }
+
+    #[test]
+    fn instructions_of_no_known_cpu_are_not_measured() {
+        let counted = counted_on_two(&[], 1);
+        assert_eq!((counted.run.instructions, counted.by_cpu), (None, vec![]));
+        assert_eq!(counted.run.invlpg, Some(25));
+    }
+
+    #[test]
+    fn interprocessor_interrupts_have_a_sender_and_receivers() {
+        let counted = counted_on_two(
+            &[
+                "apic_register_write register 0x30 = 0x1000000fb",
+                "apic_register_write register 0x30 = 0x1000000fb",
+                "memwright cpu 1",
+                "apic_register_write register 0x0b = 0x0",
+                "apic_register_write register 0x30 = 0xfd",
+            ],
+            0,
+        );
+        let sent = counted.sent.into_iter();
+        let sent: Vec<_> = sent
+            .map(|one| (one.from, one.to, one.vector, one.count))
+            .collect();
+        assert_eq!(sent, [(0, 1, 0xfb, 2), (1, 0, 0xfd, 1)]);
+    }
+
+    /// The code, the CPU and the thread of a mark, and the user instructions of the CPU.
+    type Mark = (u16, usize, u64, u64);
+
+    #[test]
+    fn a_region_belongs_to_its_cpu_and_thread() {
+        let none = Marks::default();
+        let once = Marks { passes: 1, ..none };
+        let split = Marks {
+            not_begun: 1,
+            not_ended: 1,
+            ..none
+        };
+        #[rustfmt::skip]
+        let rows: [(&str, &[Mark], Marks, u64); 5] = [
+            ("on its CPU", &[(2, 1, 9, 21), (3, 1, 9, 26)], once, 5),
+            ("on both", &[(2, 0, 8, 11), (2, 1, 9, 22), (3, 0, 8, 13), (3, 1, 9, 30)], Marks { passes: 2, ..none }, 10),
+            ("on another CPU", &[(2, 0, 8, 11), (3, 1, 8, 26)], split, 0),
+            ("of another thread", &[(2, 0, 8, 11), (3, 0, 9, 12), (3, 0, 8, 14)], Marks { not_begun: 1, ..once }, 3),
+            ("without threads", &[(2, 0, 0, 11), (3, 1, 0, 26)], split, 0),
+        ];
+        for (name, marks, expected, user) in rows {
+            let line = |(code, cpu, thread, user): &Mark| {
+                format!("memwright mark {code} {cpu} 4096 0 0 0 {user} 0 {thread}")
+            };
+            let lines: Vec<String> = marks.iter().map(line).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let regions = counted_on_two(&lines, 0).regions.unwrap();
+            let found = regions[0].counts.instructions.map_or(0, |one| one.user);
+            assert_eq!((regions[0].marks, found), (expected, user), "{name}");
         }
     }
 

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use crate::count::gates;
-use crate::count::log::{self, Tally};
+use crate::count::line;
+use crate::count::log::Tally;
 use crate::count::raw::{self, Raw};
 use crate::count::tables::{Memory, Part};
 use crate::model::image::System;
@@ -91,13 +92,13 @@ impl Wires {
     pub fn follow(&self, log: impl Read, system: System, cpus: u8) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
         let mut tally = Tally::new(cpus, marker(system));
-        let mut line = Vec::new();
+        let mut bytes = Vec::new();
         loop {
-            line.clear();
-            if reader.read_until(b'\n', &mut line)? == 0 {
+            bytes.clear();
+            if reader.read_until(b'\n', &mut bytes)? == 0 {
                 return Ok(tally);
             }
-            let Some(line) = log::parse(&line) else {
+            let Some(line) = line::parse(&bytes) else {
                 continue;
             };
             if tally.line(line, |cr3| self.look(system, cr3)) {

@@ -124,7 +124,7 @@ impl<'a> Laboratory<'a> {
             System::Memwright => own_kernel_takes(&plan.setup).map(|()| None),
         };
         let swap = swap.map_err(Failure::Usage)?;
-        check_plan(plan, &machine, system)?;
+        check_plan(plan, system)?;
         let mut prepared = prepare(&plan.setup, &KernelOptions::default())?;
         if system == System::Linux {
             say_where_huge_pages_are_off(&plan.setup);
@@ -494,9 +494,12 @@ impl<'a> Laboratory<'a> {
     ) -> Document {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         let differs = again.map(|again| said.differences(again));
-        let (run, regions) = said
-            .counted
-            .clone()
+        let counted = said.counted.clone();
+        let (by_cpu, sent) = counted
+            .as_ref()
+            .map(|counted| (counted.by_cpu.clone(), counted.sent.clone()))
+            .unzip();
+        let (run, regions) = counted
             .map(|counted| (counted.run, counted.regions))
             .unzip();
         Document {
@@ -528,6 +531,8 @@ impl<'a> Laboratory<'a> {
             differs: differs.unwrap_or_default(),
             missed: None,
             run,
+            by_cpu: by_cpu.unwrap_or_default(),
+            sent: sent.unwrap_or_default(),
             regions: regions.flatten(),
             functions,
             host: Host {
@@ -613,18 +618,11 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
     };
 }
 
-/// Checks that a guest with this machine and this kind of kernel can run the plan and be counted.
+/// Checks that a guest with this kind of kernel can run the plan and be counted.
 ///
 /// # Errors
-/// If functions are requested with several CPUs, if the kernel's command line would be too long, or if this command was
-/// built without the init process for Linux.
-fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
-    if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
-        return Err(Failure::Usage(anyhow!(
-            "--functions: instructions are counted with one CPU, and this guest has {}",
-            machine.cpus
-        )));
-    }
+/// If the kernel's command line would be too long, or if this command was built without the init process for Linux.
+fn check_plan(plan: &ImagePlan, system: System) -> Result<(), Failure> {
     if system == System::Linux {
         check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
     }

@@ -25,6 +25,7 @@ pub mod region_names;
 pub mod saved;
 #[cfg(test)]
 pub mod schema;
+pub mod sent;
 pub mod settings;
 pub mod shell;
 pub mod size;
