@@ -12,6 +12,7 @@
  *     memwright switch USER KERNEL                                 the load of another task's stack pointer is next
  *     memwright counts CPU GS INVLPG INVPCID CR4 USER KERNEL       at the first and the last mark, and when a CPU starts
  *     memwright cpu CPU                                            the following instructions are this CPU's
+ *     memwright call ADDRESS CR3 NUMBER                            with calls=on: SYSCALL is next, at this user address
  *
  * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stops at each mark until an answer has
  * come from there, so that the reader of the log can read the guest's memory. An answer is a point; a "g" and the addresses
@@ -19,16 +20,20 @@
  * instructions that had begun at the end of the run, 8 bytes. With profile=PATH,region=N a profile of that region is written
  * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
- * Counts are those of the CPU in the line, or of the last one that a line named, since the start. An instruction is a user
- * instruction if its address is in the lower half. It is counted when it begins, and the counts in its own line exclude it.
- * One that faults begins again, and the log's reader subtracts it. With counts=off the plugin counts and writes nothing, and
- * only delays CPUs that halt (halt.c).
+ * For a kernel that runs no program, start=ADDRESS is its entry, where a line like that of the mark of the run is written, as
+ * at the end of the machine; and code=FIRST-END, repeated, is where it was loaded.
  *
- * cpus=N is the number of the guest's CPUs, which must take turns (thread=single). Only with several CPUs are there the last
- * two lines, whose GS is the base of GS in the kernel, and THREAD, the base of FS. After the lines of
- * all CPUs, one with the number N has what belongs to no known CPU. CR3 is 0 where QEMU is too old to report it.
+ * Counts are those of the CPU in the line, or of the last one that a line named, since the start. An instruction is the
+ * kernel's if its address is in the upper half or, with code=FIRST-END, in one of these ranges; others are user instructions.
+ * It is counted when it begins, and the counts in its own line exclude it. One that faults begins again, and the log's reader
+ * subtracts it. With counts=off the plugin counts and writes nothing, and only delays CPUs that halt (halt.c).
+ *
+ * cpus=N is the number of the guest's CPUs, which must take turns (thread=single). Only with several CPUs are there the lines
+ * counts and cpu, whose GS is the base of GS in the kernel, and THREAD, the base of FS. After the lines of all CPUs, one with
+ * the number N has what belongs to no known CPU. CR3 is 0, and NUMBER is missing, where QEMU is too old to report them.
  */
 #include "api.h"
+#include "alone.h"
 #include "bytes.h"
 #include "counters.h"
 #include "halt.h"
@@ -43,27 +48,35 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MARK_MAGIC = 0x4d57, SLOTS = 1024 };
+
 EXPORT int qemu_plugin_version = PLUGIN_API;
 
-static int answers = -1;
+struct counts {
+	unsigned long long flushes[FLUSHES], begun[HALVES];
+};
+
+static int answers = -1, tells_calls;
+/* The counts after the last OUT of a kernel that runs alone. */
+static struct counts noted;
 /* The gates' addresses in a hash table, each in the first free slot from the one that its bits select. */
 static uint64_t gates[SLOTS];
 static int knows_gates;
 
-/* "USER KERNEL" */
-static const char *instructions(char *text, size_t room)
+static struct counts counts_now(void)
 {
-	snprintf(text, room, "%llu %llu", (unsigned long long)counted(USER), (unsigned long long)counted(KERNEL));
-	return text;
+	struct counts now;
+	for (int i = 0; i < FLUSHES; i++)
+		now.flushes[i] = flushes_counted(i);
+	for (int i = 0; i < HALVES; i++)
+		now.begun[i] = counted(i);
+	return now;
 }
 
 /* "INVLPG INVPCID CR4 USER KERNEL" */
-static const char *counts(char *text, size_t room)
+static const char *words_of(const struct counts *counts, char *text, size_t room)
 {
-	char begun[60];
-	snprintf(text, room, "%llu %llu %llu %s", (unsigned long long)flushes_counted(INVLPG),
-		 (unsigned long long)flushes_counted(INVPCID), (unsigned long long)flushes_counted(CR4),
-		 instructions(begun, sizeof begun));
+	snprintf(text, room, "%llu %llu %llu %llu %llu", counts->flushes[INVLPG], counts->flushes[INVPCID],
+		 counts->flushes[CR4], counts->begun[USER], counts->begun[KERNEL]);
 	return text;
 }
 
@@ -113,29 +126,57 @@ static uint64_t take_answer(void)
 	return end;
 }
 
+static void write_mark(unsigned int code, unsigned long long holds, const struct counts *counts, unsigned long long thread)
+{
+	char line[200], words[120];
+	int length = snprintf(line, sizeof line, "memwright mark %u %u %llu %s", code, number_now(), holds,
+			      words_of(counts, words, sizeof words));
+	if (has_several_cpus())
+		length += snprintf(line + length, sizeof line - length, " %llu", thread);
+	snprintf(line + length, sizeof line - length, "\n");
+	qemu_plugin_outs(line);
+}
+
 static void at_mark(unsigned int cpu, void *data)
 {
 	const struct mark *mark = data;
-	char line[200], numbers[120];
 	(void)cpu;
 	if (mark->code >> 1 == THE_RUN) {
 		tell_cpus();
 		write_counts();
 	}
+	struct counts now = counts_now();
 	unsigned long long thread = thread_now();
-	snprintf(line, sizeof line, "memwright mark %u %u %llu %s", mark->code, number_now(), cr3_now(),
-		 counts(numbers, sizeof numbers));
-	if (has_several_cpus())
-		snprintf(line + strlen(line), sizeof line - strlen(line), " %llu", thread);
-	strcat(line, "\n");
-	qemu_plugin_outs(line);
+	write_mark(mark->code, cr3_now(), &now, thread);
 	profile_marked(mark, take_answer(), thread);
+}
+
+static void at_start(unsigned int cpu, void *data)
+{
+	if (alone_begins())
+		at_mark(cpu, data);
+}
+
+void note_counts(int of_kernel)
+{
+	noted = counts_now();
+	noted.begun[of_kernel ? KERNEL : USER]++;
+}
+
+/* No CPU runs any more, so its registers cannot be read, and nothing waits for an answer. */
+void end_run(int where_noted)
+{
+	struct mark mark = { .code = THE_RUN << 1 | 1 };
+	struct counts counts = where_noted ? noted : counts_now();
+	write_mark(mark.code, 0, &counts, 0);
+	profile_marked(&mark, counts.begun[KERNEL], 0);
 }
 
 static void write_event(const char *what)
 {
-	char line[100], begun[60];
-	snprintf(line, sizeof line, "memwright %s %s\n", what, instructions(begun, sizeof begun));
+	char line[100];
+	struct counts now = counts_now();
+	snprintf(line, sizeof line, "memwright %s %llu %llu\n", what, now.begun[USER], now.begun[KERNEL]);
 	qemu_plugin_outs(line);
 }
 
@@ -156,9 +197,22 @@ static void at_event(unsigned int cpu, void *data)
 
 static void at_cr3(unsigned int cpu, void *data)
 {
-	char line[200], numbers[120];
+	char line[200], words[120];
+	struct counts now = counts_now();
 	(void)cpu, (void)data;
-	snprintf(line, sizeof line, "memwright cr3 %u %llu %s\n", number_now(), cr3_now(), counts(numbers, sizeof numbers));
+	snprintf(line, sizeof line, "memwright cr3 %u %llu %s\n", number_now(), cr3_now(), words_of(&now, words, sizeof words));
+	qemu_plugin_outs(line);
+}
+
+static void at_call(unsigned int cpu, void *data)
+{
+	char line[100];
+	unsigned long long number;
+	(void)cpu;
+	int length = snprintf(line, sizeof line, "memwright call %llu %llu", (unsigned long long)(uintptr_t)data, cr3_now());
+	if (call_number(&number))
+		length += snprintf(line + length, sizeof line - length, " %llu", number);
+	snprintf(line + length, sizeof line - length, "\n");
 	qemu_plugin_outs(line);
 }
 
@@ -177,7 +231,7 @@ static int may_begin_handler(const uint8_t *bytes, size_t size)
 static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size, int begins)
 {
 	uint64_t address = qemu_plugin_insn_vaddr(instruction);
-	if (!(address >> 63))
+	if (!is_kernel(address))
 		return;
 	if (begins && may_begin_handler(bytes, size))
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_entry, QEMU_PLUGIN_CB_NO_REGS,
@@ -201,7 +255,14 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 	unsigned int displacement, extended = 0;
 	halt_translated(instruction, bytes, size);
 	counters_told(instruction, bytes, size);
+	if (alone_enters(instruction, bytes, size))
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_start, QEMU_PLUGIN_CB_R_REGS,
+						       profile_mark(block, place, THE_RUN << 1));
 	tell_interrupts(instruction, bytes, size, place == 0);
+	uint64_t address = qemu_plugin_insn_vaddr(instruction);
+	if (tells_calls && size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05 && !(address >> 63))
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_call, QEMU_PLUGIN_CB_R_REGS,
+						       (void *)(uintptr_t)address);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
 		if (displacement >> 16 == MARK_MAGIC)
@@ -233,11 +294,12 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	(void)id;
 	counters_translated(block);
 	profile_translated(block);
+	alone_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
 		/* Registers the line before the count, so that the counts in the line exclude this instruction. */
 		tell(block, i);
-		count_instruction(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
+		count_instruction(instruction, is_kernel(qemu_plugin_insn_vaddr(instruction)) ? KERNEL : USER);
 	}
 }
 
@@ -268,11 +330,16 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 			counts = 0;
 		else if (strncmp(arguments[i], "profile=", 8) == 0)
 			profile = strdup(arguments[i] + 8);
+		else if (strcmp(arguments[i], "calls=on") == 0)
+			tells_calls = 1;
 		else if (strcmp(arguments[i], "resumes=on") == 0)
 			resumes = 1;
 		else if (strncmp(arguments[i], "region=", 7) == 0)
 			region = strtoul(arguments[i] + 7, NULL, 10);
+		else
+			alone_argument(arguments[i]);
 	halt_open();
+	alone_open(id);
 	if (!counts) {
 		qemu_plugin_register_vcpu_tb_trans_cb(id, at_uncounted_translation);
 		return 0;

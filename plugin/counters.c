@@ -15,6 +15,7 @@
  * none of them when the run begins, or that starts later, has the first free number, in the order in which the bases appeared.
  */
 #include "counters.h"
+#include "alone.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -130,11 +131,17 @@ unsigned long long thread_now(void)
 {
 	return 0;
 }
+
+int call_number(unsigned long long *number)
+{
+	(void)number;
+	return 0;
+}
 #else
 static struct qemu_plugin_scoreboard *counters;
 /* The registers that are read, and their names in QEMU. */
-enum name { CR3, FS_BASE, GS_BASE, KERNEL_GS_BASE, REGISTERS };
-static const char *const names[REGISTERS] = { "cr3", "fs_base", "gs_base", "k_gs_base" };
+enum name { CR3, RAX, FS_BASE, GS_BASE, KERNEL_GS_BASE, REGISTERS };
+static const char *const names[REGISTERS] = { "cr3", "rax", "fs_base", "gs_base", "k_gs_base" };
 static struct qemu_plugin_register *registers[REGISTERS];
 static GByteArray *bytes_read;
 /* Whether the run has begun, so that the CPUs have their numbers. */
@@ -207,6 +214,12 @@ unsigned long long cr3_now(void)
 unsigned long long thread_now(void)
 {
 	return has_several_cpus() ? read_register(FS_BASE) : 0;
+}
+
+int call_number(unsigned long long *number)
+{
+	*number = read_register(RAX);
+	return registers[RAX] != NULL;
 }
 
 /* Returns the sums of the CPUs with this number, or of all that have none. */
@@ -353,7 +366,7 @@ void counters_translated(struct qemu_plugin_tb *block)
 	struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(block, 0);
 	if (!has_several_cpus())
 		return;
-	enum half half = qemu_plugin_insn_vaddr(first) >> 63 ? KERNEL : USER;
+	enum half half = is_kernel(qemu_plugin_insn_vaddr(first)) ? KERNEL : USER;
 	qemu_plugin_register_vcpu_insn_exec_cb(first, at_block, QEMU_PLUGIN_CB_R_REGS, (void *)(uintptr_t)half);
 }
 

@@ -55,4 +55,7 @@ unsigned int number_now(void);
 unsigned long long cr3_now(void);
 unsigned long long thread_now(void);
 
+/* The number of the system call that this CPU makes next. Returns 0 if QEMU is too old to report it. */
+int call_number(unsigned long long *number);
+
 #endif

@@ -34,11 +34,16 @@ static int main_loop_sleeps(void)
 	return !behind || (behind[1] == ' ' && behind[2] == 'S');
 }
 
+void wait_for_main_loop(void)
+{
+	while (!main_loop_sleeps())
+		usleep(PAUSE_MICROSECONDS);
+}
+
 static void at_halt(unsigned int cpu, void *data)
 {
 	(void)cpu, (void)data;
-	while (!main_loop_sleeps())
-		usleep(PAUSE_MICROSECONDS);
+	wait_for_main_loop();
 }
 
 void halt_open(void)

@@ -10,6 +10,9 @@
 /* Prepares for halt_translated. */
 void halt_open(void);
 
+/* Returns once the main loop sleeps. */
+void wait_for_main_loop(void);
+
 /* Is called for each translated instruction. */
 void halt_translated(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size);
 

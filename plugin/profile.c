@@ -23,6 +23,7 @@
  * of executions, 64 bits). The first block has no instruction: its cells count how often a node was entered.
  */
 #include "profile.h"
+#include "alone.h"
 #include "bytes.h"
 #include "counters.h"
 
@@ -589,7 +590,7 @@ static struct block *block_from(struct qemu_plugin_tb *translated, size_t from)
 {
 	size_t count = qemu_plugin_tb_n_insns(translated) - from;
 	struct qemu_plugin_insn *first = count ? qemu_plugin_tb_get_insn(translated, from) : NULL;
-	if (!path || !first || !(qemu_plugin_insn_vaddr(first) >> 63))
+	if (!path || !first || !is_kernel(qemu_plugin_insn_vaddr(first)))
 		return NULL;
 	uint8_t *sizes = larger(NULL, count);
 	for (size_t i = 0; i < count; i++)

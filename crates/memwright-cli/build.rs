@@ -3,6 +3,8 @@
 //! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel; the command then requires `MEMWRIGHT_KERNEL` at run time. That setting
 //! is only for quick checks of the workspace.
 
+mod remap;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
@@ -36,7 +38,9 @@ fn main() {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
     let crates = package.parent().expect("the package is in a folder");
-    build_init(crates.parent().unwrap_or(crates), &out.join("guest-init"));
+    let workspace = crates.parent().unwrap_or(crates);
+    build_guest_program(workspace, "init", &["unpack.h", "names.h"], &out);
+    build_guest_program(workspace, "maps", &[], &out);
     println!("cargo::rerun-if-env-changed=MEMWRIGHT_BUILD_KERNEL");
     if env::var("MEMWRIGHT_BUILD_KERNEL").is_ok_and(|value| value == "0") {
         let empty = out.join("no-kernel");
@@ -48,24 +52,31 @@ fn main() {
         return;
     }
     watch(crates);
-    let image = build(&package, crates, &out.join("kernel"));
+    let image = build(&package, crates, &kernel_folder(&out));
     println!(
         "cargo::rustc-env=MEMWRIGHT_KERNEL_IMAGE={}",
         image.display()
     );
 }
 
-/// Compiles the init process of Linux guests, or writes an empty file if no compiler can link a static program.
-fn build_init(workspace: &Path, to: &Path) {
+/// Compiles a program of `programs/lab` for Linux guests, or writes an empty file if no compiler can link a static
+/// program. `MEMWRIGHT_GUEST_NAME` is its path.
+fn build_guest_program(workspace: &Path, name: &str, included: &[&str], out: &Path) {
+    let folder = workspace.join("programs/lab");
+    let to = &out.join(format!("guest-{name}"));
     let (source, headers) = (
-        workspace.join("programs/lab/init.c"),
+        folder.join(name).with_extension("c"),
         workspace.join("include/memwright"),
     );
-    let own = ["unpack.h", "names.h"].map(|name| workspace.join("programs/lab").join(name));
+    let own: Vec<PathBuf> = included.iter().map(|name| folder.join(name)).collect();
     for path in [&source, &headers].into_iter().chain(&own) {
         println!("cargo::rerun-if-changed={}", path.display());
     }
-    println!("cargo::rustc-env=MEMWRIGHT_GUEST_INIT={}", to.display());
+    let variable = name.to_uppercase();
+    println!(
+        "cargo::rustc-env=MEMWRIGHT_GUEST_{variable}={}",
+        to.display()
+    );
     let built = ["musl-gcc", "cc", "gcc", "clang"].iter().any(|compiler| {
         let mut command = Command::new(compiler);
         command.args([
@@ -110,6 +121,19 @@ fn watch(crates: &Path) {
     }
 }
 
+/// Returns the folder in which the kernel is built, given the folder of this script's output. It is the same for each
+/// target and profile of the command, because the kernel is: it takes longer to build than the command.
+fn kernel_folder(out: &Path) -> PathBuf {
+    // The output is in TARGET_FOLDER[/TRIPLE]/PROFILE/build/PACKAGE/out.
+    let profiles = out.ancestors().nth(4).unwrap_or(out);
+    let triple = variable("TARGET");
+    let target = match profiles.file_name() {
+        Some(name) if *name == *triple => profiles.parent().unwrap_or(profiles),
+        Some(_) | None => profiles,
+    };
+    target.join("kernel")
+}
+
 /// Builds the kernel and returns the path of its image.
 fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     let workspace = crates.parent().unwrap_or(crates);
@@ -131,16 +155,10 @@ fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     for name in OUTER_SETTINGS {
         cargo.env_remove(name);
     }
-    // The kernel's backtraces follow frame pointers. The path of the workspace is replaced, so that equal sources
-    // produce equal images in every folder.
-    cargo.env(
-        "CARGO_ENCODED_RUSTFLAGS",
-        [
-            "-Cforce-frame-pointers=yes".to_owned(),
-            format!("--remap-path-prefix={}=/memwright", workspace.display()),
-        ]
-        .join("\x1f"),
-    );
+    // The kernel's backtraces follow frame pointers.
+    let mut flags = remap::flags(variable("RUSTC").as_ref(), workspace);
+    flags.push("-Cforce-frame-pointers=yes".to_owned());
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     match cargo.status() {
         Ok(status) if status.success() => target_folder
             .join(TARGET)

@@ -134,7 +134,10 @@ pub fn newest_of(versions: Vec<String>) -> Option<String> {
 }
 
 /// Returns the address of the mirror of Debian's archive that is configured for apt on this machine.
-fn mirror() -> Result<String> {
+///
+/// # Errors
+/// If apt has no such mirror.
+pub fn mirror() -> Result<String> {
     let mut apt = Command::new("apt-get");
     apt.args([
         "indextargets",

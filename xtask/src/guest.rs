@@ -9,6 +9,14 @@ use anyhow::Result;
 /// If a program or the kernel does not build.
 pub fn build() -> Result<()> {
     programs::build_all()?;
+    build_kernel()
+}
+
+/// Builds the kernel with debug assertions.
+///
+/// # Errors
+/// If the kernel does not build.
+pub fn build_kernel() -> Result<()> {
     let mut command = shell::cargo([
         "build",
         "-q",

@@ -50,6 +50,12 @@ pub const MANPAGES: Need = Need {
     present: || Path::new("/usr/share/man/man2/mmap.2.gz").exists(),
 };
 
+/// man, which renders the command's manual pages.
+pub const MAN: Need = Need {
+    package: "man-db",
+    present: || which("man").is_some(),
+};
+
 /// The C compiler.
 pub const GCC: Need = Need {
     package: "gcc",
@@ -61,6 +67,26 @@ pub const CHROMIUM: Need = Need {
     package: "chromium",
     present: || which("chromium").is_some(),
 };
+
+/// Slurm, which runs an array of jobs on one machine.
+pub const SLURM: &[Need] = &[
+    Need {
+        package: "munge",
+        present: || Path::new("/usr/sbin/munged").exists(),
+    },
+    Need {
+        package: "slurmctld",
+        present: || Path::new("/usr/sbin/slurmctld").exists(),
+    },
+    Need {
+        package: "slurmd",
+        present: || Path::new("/usr/sbin/slurmd").exists(),
+    },
+    Need {
+        package: "slurm-client",
+        present: || which("sbatch").is_some(),
+    },
+];
 
 const NEEDS: &[Need] = &[
     Need {
@@ -99,11 +125,15 @@ const NEEDS: &[Need] = &[
 /// # Errors
 /// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install() -> Result<()> {
-    rust_target()?;
+    rust_target(KERNEL_TARGET)?;
     install_packages(NEEDS)
 }
 
-fn rust_target() -> Result<()> {
+/// Installs a Rust target if it is missing, and prints the step.
+///
+/// # Errors
+/// If the target is missing and rustup cannot install it.
+pub fn rust_target(target: &str) -> Result<()> {
     let mut rustc = Command::new("rustc");
     rustc
         .args(["--print", "sysroot"])
@@ -112,18 +142,17 @@ fn rust_target() -> Result<()> {
         output(&mut rustc).context("rustc is missing: install Rust from https://rustup.rs")?;
     if Path::new(&sysroot)
         .join("lib/rustlib")
-        .join(KERNEL_TARGET)
+        .join(target)
         .is_dir()
     {
         return Ok(());
     }
     let mut rustup = Command::new("rustup");
     rustup
-        .args(["target", "add", KERNEL_TARGET])
+        .args(["target", "add", target])
         .current_dir(shell::root());
-    shell::run(&mut rustup).with_context(|| {
-        format!("the Rust target {KERNEL_TARGET} is missing; it comes with rustup")
-    })
+    shell::run(&mut rustup)
+        .with_context(|| format!("the Rust target {target} is missing; it comes with rustup"))
 }
 
 /// Installs those of the needed packages that are missing, and prints each step.
@@ -205,7 +234,7 @@ fn apt(prefix: &[&str]) -> Command {
 }
 
 /// Returns whether a file is a statically linked ELF program: one without an interpreter.
-fn is_static(file: &Path) -> bool {
+pub fn is_static(file: &Path) -> bool {
     let Ok(bytes) = std::fs::read(file) else {
         return false;
     };

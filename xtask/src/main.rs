@@ -16,6 +16,7 @@ mod clock;
 mod command;
 mod conformance;
 mod demo;
+mod dist;
 mod docs;
 mod experiments;
 mod fuzz;
@@ -28,6 +29,8 @@ mod number;
 mod programs;
 mod prose;
 mod release;
+#[path = "../../crates/memwright-cli/remap.rs"]
+mod remap;
 mod room;
 mod run;
 mod shell;
@@ -82,7 +85,8 @@ usage: cargo xtask TASK
             twice, on this machine's Linux and on Memwright (the default), or on a kernel of `memwright kernels` and on
             Memwright, and compare: a difference that no rule in fuzz/rules.rs or fuzz/older.rs covers is shrunk, saved
             and printed; or run saved scripts; with
-            --against model, --seeds A,B,... or random:N shares the operations among several seeds
+            --against model, --seeds A,B-C,... or random:N shares the operations among several seeds, and --shard I/N
+            runs the I-th of N parts of these
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
@@ -94,6 +98,9 @@ usage: cargo xtask TASK
   release-check
             check what has to hold before the libraries are published: packages, licences and sources, compatibility with
             the last release; publishes nothing
+  dist [--try]
+            build a Debian package of the command, which needs no compiler where it is installed, and check its contents;
+            or also install it in a bare Debian, which needs root and debootstrap, and compare two kernels there
   unsafe    count the uses of unsafe, and check that each has a comment on why it is sound
   arrows [--show SOURCE]
             check that modules refer only to modules below them, by use and by method call, but for exceptions whose
@@ -157,6 +164,7 @@ fn main() -> ExitCode {
             }
             Outcome::Failed(why) => Err(anyhow::anyhow!("{why}")),
         }),
+        ["dist", rest @ ..] => dist::run(rest),
         ["release-check"] => release::check(),
         ["workloads", rest @ ..] => workloads::run(rest),
         ["programs"] => programs::build_all(),

@@ -3,6 +3,7 @@
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -60,11 +61,51 @@ const FLAGS: &[&str] = &[
     "-Wno-format-truncation",
 ];
 
+/// The variants in which tests use programs by their paths. A test that uses a program in another variant has the
+/// variant in its name.
+const BY_PATH: &[&str] = &["glibc-static", "musl-static"];
+
+/// The program that starts the others of a boot. Each variant of them is started by a starter of that variant.
+const STARTER: &str = "suite";
+
+/// A program that a test uses by its path although its variant is not in [`BY_PATH`].
+const ALSO: (&str, &str) = ("dynamic", "hello");
+
 /// Builds every program that is older than its source, in every variant.
 ///
 /// # Errors
 /// If a compiler is missing or rejects a program.
 pub fn build_all() -> Result<()> {
+    build_where(|_, _| true)
+}
+
+/// Like [`build_all`], but builds only what tests with these names can use. A quarter of the programs is left out if
+/// each test runs in one variant.
+///
+/// # Errors
+/// As for [`build_all`].
+pub fn build_for<'a>(tests: impl Iterator<Item = &'a str>) -> Result<()> {
+    let named: BTreeSet<(&str, &str)> = tests.flat_map(pairs).collect();
+    build_where(|variant, name| is_used(variant, name, &named))
+}
+
+/// Returns whether a test can use the program `name` of `variant`. `named` has the variants and programs in the names of
+/// the tests.
+fn is_used(variant: &str, name: &str, named: &BTreeSet<(&str, &str)>) -> bool {
+    BY_PATH.contains(&variant)
+        || name == STARTER
+        || (variant, name) == ALSO
+        || named.contains(&(variant, name))
+}
+
+/// Returns each part of a test's name with the last part, which is the program if one of the others is a variant.
+fn pairs(test: &str) -> impl Iterator<Item = (&str, &str)> {
+    let last = test.rsplit("::").next().unwrap_or(test);
+    test.split("::").map(move |part| (part, last))
+}
+
+/// Builds every program that is older than its source and for whose variant and name `is_wanted` returns true.
+fn build_where(is_wanted: impl Fn(&str, &str) -> bool) -> Result<()> {
     let folder = shell::root().join("programs");
     build_go(&folder)?;
     let mut sources = Vec::new();
@@ -90,7 +131,14 @@ pub fn build_all() -> Result<()> {
         let output = folder.join("build").join(variant.folder);
         std::fs::create_dir_all(&output)?;
         for source in &sources {
-            let program = output.join(source.file_stem().unwrap_or_default());
+            let name = source.file_stem().unwrap_or_default();
+            if !name
+                .to_str()
+                .is_some_and(|name| is_wanted(variant.folder, name))
+            {
+                continue;
+            }
+            let program = output.join(name);
             let newest = modified(source).max(newest_header).max(own_headers(source));
             if modified(&program).is_none_or(|built| Some(built) < newest) {
                 jobs.push((variant, source.clone(), program));
@@ -190,4 +238,27 @@ fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata()
         .and_then(|metadata| metadata.modified())
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_in_a_tests_name_builds_the_program() {
+        let named =
+            pairs("programs::static-pie::files").chain(pairs("cpus::glibc-static::on_4::cow"));
+        let named: BTreeSet<(&str, &str)> = named.collect();
+        for (variant, name, used) in [
+            ("static-pie", "files", true),
+            ("dynamic", "files", false),
+            ("static-pie", "cow", false),
+            ("glibc-static", "cow", true),
+            ("musl-static", "cow", true),
+            ("dynamic", "hello", true),
+            ("dynamic", "suite", true),
+        ] {
+            assert_eq!(is_used(variant, name, &named), used, "{variant} {name}");
+        }
+    }
 }

@@ -4,8 +4,8 @@ use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Outcome, Row, STAGES, Stage, Tier};
 use crate::{
-    arrows, cases, checks, conformance, experiments, fuzz, house, install, miri, mutants, prose,
-    room, shell, unsafe_code, walk,
+    arrows, cases, checks, conformance, dist, experiments, fuzz, house, install, miri, mutants,
+    prose, room, shell, unsafe_code, walk,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -89,7 +89,8 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             room::check()?;
             install::install()?;
             if tier != Tier::Test {
-                install::install_packages(&[install::CHROMIUM, install::MANPAGES])?;
+                install::install_packages(&[install::CHROMIUM, install::MANPAGES, install::MAN])?;
+                install::install_packages(install::SLURM)?;
             }
             Ok(Outcome::Passed)
         }
@@ -132,6 +133,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         Stage::Mistakes => mutants::run(&[]).map(|()| Outcome::Passed),
         Stage::Selftests => selftests(tier, &[]),
         Stage::SelftestsByFaults => selftests(tier, &["track=fault"]),
+        Stage::Package => dist::stage(),
         Stage::Figures => figures(tier),
     }
 }
@@ -161,6 +163,8 @@ fn installed(why: &str) -> bool {
         "stress-ng",
         "a C compiler",
         "manpages-dev",
+        "munge",
+        "slurm",
     ]
     .iter()
     .any(|thing| why.contains(thing))

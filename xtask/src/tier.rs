@@ -75,6 +75,7 @@ pub enum Stage {
     Selftests,
     SelftestsByFaults,
     Figures,
+    Package,
     OldestCompiler,
 }
 
@@ -125,7 +126,7 @@ pub const STAGES: &[Row] = &[
     row(Stage::KernelLints,        "lints, kernel",                 [None,      Some(35),  None]),
     row(Stage::Documentation,      "documentation",                 [None,      Some(50),  None]),
     row(Stage::Build,              "build",                         [Some(350), Some(320), Some(0)]),
-    row(Stage::Tests,              "tests, host and QEMU",          [Some(460), Some(900), Some(0)]),
+    row(Stage::Tests,              "tests, host and QEMU",          [Some(460), Some(820), Some(0)]),
     row(Stage::DocumentationTests, "examples in the documentation", [Some(20),  Some(20),  Some(0)]),
     row(Stage::Unsafe,             "unsafe code",                   [None,      Some(5),   Some(0)]),
     row(Stage::Arrows,             "arrows between folders",        [None,      Some(85),  Some(0)]),
@@ -140,6 +141,7 @@ pub const STAGES: &[Row] = &[
     row(Stage::FuzzTargets,        "targets of the fuzzer",         [None,      Some(220), Some(0)]),
     row(Stage::Mistakes,           "planted mistakes",              [None,      Some(190), Some(0)]),
     row(Stage::Figures,            "published figures",             [None,      Some(60),  Some(0)]),
+    row(Stage::Package,            "package",                       [None,      Some(80),  Some(0)]),
     row(Stage::OldestCompiler,     "oldest compiler",               [None,      Some(50),  None]),
 ];
 

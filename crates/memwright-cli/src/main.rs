@@ -3,6 +3,7 @@
 #![warn(clippy::print_stderr)]
 #![deny(missing_docs)]
 
+mod alone;
 mod cmd;
 mod compare;
 mod count;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -89,9 +90,7 @@ fn a_tree_that_lacks_options_is_added_with_a_warning() {
     let tree = folder.path().join("tree");
     let image = tree.join("arch/x86/boot/bzImage");
     fs::create_dir_all(image.parent().unwrap()).unwrap();
-    let mut bytes = vec![0; 0x400];
-    bytes[0x202..0x206].copy_from_slice(b"HdrS");
-    fs::write(image, bytes).unwrap();
+    fs::write(image, boot_header()).unwrap();
     let complete = include_str!("cmd/kernels-config.in/complete.config");
     let lacks_tty = format!("{complete}# CONFIG_TTY is not set\n");
     for (configuration, warning) in [
@@ -115,4 +114,117 @@ fn a_tree_that_lacks_options_is_added_with_a_warning() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), warning);
         assert_eq!(output.status.code(), Some(0));
     }
+}
+
+/// Returns the smallest file that looks like an image: a boot header.
+fn boot_header() -> Vec<u8> {
+    let mut bytes = vec![0; 0x400];
+    bytes[0x202..0x206].copy_from_slice(b"HdrS");
+    bytes
+}
+
+/// Returns a Debian package with one file.
+fn package(path: &str, contents: &[u8]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(contents.len() as u64);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, path, contents).unwrap();
+    let mut bytes = b"!<arch>\n".to_vec();
+    let data = builder.into_inner().unwrap();
+    for (name, data) in [("debian-binary", &b"2.0\n"[..]), ("data.tar", &data)] {
+        bytes.extend(format!("{name:<48}{:<10}`\n", data.len()).as_bytes());
+        bytes.extend(data);
+    }
+    bytes
+}
+
+/// Runs `kernels add` without any program in `PATH`, and returns its exit code and what it prints to standard error.
+fn add_without_programs(folder: &Path, text: &str) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .args(["kernels", "add", text])
+        .env("PATH", "")
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+/// A package, and a folder into which one was unpacked, are added where neither apt nor dpkg is installed.
+#[test]
+fn a_package_is_added_without_apt() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("image.deb");
+    fs::write(&file, package("boot/vmlinuz-6.1", &boot_header())).unwrap();
+    let unpacked = folder.path().join("unpacked");
+    fs::create_dir_all(unpacked.join("lib/modules/7.2/kernel/mm")).unwrap();
+    fs::write(unpacked.join("lib/modules/7.2/vmlinuz"), boot_header()).unwrap();
+    fs::write(unpacked.join("lib/modules/7.2/kernel/mm/zsmalloc.ko"), "x").unwrap();
+    for (name, path) in [("file", &file), ("folder", &unpacked)] {
+        let text = format!("{name}={}", path.display());
+        let added = add_without_programs(folder.path(), &text);
+        assert_eq!(added, (Some(0), String::new()), "{text}");
+        let kept = folder.path().join("cache/memwright/kernels").join(name);
+        assert_eq!(fs::read(kept.join("vmlinuz")).unwrap(), boot_header());
+        assert_eq!(
+            kept.join("modules/04-zsmalloc.ko").is_file(),
+            name == "folder"
+        );
+    }
+}
+
+/// What is no complete package of a kernel is refused in one line, and nothing is kept.
+#[test]
+fn hostile_packages_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let whole = package("boot/vmlinuz-6.1", &boot_header());
+    fs::write(at("truncated.deb"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(at("header.deb"), &whole[..8]).unwrap();
+    fs::write(at("other.deb"), package("usr/bin/true", b"x")).unwrap();
+    fs::write(at("text.deb"), package("boot/vmlinuz-6.1", b"no image")).unwrap();
+    let damaged = package("boot/x", b"x");
+    let damaged = String::from_utf8(damaged)
+        .unwrap()
+        .replace("boot/x", "../../");
+    fs::write(at("damaged.deb"), damaged).unwrap();
+    File::create(at("large.deb"))
+        .unwrap()
+        .set_len(5 << 30)
+        .unwrap();
+    let made = Command::new("mkfifo").arg(at("pipe.deb")).status().unwrap();
+    assert!(made.success());
+    for path in ["boot/vmlinuz-1", "boot/vmlinuz-2"] {
+        fs::create_dir_all(at("several/boot")).unwrap();
+        fs::write(at("several").join(path), boot_header()).unwrap();
+    }
+    for (name, reason) in [
+        (
+            "truncated.deb",
+            "is not a complete Debian package: data.tar is truncated",
+        ),
+        (
+            "header.deb",
+            "is not a complete Debian package: it has no data.tar",
+        ),
+        (
+            "other.deb",
+            "has no image of Linux, boot/vmlinuz-VERSION or lib/modules/VERSION/vmlinuz",
+        ),
+        ("text.deb", "not a Linux kernel image (bzImage or vmlinux)"),
+        ("damaged.deb", "is damaged: "),
+        ("large.deb", "is larger than 4096 MiB"),
+        ("pipe.deb", "is a named pipe, not a regular file"),
+        ("several", "has several images, of 1, 2: name one of them"),
+        ("/dev/zero", "is a device, not a regular file"),
+    ] {
+        let text = format!("own={}", at(name).display());
+        let (code, said) = add_without_programs(folder.path(), &text);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(reason), "{name}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    let kept = fs::read_dir(at("cache/memwright/kernels")).unwrap();
+    assert_eq!(kept.count(), 0);
 }

@@ -344,6 +344,10 @@ fn both_formats_of_a_trace_hold_the_same_events() {
         let time = format!("\"ts\":{}.{:03},", clock / 1000, clock % 1000);
         assert!(written.contains(&time), "{line}: {written}");
         assert_eq!(fields.remove("event").as_ref(), Some(&event["name"]));
+        for (name, own) in [("process", "pid"), ("thread", "tid")] {
+            let id = fields.remove(name).unwrap_or(0.into());
+            assert_eq!(id, event[own], "{line}");
+        }
         assert_eq!(Some(&*fields), event["args"].as_object(), "{line}");
     }
     for name in ["fault", "map", "flush"] {

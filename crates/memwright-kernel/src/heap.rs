@@ -90,6 +90,11 @@ pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }
 
+/// Returns the number of bytes that the heap manages, free or allocated.
+pub fn size() -> usize {
+    HEAP.size.load(Ordering::Relaxed)
+}
+
 /// Adds a chunk before an allocation fails, if few bytes are free.
 ///
 /// # Locks
@@ -107,6 +112,17 @@ impl Heap {
         let (size, used) = (&self.size, &self.used);
         size.load(Ordering::Relaxed)
             .saturating_sub(used.load(Ordering::Relaxed))
+    }
+
+    /// Counts allocated bytes. If few are free then, the calling CPU grows the heap on its return to user mode.
+    #[inline]
+    fn add_used(&self, size: usize) {
+        self.used.fetch_add(size, Ordering::Relaxed);
+        if self.room() < LOW_WATER {
+            let cpu = percpu::current();
+            cpu.heap_is_low.store(true, Ordering::Relaxed);
+            cpu.ask_to_look();
+        }
     }
 
     fn claim(&self, base: *mut u8, size: usize) {
@@ -185,12 +201,7 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: the caller guarantees that the size is not zero.
             let memory = unsafe { self.inner.lock().0.try_allocate(layout) };
             if let Some(memory) = memory {
-                self.used.fetch_add(layout.size(), Ordering::Relaxed);
-                if self.room() < LOW_WATER {
-                    // A CPU that has allocated memory grows the heap on its return to user mode. So CPUs that do not
-                    // allocate bear no cost.
-                    percpu::current().ask_to_look();
-                }
+                self.add_used(layout.size());
                 return memory.as_ptr();
             }
             // Retry if another CPU has added memory, or freed the reserve, since this CPU tried.
@@ -214,8 +225,8 @@ unsafe impl GlobalAlloc for Heap {
                 .0
                 .try_realloc_in_place(memory, layout, size)
         } {
-            self.used.fetch_add(size, Ordering::Relaxed);
             self.used.fetch_sub(layout.size(), Ordering::Relaxed);
+            self.add_used(size);
             return memory;
         }
         // SAFETY: the alignment is that of a valid layout, and the caller guarantees the size.

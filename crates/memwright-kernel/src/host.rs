@@ -4,10 +4,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use alloc::boxed::Box;
 use memwright_kernel_logic::retired;
-use memwright_linux::context::Context;
-use memwright_linux::run::Execution;
+use memwright_linux::run::{Execution, UserThread};
 use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
-use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserRegs, UserState};
 use memwright_linux_abi::channel::Channel;
 use memwright_linux_abi::host::{
     BlockDevice, Channels, Clock, ContextId, Contexts, CpuTimes, Cpus, Host, Instruments,
@@ -27,13 +26,13 @@ use crate::trap::frame::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, 
 use crate::{apic, context, control, disk, heap, input, ipi, percpu, smp, usercopy};
 
 impl Execution for Hardware {
-    fn run_user(&self, context: &Context<'_>) -> Trap {
-        let argument = core::ptr::from_ref(context).cast();
+    fn run_user(&self, thread: &UserThread<'_>) -> Trap {
+        let argument = core::ptr::from_ref(thread).cast();
         // SAFETY: the personality has loaded a root made from the template and keeps the bases canonical. It borrows
-        // the state only while `serve_call` runs, to which the context is passed.
+        // the state only while `serve_call` runs, to which the thread is passed.
         unsafe {
             run(
-                context.registers.state_pointer(),
+                thread.registers().state_pointer(),
                 serve_call as *const (),
                 argument,
             )
@@ -161,6 +160,19 @@ impl Registers for Hardware {
 
     fn set_key_rights(&self, rights: u32) {
         fpu::set_key_rights(rights);
+    }
+
+    fn entered_with(&self) -> Option<UserRegs> {
+        let state = percpu::current().user_state.load(Ordering::Relaxed);
+        let pointer = arch::stack_pointer();
+        let (_, top) = context::stack_of(pointer)?;
+        // The state of a thread is on its own stack. Until a thread has been in user mode, this CPU has the address of
+        // another thread's.
+        let end = state.checked_add(size_of::<UserState>() as u64)?;
+        // SAFETY: the state is in the part of the running stack that is in use, which is mapped, and an entry from user
+        // mode has filled it. The read is volatile because a caller can hold a reference to the state.
+        (state >= pointer && end <= top)
+            .then(|| unsafe { (&raw const (*(state as *const UserState)).regs).read_volatile() })
     }
 
     fn load_debug(&self, registers: &DebugRegisters) {
@@ -308,11 +320,11 @@ impl Host for Hardware {
     }
 }
 
-/// Serves a system call of the thread to which the context belongs.
-extern "C" fn serve_call(context: &Context<'_>) -> bool {
-    let served = context.serve();
+/// Serves a system call of the thread.
+extern "C" fn serve_call(thread: &UserThread<'_>) -> bool {
+    let served = thread.serve();
     if cfg!(debug_assertions) {
-        context::after_call(context.registers.state().regs.orig_rax);
+        context::after_call(thread.registers().state().regs.orig_rax);
     }
     served
 }

@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memwright_kernel_logic::acpi::ApicIds;
 use memwright_linux_abi::host::InterruptKind;
@@ -127,6 +127,9 @@ pub struct PerCpu {
     /// Length of the longest stretch in ticks, and the system call whose return ended it.
     pub longest: AtomicU64,
     pub longest_call: AtomicU64,
+    /// Whether an allocation of this CPU left the heap with little free memory. This CPU then grows the heap, and no
+    /// other CPU does, so that CPUs that do not allocate never write to it.
+    pub heap_is_low: AtomicBool,
     /// Bytes copied from and to user memory since the last scheduling point of a user copy.
     pub copied: AtomicU64,
     /// Whether a backtrace was requested while this CPU was writing an output frame.
@@ -166,6 +169,7 @@ impl PerCpu {
             interrupt_ticks: AtomicU64::new(0),
             longest: AtomicU64::new(0),
             longest_call: AtomicU64::new(0),
+            heap_is_low: AtomicBool::new(false),
             copied: AtomicU64::new(0),
             asked_to_report: AtomicU32::new(0),
             interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],

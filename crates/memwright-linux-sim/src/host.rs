@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
-use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserRegs, UserState};
 use memwright_linux_abi::channel::Channel;
 use memwright_linux_abi::host::{
     self, BlockDevice, Channels, Clock, ContextId, CpuTimes, Cpus, Host, Instruments,
@@ -245,6 +245,11 @@ impl Registers for Simulated {
 
     /// The simulated CPUs have no protection keys.
     fn set_key_rights(&self, _rights: u32) {}
+
+    /// The registers are in the context of the thread, which the machine does not know.
+    fn entered_with(&self) -> Option<UserRegs> {
+        None
+    }
 
     fn load_debug(&self, _registers: &DebugRegisters) {}
 }

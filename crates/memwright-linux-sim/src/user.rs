@@ -1,7 +1,6 @@
 //! User mode: performs the operations of the program, one after another.
 
-use memwright_linux::context::Context;
-use memwright_linux::run::Execution;
+use memwright_linux::run::{Execution, UserThread};
 use memwright_linux_abi::arch::x86_64::regs::UserRegs;
 use memwright_linux_abi::host::Trap;
 use memwright_table::VirtAddr;
@@ -22,7 +21,7 @@ const EXIT_GROUP: u64 = 231;
 const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
 
 impl Execution for Simulated {
-    fn run_user(&self, context: &Context<'_>) -> Trap {
+    fn run_user(&self, thread: &UserThread<'_>) -> Trap {
         if let Some(begins) = locked(&self.more.begins).take() {
             begins();
         }
@@ -31,18 +30,18 @@ impl Execution for Simulated {
                 return trap;
             }
             let in_time = self.more.tick();
-            let regs = context.registers.state().regs;
+            let regs = thread.registers().state().regs;
             let place = regs.rip.wrapping_sub(CODE);
             let end = 2 * self.more.operations.len() as u64;
             let stepped = if place >= end || place % 2 != 0 || !in_time {
-                self.elsewhere(context, regs, place == end || !in_time)
+                self.elsewhere(thread, regs, place == end || !in_time)
             } else {
                 let place = (place / 2) as usize;
                 let operations = &self.more.operations;
                 if matches!(operations[..place].last(), Some(Operation::Call(..))) {
                     locked(&self.more.calls).returned(&regs);
                 }
-                self.perform(context, operations[place], regs)
+                self.perform(thread, operations[place], regs)
             };
             if let Some(trap) = stepped {
                 return trap;
@@ -52,7 +51,12 @@ impl Execution for Simulated {
 }
 
 impl Simulated {
-    fn perform(&self, context: &Context<'_>, operation: Operation, regs: UserRegs) -> Option<Trap> {
+    fn perform(
+        &self,
+        thread: &UserThread<'_>,
+        operation: Operation,
+        regs: UserRegs,
+    ) -> Option<Trap> {
         let next = UserRegs {
             rip: regs.rip + 2,
             ..regs
@@ -62,7 +66,7 @@ impl Simulated {
             Operation::Call(number, arguments) => {
                 let [rdi, rsi, rdx, r10, r8, r9] = arguments.map(resolve);
                 locked(&self.more.calls).made(u64::from(number), rsi, rdx);
-                context.registers.state().regs = UserRegs {
+                thread.registers().state().regs = UserRegs {
                     rdi,
                     rsi,
                     rdx,
@@ -77,7 +81,7 @@ impl Simulated {
                     r15: regs.r14,
                     ..next
                 };
-                return call(context, u64::from(number));
+                return call(thread, u64::from(number));
             }
             Operation::Store(address, value) => {
                 let access = |at| self.machine.on(CPU).write(at, &value.to_le_bytes());
@@ -93,21 +97,21 @@ impl Simulated {
             }
             Operation::Exception(which) => {
                 let vector = EXCEPTIONS[usize::from(which) % EXCEPTIONS.len()];
-                context.registers.state().regs = next;
+                thread.registers().state().regs = next;
                 return Some(Trap::Exception { vector, error: 0 });
             }
         }
-        context.registers.state().regs = next;
+        thread.registers().state().regs = next;
         None
     }
 
     /// Runs user mode at an address that is no operation of the program. At the end of the program (`ends`), the
     /// program exits. A program that was loaded from a file exits at its first instruction. Otherwise the address is
     /// that of a signal handler, which returns at once.
-    fn elsewhere(&self, context: &Context<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
+    fn elsewhere(&self, thread: &UserThread<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
         if ends {
             locked(&self.more.calls).returned(&regs);
-            return call(context, EXIT_GROUP);
+            return call(thread, EXIT_GROUP);
         }
         if let Err(trap) = touch(regs.rip, |at| self.machine.on(CPU).fetch(at).map(drop)) {
             return Some(trap);
@@ -117,21 +121,21 @@ impl Simulated {
         }
         if regs.orig_rax == u64::MAX && regs.rax == 0 && regs.rbp == 0 && regs.rdi == 0 {
             // The registers are those of a program that was just loaded from a file.
-            return call(context, EXIT_GROUP);
+            return call(thread, EXIT_GROUP);
         }
-        context.registers.state().regs.rsp = regs.rsp.wrapping_add(8);
-        call(context, RT_SIGRETURN)
+        thread.registers().state().regs.rsp = regs.rsp.wrapping_add(8);
+        call(thread, RT_SIGRETURN)
     }
 }
 
 /// Performs a system call. Returns `None` if user mode continues, or the trap that returns to the personality.
-fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
+fn call(thread: &UserThread<'_>, number: u64) -> Option<Trap> {
     {
-        let mut state = context.registers.state();
+        let mut state = thread.registers().state();
         state.regs.orig_rax = number;
         state.regs.rax = number;
     }
-    (!context.serve()).then_some(Trap::Syscall)
+    (!thread.serve()).then_some(Trap::Syscall)
 }
 
 /// Performs a user-mode access to the 8 bytes at `address`. Returns the trap that it causes, if any.

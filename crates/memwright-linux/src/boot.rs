@@ -36,8 +36,10 @@ pub fn start(
     }));
     *kernel.vfs.userfaultfds.lock() = Some(device);
     if kernel.manifest.trace {
-        let trace = Box::leak(Box::new(Trace::new(machine)));
+        let trace: &'static Trace =
+            Box::leak(Box::new(Trace::new(machine, kernel.scheduler, kernel)));
         kernel.memory.set_trace(Some(trace));
+        kernel.memory.set_fault_sink(trace);
     }
     let filled = kernel.vfs.mounts.fill(
         kernel.vfs,

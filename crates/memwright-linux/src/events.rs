@@ -1,6 +1,12 @@
 //! The entry points through which the machine calls the kernel.
 
-use crate::{account, kernel::Kernel, lifecycle::exit_thread, run::Execution, syscall::handlers};
+use crate::{
+    account,
+    kernel::Kernel,
+    lifecycle::exit_thread,
+    run::{Execution, UserThread},
+    syscall::handlers,
+};
 use alloc::sync::Arc;
 use core::{fmt::Write, sync::atomic::Ordering};
 use memwright_linux_abi::host::{Channel, KernelEvents};
@@ -31,7 +37,8 @@ impl Events {
             Some(Start::User(state)) => {
                 kernel.host.load_bases(&state);
                 let tables = handlers(kernel.manifest.system_calls);
-                kernel.context(&thread, state, tables).run(self.machine)
+                let context = kernel.context(&thread, state, tables);
+                UserThread::new(context).run(self.machine)
             }
             Some(Start::Program) => self.run_program(&thread),
             None => unreachable!("a thread starts once"),
@@ -64,7 +71,7 @@ impl Events {
             &context.registers,
             &kernel.manifest,
         ) {
-            Ok(()) => context.run(self.machine),
+            Ok(()) => UserThread::new(context).run(self.machine),
             Err((error, text)) => {
                 kernel.not_started(error, &text);
                 ExitStatus::Exited(127)

@@ -6,6 +6,7 @@ use crate::{
     deliver::{After, deliver},
     probe_step,
     ptrace::Traced,
+    thread_registers::ThreadRegisters,
 };
 use alloc::sync::Arc;
 use memwright::Access;
@@ -33,10 +34,13 @@ use memwright_table::VirtAddr;
 /// A machine that runs user mode.
 pub trait Execution: Host {
     /// Runs a thread in user mode until a trap. Returns the trap on the same kernel stack, with interrupts disabled.
-    /// [`Context::serve`] handles system calls; user mode continues after a call unless `serve` returns false. The
+    /// [`UserThread::serve`] handles system calls; user mode continues after a call unless `serve` returns false. The
     /// machine accesses the thread's state through `ThreadRegisters::state_pointer`, and only while user mode runs.
-    fn run_user(&self, context: &Context<'_>) -> Trap;
+    fn run_user(&self, thread: &UserThread<'_>) -> Trap;
 }
+
+/// A thread that runs user mode: what the machine needs of it.
+pub struct UserThread<'a>(Context<'a>);
 
 /// Clears [`Work::RESTARTABLE`] after a system call in which the thread waited, if no other flag is set and the thread
 /// is still on the CPU whose number its `struct rseq` contains. No critical section needs to be aborted, because a
@@ -47,11 +51,29 @@ fn settle_after_call(thread: &Thread, host: &dyn Host) {
     }
 }
 
-impl Context<'_> {
+impl<'a> UserThread<'a> {
+    pub(crate) fn new(context: Context<'a>) -> Self {
+        Self(context)
+    }
+
+    /// Returns the user registers of the thread.
+    #[inline]
+    pub fn registers(&self) -> &ThreadRegisters<'a> {
+        &self.0.registers
+    }
+
+    /// Executes the system call that the user registers contain. Returns true if the thread can return to user mode at
+    /// once; only RAX has changed in this case. Returns false if `run_user` must return [`Trap::Syscall`].
+    #[inline]
+    pub fn serve(&self) -> bool {
+        self.0.serve()
+    }
+
     /// Runs user code until the thread exits.
     pub(crate) fn run(&self, machine: &dyn Execution) -> ExitStatus {
-        let current = &self.current;
-        let traced = Traced::new(current, &self.registers, self.oom());
+        let context = &self.0;
+        let (current, kernel) = (&context.current, context.kernel);
+        let traced = Traced::new(current, &context.registers, context.oom());
         loop {
             let work = current.thread.work();
             if !work.is_empty() {
@@ -59,18 +81,17 @@ impl Context<'_> {
                 current.thread.set_work(Work::REGISTERS, false);
                 if work.contains(Work::CONTROL) {
                     current.thread.set_work(Work::CONTROL, false);
-                    self.kernel.serve_control();
+                    kernel.serve_control();
                 }
                 if work.contains(Work::MIGRATE) {
-                    let scheduler = &self.kernel.scheduler;
-                    scheduler.migrate(current.thread);
+                    kernel.scheduler.migrate(current.thread);
                 }
                 if work.contains(Work::CPU_TIME) {
                     current.thread.set_work(Work::CPU_TIME, false);
                     current.process().resume_cpu_timers(current.thread);
                 }
                 if work.contains(Work::CGROUP) {
-                    self.kernel.cgroups.look(current.thread);
+                    kernel.cgroups.look(current.thread);
                 }
                 if let After::Exit(status) = deliver(&traced) {
                     traced.exit(status);
@@ -81,11 +102,11 @@ impl Context<'_> {
                 if current.thread.work().contains(Work::DEBUG) {
                     traced.load_breakpoints();
                 }
-                self.choose_handlers();
+                context.choose_handlers();
             }
             match machine.run_user(self) {
-                // `Context::serve` has executed the call. The next iteration handles the flags that remain set.
-                Trap::Syscall => settle_after_call(current.thread, self.kernel.host),
+                // `serve` has executed the call. The next iteration handles the flags that remain set.
+                Trap::Syscall => settle_after_call(current.thread, kernel.host),
                 Trap::PageFault {
                     address,
                     write,
@@ -94,7 +115,7 @@ impl Context<'_> {
                 } => {
                     page_fault(
                         current,
-                        &self.kernel.faults,
+                        &kernel.faults,
                         address,
                         Access {
                             write,
@@ -106,12 +127,12 @@ impl Context<'_> {
                 }
                 Trap::KeyFault { address, write } => key_fault(current, address, write),
                 Trap::Exception { vector, error } => {
-                    exception(&traced, self.kernel.probes, vector, error);
+                    exception(&traced, kernel.probes, vector, error);
                 }
                 Trap::Timer | Trap::Reschedule => {
-                    self.kernel.scheduler.tick(current.thread);
+                    kernel.scheduler.tick(current.thread);
                 }
-                Trap::Control => self.kernel.serve_control(),
+                Trap::Control => kernel.serve_control(),
             }
         }
     }

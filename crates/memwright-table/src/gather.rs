@@ -18,6 +18,7 @@
 //! cleared the bit and has not flushed yet. A gather that elided a flush therefore flushes everything if another
 //! operation has invalidations pending (rule: see-pending-flushes).
 
+mod runs;
 mod send;
 
 use core::mem::MaybeUninit;

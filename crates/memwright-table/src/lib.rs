@@ -156,7 +156,7 @@ pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
 pub use table::{
-    AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, MoveRule,
-    PageAccess, Prepared, Table, Touched, Tracked, Translation,
+    AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, EditedRuns, Extent,
+    Look, MoveRule, PageAccess, Prepared, Table, Touched, Tracked, Translation,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

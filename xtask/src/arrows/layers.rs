@@ -102,7 +102,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "lib", "trace", "current", "thread_registers", "restartable", "ptrace", "probe_step", "exec", "kernel", "parts", "faulted_in", "context", "io_uring", "lifecycle", "deliver", "syscall", "audit", "run", "account", "events", "boot",
+            "lib", "current", "thread_registers", "restartable", "ptrace", "probe_step", "exec", "kernel", "parts", "faulted_in", "context", "io_uring", "lifecycle", "deliver", "syscall", "trace", "audit", "run", "account", "events", "boot",
         ],
         upward: 0,
         circles: 0,
@@ -136,7 +136,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "xtask/src",
         modules: &[
-            "shell", "block", "words", "number", "apt", "tools", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "prose", "guest", "workloads", "release", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
+            "remap", "shell", "block", "words", "number", "apt", "tools", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "dist", "cases", "house", "prose", "guest", "workloads", "release", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
         ],
         upward: 0,
         circles: 0,
@@ -145,7 +145,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-cli/src",
         modules: &[
-            "model", "host", "sheet", "compare", "render", "guestfs", "qemu", "count", "memwright", "linux", "states", "lab", "cmd", "main",
+            "model", "host", "sheet", "compare", "render", "guestfs", "qemu", "count", "memwright", "linux", "alone", "states", "lab", "cmd", "main",
         ],
         upward: 0,
         circles: 0,

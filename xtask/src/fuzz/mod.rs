@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use self::random::Random;
 use self::report::{Outcome, Verdict};
@@ -27,6 +27,7 @@ use self::rules::Rule;
 use self::script::{Abilities, Script};
 use self::sides::Sides;
 use crate::shell;
+use crate::suite::Shard;
 
 /// The default duration in minutes, if neither minutes nor operations are given.
 const MINUTES: f64 = 1.0;
@@ -74,6 +75,8 @@ struct Settings {
     seed: u64,
     /// The seeds of the searches against the model, which run one after another. They replace `seed`.
     seeds: Vec<u64>,
+    /// The number of seeds of all parts of the search, of which `seeds` are one part.
+    all_seeds: usize,
     /// The CPUs, the memory and the number of calls for the target `sequences`.
     guest: sequences::Guest,
     shown: usize,
@@ -92,6 +95,7 @@ impl Settings {
             operations: Some(operations),
             seed: 1,
             seeds: Vec::new(),
+            all_seeds: 0,
             guest: sequences::Guest::default(),
             shown: SHOWN,
             folder: shell::target_folder().join("fuzz"),
@@ -105,6 +109,7 @@ impl Settings {
             operations: None,
             ..Self::of(Against::HostAndGuest, 0)
         };
+        let (mut seeds, mut shard) = (None, None);
         let mut rest = arguments.iter();
         while let Some(&option) = rest.next() {
             let mut value = || {
@@ -121,7 +126,15 @@ impl Settings {
                     settings.operations = Some(value()?.parse().context("--operations")?);
                 }
                 "--seed" => settings.seed = value()?.parse().context("--seed")?,
-                "--seeds" => settings.seeds = seeds::parse(value()?)?,
+                "--seeds" => seeds = Some(value()?),
+                "--shard" => {
+                    let text = value()?;
+                    let part = Shard::parse(text);
+                    shard =
+                        Some(part.with_context(|| {
+                            format!("--shard I/N, with I from 1 to N, not {text}")
+                        })?);
+                }
                 "--cpus" => settings.guest.cpus = value()?.parse().context("--cpus")?,
                 "--memory" => settings.guest.memory = value()?.to_owned(),
                 "--calls" => settings.guest.calls = value()?.parse().context("--calls")?,
@@ -132,7 +145,29 @@ impl Settings {
                 path => settings.replay.push(path.into()),
             }
         }
+        settings.take_seeds(seeds, shard)?;
         Ok(settings)
+    }
+
+    /// Sets the seeds of `--seeds`, or the part of them that `--shard` selects.
+    fn take_seeds(&mut self, seeds: Option<&str>, shard: Option<Shard>) -> Result<()> {
+        if shard.is_some() {
+            ensure!(
+                self.against == Against::Model && self.target.is_none() && self.replay.is_empty(),
+                "--shard divides the seeds of a search with --against model"
+            );
+            let text = seeds.context("--shard needs --seeds, which it divides")?;
+            ensure!(
+                !seeds::are_random(text),
+                "--shard: every part would draw other seeds; name them: --seeds 1-100"
+            );
+        }
+        if let Some(text) = seeds {
+            let all = seeds::parse(text)?;
+            self.all_seeds = all.len();
+            self.seeds = shard.unwrap_or(Shard::WHOLE).share(all);
+        }
+        Ok(())
     }
 
     /// Builds the programs that the comparison runs.
@@ -429,4 +464,49 @@ fn ticks() -> u64 {
     numbers
         .filter_map(|number| number.parse::<u64>().ok())
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(line: &str) -> Result<Settings> {
+        Settings::parse(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn parts_share_the_seeds_and_the_operations() {
+        let mut found = Vec::new();
+        for part in ["1/3", "2/3", "3/3"] {
+            let line = format!("--against model --seeds 1-4,9 --shard {part}");
+            let one = settings(&line).unwrap();
+            assert_eq!(one.all_seeds, 5);
+            found.extend(one.seeds);
+        }
+        found.sort_unstable();
+        assert_eq!(found, [1, 2, 3, 4, 9]);
+        let spare = settings("--against model --seeds 1,2 --shard 3/3").unwrap();
+        assert_eq!((spare.seeds.len(), spare.all_seeds), (0, 2));
+    }
+
+    #[test]
+    fn parts_that_cannot_be_are_refused() {
+        for (line, part) in [
+            ("--against model --shard 1/2", "needs --seeds"),
+            (
+                "--against model --seeds random:9 --shard 1/2",
+                "would draw other seeds",
+            ),
+            ("--against model --seeds 1-9 --shard 0/0", "not 0/0"),
+            ("--against model --seeds 1-9 --shard 5/3", "not 5/3"),
+            ("--seeds 1-9 --shard 1/3", "--against model"),
+            (
+                "--against model --seeds 1-9 --shard 1/3 a.script",
+                "--against model",
+            ),
+        ] {
+            let error = settings(line).map(|_| ()).unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{line}: {error:#}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     if !settings.replay.is_empty() {
         return Ok(());
     }
-    if settings.seeds.is_empty() {
+    if settings.all_seeds == 0 {
         return search(settings, options, settings.seed, 1);
     }
     let seeds: Vec<String> = settings.seeds.iter().map(u64::to_string).collect();
@@ -35,7 +35,7 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     for seed in &settings.seeds {
         println!("seed {seed}");
         // Continue with the other seeds, to report all differences.
-        if let Err(error) = search(settings, options, *seed, settings.seeds.len()) {
+        if let Err(error) = search(settings, options, *seed, settings.all_seeds) {
             println!("{error:#}");
             failed.push(seed.to_string());
         }

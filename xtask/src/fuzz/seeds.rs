@@ -4,22 +4,46 @@ use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 
-/// Parses the seeds `A,B,...`, or draws N random seeds for `random:N`.
+/// The prefix of a number of random seeds.
+const RANDOM: &str = "random:";
+/// The maximum number of seeds.
+const MOST: u64 = 1_000_000;
+
+/// Parses the seeds `A,B,...`, each of which may be a range `A-B`, or draws N random seeds for `random:N`.
 ///
 /// # Errors
-/// If the text is not a list of numbers, or if no random numbers are available.
+/// If the text is not a list of numbers, if there are more than [`MOST`] seeds, or if no random numbers are available.
 pub fn parse(text: &str) -> Result<Vec<u64>> {
-    let seeds: Vec<u64> = match text.strip_prefix("random:") {
-        Some(count) => draw(count.parse().context("--seeds random:N")?)?,
-        None => text
-            .split(',')
-            .map(|seed| seed.parse().context("--seeds A,B,..."))
-            .collect::<Result<_>>()?,
-    };
+    let mut seeds: Vec<u64> = Vec::new();
+    match text.strip_prefix(RANDOM) {
+        Some(count) => seeds = draw(count.parse().context("--seeds random:N")?)?,
+        None => {
+            for part in text.split(',') {
+                let (first, last) = part.split_once('-').unwrap_or((part, part));
+                let [first, last] = [first, last].map(|seed| seed.parse::<u64>());
+                let (first, last) = (
+                    first.context("--seeds A,B-C,...")?,
+                    last.context("--seeds A,B-C,...")?,
+                );
+                let more = last
+                    .checked_sub(first)
+                    .with_context(|| format!("--seeds {part}: no seed"))?;
+                if more >= MOST - seeds.len() as u64 {
+                    bail!("--seeds: more than {MOST}");
+                }
+                seeds.extend(first..=last);
+            }
+        }
+    }
     if seeds.is_empty() {
         bail!("--seeds names no seed");
     }
     Ok(seeds)
+}
+
+/// Returns whether the text asks for random seeds, which are others each time.
+pub fn are_random(text: &str) -> bool {
+    text.starts_with(RANDOM)
 }
 
 /// Draws `count` random seeds.
@@ -39,8 +63,19 @@ mod tests {
     #[test]
     fn seeds_are_given_or_drawn() {
         assert_eq!(parse("3,1,4294967295").unwrap(), [3, 1, 4_294_967_295]);
+        assert_eq!(parse("7,1-3,5-5").unwrap(), [7, 1, 2, 3, 5]);
         assert_eq!(parse("random:5").unwrap().len(), 5);
-        for text in ["", "random:", "random:0", "1,,2", "one"] {
+        for text in [
+            "",
+            "random:",
+            "random:0",
+            "1,,2",
+            "one",
+            "3-1",
+            "1-",
+            "0-1000000",
+            "0-18446744073709551615",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -52,10 +52,11 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
         // An optimised build would halve the time of the run, but would itself take longer than the whole run.
         Tier::Test | Tier::Ci => model::run_built(&Settings::of(Against::Model, ON_MODEL), &[]),
         // The seeds are new each time, and are printed.
-        Tier::Full => model::run(&Settings {
-            seeds: seeds::parse("random:20")?,
-            ..Settings::of(Against::Model, ALL_ON_MODEL)
-        }),
+        Tier::Full => {
+            let mut settings = Settings::of(Against::Model, ALL_ON_MODEL);
+            settings.take_seeds(Some("random:20"), None)?;
+            model::run(&settings)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod table;
 
 use crate::clock::Took;
 use crate::tier::Tier;
-use crate::{command, guest, shell};
+use crate::{command, guest, programs, shell};
 use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -59,6 +59,13 @@ impl Shard {
     pub fn has(self, name: &str) -> bool {
         table::hash(name) % self.count == self.number - 1
     }
+
+    /// Returns the elements of a list that belong to this part. The parts differ by at most one element.
+    pub fn share<T>(self, list: Vec<T>) -> Vec<T> {
+        let [skip, step] =
+            [self.number - 1, self.count].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        list.into_iter().skip(skip).step_by(step).collect()
+    }
 }
 
 /// The built tests, ready to run.
@@ -67,12 +74,12 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Builds the programs and the kernel that the guests run, and every test.
+    /// Builds the kernel that the guests run, and every test.
     ///
     /// # Errors
-    /// If a program, the kernel or a test does not build.
+    /// If the kernel or a test does not build.
     pub fn build() -> Result<Suite> {
-        guest::build()?;
+        guest::build_kernel()?;
         let built = binaries::build()?;
         command::of_tests(built.memwright.clone());
         Ok(Suite { built })
@@ -82,7 +89,8 @@ impl Suite {
     /// processes.
     ///
     /// # Errors
-    /// If tests cannot be listed or started. Failed tests are part of the totals.
+    /// If tests cannot be listed or started, or if a program of `programs/` does not build. Failed tests are part of the
+    /// totals.
     pub fn run(
         &self,
         tier: Tier,
@@ -112,6 +120,8 @@ impl Suite {
             let of_command = job.binary.name.starts_with("memwright-cli/");
             (Reverse(job.tests.len()), Reverse(of_command))
         });
+        let names = jobs.iter().flat_map(|job| &job.tests);
+        programs::build_for(names.map(String::as_str))?;
         self.fetch_image()?;
         let mut slow = Vec::new();
         let mut machine = Machine {
@@ -300,5 +310,7 @@ mod tests {
             };
             assert_eq!((1..=3).filter(has).count(), 1, "{name}");
         }
+        let parts = (1..=3).map(|number| Shard { number, count: 3 }.share(vec![5, 6, 7, 8]));
+        assert_eq!(parts.collect::<Vec<_>>(), [vec![5, 8], vec![6], vec![7]]);
     }
 }

@@ -23,7 +23,7 @@ use crate::model::memwright_run::Ending;
 use crate::model::region_names::{self, RegionNames};
 use crate::model::saved::Saved;
 use crate::render::outputs::Outputs;
-use crate::sheet::{Sheet, cell_text};
+use crate::sheet::{Limited, Sheet, Verdict, VerdictKind};
 
 /// Runs the program, and judges its counts by the baseline or by limits. Returns the exit code, which depends on the
 /// kinds of differences.
@@ -43,38 +43,84 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     taken.read_path("the program", program.unwrap_or(Path::new("")));
     let outputs = Outputs::open(args.run.json.as_deref(), &args.run.formats, &mut taken)?;
     let now = rerun::run(&args.run, baseline.as_ref())?;
-    claim(args, baseline.as_ref(), &now)?;
     let columns: Vec<(String, &Saved)> = baseline
         .iter()
         .map(|saved| (BASELINE.to_owned(), saved))
         .chain([(NOW.to_owned(), &now)])
         .collect();
-    let sheet = comparison::sheet(&columns).context("the baseline is of another kind")?;
-    let judged = judge(&limits, &sheet);
-    let sheet = sheet
+    let complete = comparison::sheet(&columns).context("the baseline is of another kind")?;
+    let judged = judge(&limits, &complete);
+    let limited = judged.iter().map(|one| one.limited(&complete)).collect();
+    let mut sheet = complete
         .select(&rows)
         .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
-    let to_people = !outputs.on_output();
-    if to_people && (args.limits.is_empty() || !args.bisect) {
-        print(render::text(&sheet, args.shown.all).as_bytes())?;
+    let claimed = claim(args, baseline.as_ref(), &now);
+    if claimed.is_ok() && !outputs.on_output() {
+        print_text(args, &sheet, &judged)?;
     }
-    for one in judged.iter().filter(|_| to_people) {
-        print(format!("{one}\n").as_bytes())?;
-    }
+    let decided = claimed.and_then(|()| decide(args, &judged, &sheet, &columns));
+    sheet.verdict = Some(reported(&decided, limited));
     let sheets = std::slice::from_ref(&sheet);
     outputs.write("memwright check", sheets, args.shown.all, &now)?;
-    if args.bisect {
-        return bisect::verdict(&judged);
-    }
-    let (kinds, lines) = if args.limits.is_empty() {
-        differences(&sheet, args.fail_on, &columns)
-    } else {
-        exceeded(&judged, &columns)
-    };
-    for line in &lines {
+    let Decision { code, lines } = decided?;
+    // In a bisection, the line of each limit on standard output is enough.
+    for line in lines.iter().filter(|_| !args.bisect) {
         say(line);
     }
-    Ok(verdict::code(&kinds))
+    Ok(code)
+}
+
+/// The exit code of a check, and why it is not 0, one line for each reason.
+struct Decision {
+    code: u8,
+    lines: Vec<String>,
+}
+
+/// Prints the rows and the judgement on each limit.
+fn print_text(args: &CheckArgs, sheet: &Sheet, judged: &[Judged]) -> anyhow::Result<()> {
+    if args.limits.is_empty() || !args.bisect {
+        print(render::text(sheet, args.shown.all).as_bytes())?;
+    }
+    for one in judged {
+        print(format!("{one}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Decides whether the run passes.
+///
+/// # Errors
+/// If no verdict is possible.
+fn decide(
+    args: &CheckArgs,
+    judged: &[Judged],
+    sheet: &Sheet,
+    columns: &[(String, &Saved)],
+) -> Result<Decision, Failure> {
+    let (kinds, lines) = if args.limits.is_empty() {
+        differences(sheet, args.fail_on, columns)
+    } else {
+        exceeded(judged, columns)
+    };
+    let code = match args.bisect {
+        true => bisect::verdict(judged)?,
+        false => verdict::code(&kinds),
+    };
+    Ok(Decision { code, lines })
+}
+
+/// Returns the verdict for reports.
+fn reported(decided: &Result<Decision, Failure>, limited: Vec<Limited>) -> Verdict {
+    let (kind, reasons) = match decided {
+        Ok(Decision { code: 0, .. }) => (VerdictKind::Passed, Vec::new()),
+        Ok(Decision { lines, .. }) => (VerdictKind::Failed, lines.clone()),
+        Err(failure) => (VerdictKind::Unknown, vec![failure.to_string()]),
+    };
+    Verdict {
+        kind,
+        reasons,
+        limited,
+    }
 }
 
 const BASELINE: &str = "baseline";
@@ -190,7 +236,7 @@ fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<S
         (Some(before), now) => (before != now)
             .then(|| format!("the program: {} before, {} now", text(before), text(now))),
         (None, Some(Ending::Exited(_))) => None,
-        (None, Some(Ending::Killed(_) | Ending::NotStarted(_)) | None) => {
+        (None, Some(Ending::Killed(_) | Ending::NotStarted(_) | Ending::TripleFault {}) | None) => {
             Some(format!("the program: {}", text(now)))
         }
     }
@@ -256,8 +302,8 @@ fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
                     "{place}{}: {}: {} before, {} now",
                     row.group,
                     row.label(),
-                    cell_text(*before),
-                    cell_text(*now)
+                    row.cell_text(*before),
+                    row.cell_text(*now)
                 ));
             }
         }
@@ -324,6 +370,8 @@ mod tests {
                 }],
                 notes: Vec::new(),
                 commands: Vec::new(),
+                kernels: Vec::new(),
+                verdict: None,
             };
             let failures = |on| failing(&sheet, on).len();
             assert_eq!(failures(FailOn::Increase), increase, "{before:?} {now:?}");

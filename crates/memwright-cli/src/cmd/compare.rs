@@ -10,7 +10,6 @@ use crate::compare::functions::Side;
 use crate::compare::{functions as difference, names, verdict};
 use crate::host::output::{print, show};
 use crate::host::taken::Taken;
-use crate::lab::column::Column;
 use crate::lab::columns::{self, Groups};
 use crate::lab::input::Input;
 use crate::lab::laboratory::Laboratory;
@@ -29,7 +28,9 @@ use crate::sheet::Section;
 /// If the usage is wrong, if a tool is missing, or if a guest gives no result.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let run = &args.run;
-    let columns = columns(args).map_err(Failure::Usage)?;
+    check_options(args).map_err(Failure::Usage)?;
+    columns::fetch(&run.kernel, run.dry_run)?;
+    let columns = columns::open(&run.kernel).map_err(Failure::Usage)?;
     let groups = Groups::of(&columns, &run.image_plan()).map_err(Failure::Usage)?;
     let laboratories = groups.open(&Input::default(), run.dry_run)?;
     let rows = regions_by_number(args, &laboratories).map_err(Failure::Usage)?;
@@ -47,7 +48,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let outputs = Outputs::open(run.json.as_deref(), &run.formats, &mut taken)?;
     let profiles = ProfileOutputs::open(&run.profiles, &mut taken)?;
     let runs = guests[0].0.runs()?;
-    let (mut documents, mut names) = (Vec::new(), Vec::new());
+    let (mut documents, mut names, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
     for measured in columns::measure(&guests, &runs)? {
         if documents.is_empty() {
             show(&measured.said.errors);
@@ -55,9 +56,15 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         columns::say_ending(&measured.document, "");
         documents.push(measured.document);
         names.push(measured.names);
+        stacks.push(measured.fault_stacks);
     }
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
+        if let ([before, .., after], true) = (stacks.as_slice(), first.faults.is_some()) {
+            let names = [first, last].map(|one| one.kernel.name.as_str());
+            let command = first.arguments.join(" ");
+            profiles.write_two_faults([before, after], names, &command)?;
+        }
     }
     // Without lists of names, no function is counted as its caller's. Between Linux and Memwright, that would combine
     // unrelated functions.
@@ -164,13 +171,13 @@ fn functions(
     [functions].into_iter().chain(lines).collect()
 }
 
-/// Checks the options before a program runs, and returns the columns.
-fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
+/// Checks the options before a kernel is fetched or a program runs.
+fn check_options(args: &CompareArgs) -> anyhow::Result<()> {
     if args.run.kernel.len() < 2 {
         return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));
     }
     for pattern in &args.shown.rows {
         names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
     }
-    columns::open(&args.run.kernel)
+    Ok(())
 }

@@ -7,9 +7,9 @@ use anyhow::{Context, ensure};
 
 use crate::count::plugin;
 use crate::host::bounded::{self, PATIENCE};
-use crate::host::compile::Compiler;
+use crate::host::compile::{Compiler, packaged_folder};
 use crate::host::folder::PrivateFolder;
-use crate::host::{cache, output};
+use crate::host::{apt, cache, output};
 use crate::model::failure::{ENVIRONMENT, Failure};
 use crate::qemu::version;
 
@@ -39,17 +39,10 @@ struct Finding {
 pub fn doctor() -> Result<u8, Failure> {
     let findings = [
         qemu(),
-        compiler(
-            "C compiler for experiments and the plugin",
-            &["musl-gcc", "cc"],
-        ),
+        programs(),
         counting(),
-        program(
-            "apt-get",
-            "fetches kernels and a later QEMU",
-            "only on Debian and its kin",
-        ),
-        program("perf", "counts for run --native", "apt install linux-perf"),
+        archive(),
+        perf(),
         cache_folder(),
         kernels(),
     ];
@@ -104,13 +97,15 @@ fn qemu() -> Finding {
     )
 }
 
-fn compiler(what: &'static str, names: &[&'static str]) -> Finding {
-    found(
-        what,
-        Compiler::first_of(names),
-        Weight::Useful,
-        |compiler| compiler.name().to_owned(),
-    )
+/// Finds the programs of experiments: in the package, or by the compiler that builds them.
+fn programs() -> Finding {
+    let what = "programs of experiments";
+    let place = match packaged_folder() {
+        Some(folder) => Ok(folder.display().to_string()),
+        None => Compiler::first_of(&["musl-gcc", "cc"])
+            .map(|compiler| format!("built by {}", compiler.name())),
+    };
+    found(what, place, Weight::Useful, Clone::clone)
 }
 
 fn counting() -> Finding {
@@ -120,27 +115,37 @@ fn counting() -> Finding {
             "{} was built without support for plugins",
             qemu.display()
         );
-        plugin::build(version)
+        plugin::obtain(version)
     });
     found("counting plugin", built, Weight::Useful, |path| {
         path.display().to_string()
     })
 }
 
-fn program(what: &'static str, purpose: &str, mend: &str) -> Finding {
+fn archive() -> Finding {
+    found(
+        "Debian's archive",
+        apt::usable_mirror(),
+        Weight::Useful,
+        |mirror| format!("{mirror} (kernels, and a later QEMU)"),
+    )
+}
+
+fn perf() -> Finding {
+    let what = "perf";
     let answers = bounded::output(Command::new(what).arg("--version"), PATIENCE)
         .is_ok_and(|output| output.status.success());
-    if answers {
-        return Finding {
-            what,
-            weight: Weight::Here,
-            detail: purpose.to_owned(),
-        };
-    }
+    let (weight, detail) = match answers {
+        true => (Weight::Here, "counts for run --native"),
+        false => (
+            Weight::Useful,
+            "counts for run --native (apt install linux-perf)",
+        ),
+    };
     Finding {
         what,
-        weight: Weight::Useful,
-        detail: format!("{purpose} ({mend})"),
+        weight,
+        detail: detail.to_owned(),
     }
 }
 

@@ -10,8 +10,10 @@ mod front;
 pub mod kernels;
 pub mod manual;
 mod plan_file;
+pub mod prebuild;
 pub mod report;
 mod rerun;
+mod results;
 pub mod run;
 
 use std::ffi::OsString;
@@ -73,6 +75,7 @@ fn act(action: &Action) -> Result<u8, Failure> {
         Action::Doctor => doctor::doctor(),
         Action::Completions(args) => manual::completions(args.shell).map_err(Failure::from),
         Action::Manual(args) => manual::manual(&args.folder).map_err(Failure::Usage),
+        Action::Prebuild(args) => prebuild::prebuild(&args.folder).map_err(Failure::Environment),
         Action::Kernels(args) => kernels::kernels(&args.action),
         Action::Launch(args) => Err(Failure::Broken(launch::become_program(args))),
     }
@@ -101,6 +104,7 @@ impl Codes {
             | Action::Doctor
             | Action::Completions(_)
             | Action::Manual(_)
+            | Action::Prebuild(_)
             | Action::Kernels(_) => Self::Others,
         }
     }

@@ -15,6 +15,8 @@ use crate::host::host_file::{self, LARGEST_DOCUMENT};
 const OPTION: &str = "plan";
 /// The key with the program and its arguments.
 const PROGRAM: &str = "program";
+/// The key with the names of experiments or workloads, which a command line has without an option.
+const NAMES: &str = "names";
 /// The key of the array of column tables, and the keys of a column's name and kernel in its table.
 const COLUMN: &str = "column";
 const NAME: &str = "name";
@@ -71,7 +73,16 @@ fn of_table(
         None => Vec::new(),
     };
     let columns = table.remove(COLUMN);
-    let mut options = Vec::new();
+    let mut options: Vec<OsString> = Vec::new();
+    if subcommand.get_arguments().any(|one| one.get_id() == NAMES) {
+        let names = table.remove(NAMES).map(|value| words(NAMES, value));
+        for name in names.transpose()?.into_iter().flatten() {
+            if name.starts_with('-') {
+                bail!("{NAMES}: {name:?} is an option, not a name");
+            }
+            options.push(name.into());
+        }
+    }
     for (key, value) in table {
         options.extend(option(subcommand, &key, value)?);
     }
@@ -212,6 +223,11 @@ memory = "2G"
             .unwrap(),
             format!("compare --all {options} --cold /bin/true --plan z")
         );
+        let names = "names = ['basics', 'swap']\ncold = true";
+        assert_eq!(
+            expand("memwright bench --plan PLAN --shard 1/2", names).unwrap(),
+            "bench basics swap --cold --shard 1/2"
+        );
         for line in [
             "memwright compare /bin/true --plan PLAN",
             "memwright",
@@ -241,6 +257,21 @@ memory = "2G"
             let error = expand("memwright compare --plan PLAN x", plan).unwrap_err();
             assert!(format!("{error:#}").contains(part), "{error:#}");
         }
+        for (plan, part) in [
+            (
+                "names = ['--json=x']",
+                "\"--json=x\" is an option, not a name",
+            ),
+            ("names = true", "names: expected a text or a number"),
+        ] {
+            let error = expand("memwright bench --plan PLAN", plan).unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+        let error = expand("memwright compare --plan PLAN x", "names = ['x']").unwrap_err();
+        assert!(
+            format!("{error:#}").contains("compare has no option names"),
+            "{error:#}"
+        );
         for (line, part) in [
             ("memwright compare --plan /no/such/plan x", "No such file"),
             ("memwright compare --plan PLAN --plan PLAN x", "twice"),

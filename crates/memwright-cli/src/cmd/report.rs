@@ -2,6 +2,9 @@
 
 use crate::host::host_file;
 use crate::render;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -9,8 +12,11 @@ use serde_json::Value;
 
 use crate::cmd::args::ReportArgs;
 use crate::cmd::compare;
+use crate::cmd::results;
+use crate::cmd::results::versions::{NotChosen, Plans};
 use crate::compare::{account_sheet, bench_sheet as table, comparison, side_by_side, sweep_sheet};
-use crate::host::output::print;
+use crate::host::output::{print, say};
+use crate::host::results::Results;
 use crate::host::taken::Taken;
 use crate::model::bench::{self, Document as Bench};
 use crate::model::failure::Failure;
@@ -58,6 +64,14 @@ enum Content {
 /// # Errors
 /// A usage error if a file is not a document that this command wrote, or if the documents cannot be compared.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
+    if args.files.iter().any(|text| Path::new(text).is_dir()) {
+        return folders(args);
+    }
+    if args.only.is_some() {
+        return Err(Failure::Usage(anyhow!(
+            "--only: no folder of results is given"
+        )));
+    }
     let files: Vec<File> = args.files.iter().map(|text| File::of(text)).collect();
     let mut taken = Taken::default();
     for file in &files {
@@ -83,6 +97,39 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         .map_err(Failure::Usage)?;
     let columns: Vec<(String, &Saved)> = names(&files, &saved).into_iter().zip(saved).collect();
     conclude(args, &columns, &outputs)
+}
+
+/// Merges folders of results, and reports the complete bench.
+fn folders(args: &ReportArgs) -> Result<u8, Failure> {
+    if let Some(text) = args.files.iter().find(|text| !Path::new(text).is_dir()) {
+        let why = "folders of results are not mixed with documents";
+        return Err(Failure::Usage(anyhow!("{text}: {why}")));
+    }
+    let mut given = BTreeSet::new();
+    let mut folders = Vec::new();
+    for text in &args.files {
+        let about = fs::metadata(text).with_context(|| text.clone())?;
+        if given.insert((about.dev(), about.ino())) {
+            folders.push(Results::open(Path::new(text)).map_err(Failure::Usage)?);
+        } else {
+            say(&format!("{text} is given twice, and is read once"));
+        }
+    }
+    let plans = Plans::read(&folders).map_err(Failure::Usage)?;
+    let plan = match plans.choose(args.only.as_deref()) {
+        Ok(plan) => plan,
+        Err(why) => {
+            for line in plans.lines(&folders)? {
+                say(&line);
+            }
+            return Err(match why {
+                NotChosen::Unknown(_) => Failure::Usage(anyhow!(why.to_string())),
+                NotChosen::Several(_) => Failure::Skipped(why.to_string()),
+            });
+        }
+    };
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut Taken::default())?;
+    results::conclude(plan, &folders, &args.shown, &outputs)
 }
 
 /// Returns the patterns of `--rows`, in which the names that the documents give their regions are replaced by the

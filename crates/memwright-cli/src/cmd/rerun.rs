@@ -5,6 +5,7 @@ use anyhow::{Context, anyhow};
 use crate::cmd::args::RunArgs;
 use crate::host::output::show;
 use crate::lab::column::Column;
+use crate::lab::columns;
 use crate::lab::input::Input;
 use crate::lab::laboratory::USUAL_LIMIT;
 use crate::lab::run::Ready;
@@ -47,6 +48,7 @@ fn plan(args: &RunArgs, baseline: Option<&Saved>) -> Result<Plan, Failure> {
             Ok(Plan::Own(OwnPlan::new(setup, care)))
         }
         (Some(Saved::Kernel(_)) | None, [image]) => {
+            columns::fetch(&args.kernel, args.dry_run)?;
             let column =
                 Column::open(image).map_err(|error| match is_absent_or_broken(&error) {
                     true => Failure::NoImage(error),

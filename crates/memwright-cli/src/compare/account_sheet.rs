@@ -1,28 +1,32 @@
 //! Renders accounts of runs on Memwright as a sheet with one column per run.
 
-use crate::compare::{again, rows};
+use crate::compare::{again, faults, rows};
 use crate::model::account::Value;
 use crate::model::memwright_run::Document;
 use crate::model::size::in_mebibytes;
 use crate::model::words;
-use crate::sheet::{self, Row, Section, Sheet};
+use crate::sheet::{self, MeasuredKernel, NOT_MEASURED, Row, Section, Sheet};
 
 /// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
 
 /// Returns a sheet with one column per document, headed by its name. The other columns are compared with the first.
 pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
+    let faults: Vec<_> = columns.iter().map(|(_, one)| one.faults.as_ref()).collect();
     let heading = columns.last().map(|(_, one)| one.arguments.join(" "));
     Sheet {
         heading: heading.unwrap_or_default(),
         columns: columns.iter().map(|(name, _)| name.clone()).collect(),
         compares: columns.len() > 1,
-        sections: vec![Section {
+        sections: [Section {
             title: String::new(),
             remark: String::new(),
             is_ranked: false,
             rows: rows(columns),
-        }],
+        }]
+        .into_iter()
+        .chain(faults::section(&faults))
+        .collect(),
         notes: columns
             .iter()
             .flat_map(|(name, document)| notes(name, document))
@@ -33,6 +37,14 @@ pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
             .collect::<std::collections::BTreeSet<_>>()
             .into_iter()
             .collect(),
+        kernels: columns
+            .iter()
+            .map(|(name, document)| MeasuredKernel {
+                name: name.clone(),
+                sha256: document.kernel_sha256.clone(),
+            })
+            .collect(),
+        verdict: None,
     }
 }
 
@@ -67,6 +79,7 @@ fn rows(columns: &[(String, &Document)]) -> Vec<Row> {
             unit: rows::unit(name).to_owned(),
             statistic: None,
             is_state: false,
+            absent: NOT_MEASURED,
             cells: columns
                 .iter()
                 .map(|(_, document)| cell(document, name))

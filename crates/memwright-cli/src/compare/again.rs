@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use crate::model::faults::Faults;
 use crate::model::kernel_run::Document;
 use crate::model::profile::Profile;
 use crate::model::shell::shell_line;
@@ -72,6 +73,7 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
         words.extend(["--rows".to_owned(), pattern.clone()]);
     }
     words.extend(first.functions.iter().flat_map(functions));
+    words.extend(first.faults.iter().flat_map(causes));
     words.extend(first.arguments.iter().cloned());
     Some(line(&words))
 }
@@ -86,6 +88,11 @@ fn functions(profile: &Profile) -> Vec<String> {
     }
     words.extend((!profile.lines.is_empty()).then(|| "--lines".to_owned()));
     words
+}
+
+/// Returns the options that count page faults by what caused them.
+fn causes(faults: &Faults) -> [String; 2] {
+    ["--faults-by".to_owned(), faults.by.name().to_owned()]
 }
 
 /// Returns whether every document contains this setting. That is so if its option has a default value.
@@ -118,6 +125,7 @@ pub fn on_memwright(document: &report::Document) -> String {
     for policy in &document.policies {
         words.extend(["--policy".to_owned(), policy.clone()]);
     }
+    words.extend(document.faults.iter().flat_map(causes));
     words.extend(document.arguments.iter().cloned());
     line(&words)
 }
@@ -164,7 +172,8 @@ mod tests {
     #[test]
     fn kernels_are_named() {
         let mut one = crate::compare::schema::document();
-        (one.memory, one.settings, one.functions) = (USUAL_MEMORY, Vec::new(), None);
+        (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
+        (one.functions, one.faults) = (None, None);
         one.kernel.name = "debian:trixie".to_owned();
         one.host.image = "/home/x/.cache/memwright/kernels/debian:trixie/vmlinuz".to_owned();
         let mut other = one.clone();
@@ -180,7 +189,7 @@ mod tests {
     fn a_column_keeps_what_it_alone_has() {
         let mut one = crate::compare::schema::document();
         (one.memory, one.settings) = (USUAL_MEMORY, vec!["env=A=1".to_owned()]);
-        one.functions = None;
+        (one.functions, one.faults) = (None, None);
         one.settings.push("append=quiet".to_owned());
         one.settings.push("thp=madvise".to_owned());
         one.kernel.name = "k".to_owned();
@@ -204,7 +213,7 @@ mod tests {
         (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
         one.kernel.name = "k".to_owned();
         one.host.image = "/x/k".to_owned();
-        one.functions = None;
+        (one.functions, one.faults) = (None, None);
         let rows = ["region.1.*".to_owned()];
         let command = |one: &Document| on_kernels(std::slice::from_ref(one), &rows).unwrap();
         let start = "memwright run --kernel /x/k --rows 'region.1.*'";

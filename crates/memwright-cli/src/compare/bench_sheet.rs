@@ -3,7 +3,7 @@
 use crate::model::bench::{Kernel, Measured, MeasuredRun};
 use crate::model::records::Record;
 use crate::model::statistic::Statistic;
-use crate::sheet::{Row, Section, Sheet, Value};
+use crate::sheet::{MeasuredKernel, NOT_MEASURED, Row, Section, Sheet, Value};
 
 /// Returns the results of an experiment as a sheet, with a section for each run.
 pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
@@ -14,6 +14,15 @@ pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
         sections: measured.runs.iter().map(section).collect(),
         notes: measured.runs.iter().flat_map(repetition).collect(),
         commands: Vec::new(),
+        kernels: columns.iter().map(measured_kernel).collect(),
+        verdict: None,
+    }
+}
+
+fn measured_kernel(kernel: &Kernel) -> MeasuredKernel {
+    MeasuredKernel {
+        name: kernel.name.clone(),
+        sha256: kernel.sha256.clone(),
     }
 }
 
@@ -65,6 +74,7 @@ fn section(run: &MeasuredRun) -> Section {
             unit: record.unit.clone(),
             statistic: Some(statistic),
             is_state: false,
+            absent: NOT_MEASURED,
             cells: run.records.iter().map(cell).collect(),
         }
     };

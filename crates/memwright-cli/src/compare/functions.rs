@@ -185,6 +185,7 @@ fn row(name: String, group: &str, title: String, counts: &[u64]) -> Row {
         unit: "instructions".to_owned(),
         statistic: None,
         is_state: false,
+        absent: crate::sheet::NOT_MEASURED,
         cells: counts
             .iter()
             .map(|count| Some(Value::Count(*count)))

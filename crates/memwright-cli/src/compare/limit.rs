@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::compare::names;
 use crate::model::words::grouped;
-use crate::sheet::{Cell, Sheet, Value, cell_text};
+use crate::sheet::{Cell, Limited, Sheet, Value, cell_text};
 
 /// The upper limit of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +136,11 @@ impl Limit {
         self.text.rsplit_once('=').unwrap_or_default().0
     }
 
+    /// Returns the bound as given on the command line.
+    fn given_bound(&self) -> &str {
+        self.text.rsplit_once('=').unwrap_or_default().1
+    }
+
     /// Judges a row by its cells: that of the baseline if there is one, and that of this run.
     fn judge(&self, cells: &[Cell]) -> Judgement {
         let count = |cell: Option<&Cell>| match cell {
@@ -184,20 +189,41 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
     judged.collect()
 }
 
+impl Judged {
+    /// Returns the limit as a part of the verdict on the sheet that was judged.
+    pub fn limited(&self, sheet: &Sheet) -> Limited {
+        let mut rows = sheet.sections.iter().flat_map(|section| &section.rows);
+        Limited {
+            given: self.limit.given().to_owned(),
+            limit: self.limit.given_bound().to_owned(),
+            word: self.result.word(),
+            row: rows.find(|row| row.name == self.limit.row).cloned(),
+        }
+    }
+}
+
+impl Judgement {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Good { .. } => "good",
+            Self::Bad { .. } => "BAD",
+            Self::Absent | Self::NotMeasured => "none",
+        }
+    }
+}
+
 impl fmt::Display for Judged {
     /// Formats one line with the judgement, the row, its count and the limit.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row = self.limit.given();
-        let (word, baseline, now) = match self.result {
-            Judgement::Good { baseline, now } => ("good", baseline, now),
-            Judgement::Bad { baseline, now } => ("BAD", baseline, now),
-            Judgement::Absent => return write!(formatter, "none: {row}: no such row"),
-            Judgement::NotMeasured => {
-                return write!(formatter, "none: {row}: {}", cell_text(None));
-            }
+        let (word, row) = (self.result.word(), self.limit.given());
+        write!(formatter, "{word}: {row}: ")?;
+        let (baseline, now) = match self.result {
+            Judgement::Good { baseline, now } | Judgement::Bad { baseline, now } => (baseline, now),
+            Judgement::Absent => return formatter.write_str("no such row"),
+            Judgement::NotMeasured => return formatter.write_str(&cell_text(None)),
         };
-        write!(formatter, "{word}: {row}: {}, ", grouped(now))?;
-        let (_, bound) = self.limit.text.rsplit_once('=').unwrap_or_default();
+        write!(formatter, "{}, ", grouped(now))?;
+        let bound = self.limit.given_bound();
         match (self.limit.bound, baseline) {
             (Bound::Count(most), _) => write!(formatter, "at most {}", grouped(most)),
             (Bound::Percent(_), Some(baseline)) => {

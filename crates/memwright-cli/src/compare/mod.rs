@@ -4,6 +4,7 @@ pub mod account_sheet;
 pub mod again;
 pub mod bench_sheet;
 pub mod comparison;
+pub mod faults;
 pub mod functions;
 pub mod growth;
 pub mod identity;

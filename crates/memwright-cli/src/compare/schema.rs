@@ -2,6 +2,7 @@
 
 use crate::compare::comparison::{self, Comparison};
 use crate::model::counts::{Counts, Instructions, ROWS};
+use crate::model::faults::tests::example;
 use crate::model::hashed_file::HashedFile;
 use crate::model::kernel_run::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use crate::model::memwright_run::Ending;
@@ -33,7 +34,7 @@ pub fn document() -> Document {
     Document {
         schema: SCHEMA,
         kind: KIND.to_owned(),
-        program: file.clone(),
+        program: Some(file.clone()),
         arguments: vec!["x".to_owned()],
         companions: vec![file],
         kernel: Kernel {
@@ -67,6 +68,7 @@ pub fn document() -> Document {
             count: 3,
         }],
         regions: Some(vec![region(counts)]),
+        faults: Some(example()),
         functions: Some(profile()),
         host: Host {
             image: String::new(),
@@ -122,9 +124,10 @@ fn what_is_written_is_what_is_published() {
     let whole = serde_json::to_value(document()).unwrap();
     assert_eq!(faults(FILE, &whole), Vec::<String>::new());
     let mut bare = document();
+    bare.program = None;
     (bare.run, bare.regions, bare.repeats, bare.differs) = (None, None, None, Vec::new());
     (bare.kernel.config_sha256, bare.kernel.build_id) = (None, None);
-    (bare.init_sha256, bare.functions) = (None, None);
+    (bare.init_sha256, bare.functions, bare.faults) = (None, None, None);
     (bare.output_sha256, bare.errors_sha256) = (None, None);
     let bare = serde_json::to_value(bare).unwrap();
     assert_eq!(faults(FILE, &bare), Vec::<String>::new());

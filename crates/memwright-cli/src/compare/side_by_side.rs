@@ -1,7 +1,7 @@
 //! Renders documents of runs on kernel images as a sheet with one column per run.
 
 use crate::compare::names::{self, Name};
-use crate::compare::{again, identity};
+use crate::compare::{again, faults, identity};
 use crate::model::counts::Counts;
 use crate::model::kernel_run::Document;
 use crate::model::page_tables::{PageTables, SMALL_READ_ONLY};
@@ -11,7 +11,7 @@ use crate::model::sent::Sent;
 use crate::model::size::in_mebibytes;
 use crate::model::statistic::{Pass, Statistic};
 use crate::model::{region_names, words};
-use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
+use crate::sheet::{MeasuredKernel, NOT_MEASURED, NOT_OBSERVABLE, Row, Section, Sheet, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
@@ -36,7 +36,7 @@ type Line = (&'static str, &'static str, Option<u64>, bool);
 
 /// Returns a sheet with one column per document. The other columns are compared with the first.
 pub fn sheet(documents: &[Document]) -> Sheet {
-    let arguments = documents.first().map(|one| one.arguments.join(" "));
+    let heading = documents.first().map(Document::subject);
     let runs: Vec<_> = documents.iter().map(|one| one.run).collect();
     let mut sections = vec![Section {
         title: names::RUN.to_owned(),
@@ -48,8 +48,10 @@ pub fn sheet(documents: &[Document]) -> Sheet {
     sections.extend(sent_section(documents));
     let numbers = region_numbers(documents).into_iter();
     sections.extend(numbers.map(|number| region_section(documents, number)));
+    let causes: Vec<_> = documents.iter().map(|one| one.faults.as_ref()).collect();
+    sections.extend(faults::section(&causes));
     let mut sheet = Sheet {
-        heading: arguments.unwrap_or_default(),
+        heading: heading.unwrap_or_default(),
         columns: documents
             .iter()
             .map(|one| one.kernel.name.clone())
@@ -58,7 +60,18 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         sections,
         notes: Vec::new(),
         commands: again::on_kernels(documents, &[]).into_iter().collect(),
+        kernels: documents.iter().map(measured_kernel).collect(),
+        verdict: None,
     };
+    if documents.iter().any(|one| one.program.is_none()) {
+        let rows = sheet
+            .sections
+            .iter_mut()
+            .flat_map(|section| &mut section.rows);
+        for row in rows.filter(|row| is_unobservable_alone(&row.name)) {
+            row.absent = NOT_OBSERVABLE;
+        }
+    }
     sheet.notes = differing_states(&sheet);
     sheet.notes.extend(differing_names(documents));
     sheet.notes.extend(documents.iter().flat_map(notes));
@@ -98,6 +111,7 @@ fn sent_section(documents: &[Document]) -> Option<Section> {
         unit: "interrupts".to_owned(),
         statistic: None,
         is_state: false,
+        absent: NOT_MEASURED,
         cells: documents.iter().map(|one| cell(one, row)).collect(),
     });
     (!all.is_empty()).then(|| Section {
@@ -108,10 +122,27 @@ fn sent_section(documents: &[Document]) -> Option<Section> {
     })
 }
 
+/// Returns whether a row depends on how a kernel is made, so that it cannot be observed on one that is neither Linux
+/// nor Memwright's: the vectors of its interrupts, and the page tables at marks.
+fn is_unobservable_alone(name: &str) -> bool {
+    let of_interrupts = ["call_interrupts", "instructions.interrupts"];
+    let mut places = PLACES.iter();
+    of_interrupts.iter().any(|row| name.ends_with(row))
+        || places.any(|(_, place, _)| name.contains(&format!(".{place}.")))
+}
+
+/// Returns the kernel of a document, by the name of its column.
+fn measured_kernel(document: &Document) -> MeasuredKernel {
+    MeasuredKernel {
+        name: document.kernel.name.clone(),
+        sha256: document.kernel.sha256.clone(),
+    }
+}
+
 /// Returns one document as a sheet.
 pub fn account(document: &Document) -> Sheet {
     let mut sheet = sheet(std::slice::from_ref(document));
-    sheet.heading = format!("Account of {} on {}", sheet.heading, document.kernel.name);
+    sheet.heading = document.title();
     sheet.notes.push(format!(
         "{} of memory, {}",
         in_mebibytes(document.memory),
@@ -121,7 +152,7 @@ pub fn account(document: &Document) -> Sheet {
         "QEMU {} (sha256 {})",
         document.qemu.version, document.qemu.sha256
     ));
-    for file in std::iter::once(&document.program).chain(&document.companions) {
+    for file in document.program.iter().chain(&document.companions) {
         sheet
             .notes
             .push(format!("sha256 {} {}", file.sha256, file.path));
@@ -134,13 +165,14 @@ pub fn comparison(documents: &[Document]) -> Sheet {
     let mut sheet = sheet(documents);
     sheet.notes.extend(other_settings(documents));
     sheet.notes.extend(documents.first().map(|common| {
+        let program = common.program.as_ref();
+        let program = program.map(|file| format!("; {} sha256 {}", file.path, file.sha256));
         format!(
-            "QEMU {}, {} of memory, {}; {} sha256 {}",
+            "QEMU {}, {} of memory, {}{}",
             common.qemu.version,
             in_mebibytes(common.memory),
             words::cpus(common.cpus),
-            common.program.path,
-            common.program.sha256
+            program.unwrap_or_default()
         )
     }));
     sheet
@@ -151,8 +183,9 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     let options = |one: &Document| {
         let memory = format!("memory={}", in_mebibytes(one.memory));
         let machine = [memory, format!("cpus={}", one.cpus)];
-        let program = format!("program={}", one.program.path);
-        let all = machine.into_iter().chain([program]);
+        let program = one.program.as_ref();
+        let program = program.map(|file| format!("program={}", file.path));
+        let all = machine.into_iter().chain(program);
         all.chain(one.settings.iter().cloned()).collect::<Vec<_>>()
     };
     let Some((first, others)) = documents.split_first() else {
@@ -175,7 +208,7 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
         for row in section.rows.iter().filter(|row| row.is_state) {
             let known: Vec<Value> = row.cells.iter().copied().flatten().collect();
             if known.iter().any(|value| *value != known[0]) {
-                let cells = row.cells.iter().map(|cell| crate::sheet::cell_text(*cell));
+                let cells = row.cells.iter().map(|cell| row.cell_text(*cell));
                 let cells: Vec<String> = cells.collect();
                 lines.push(format!(
                     "NOT THE SAME STATE: {}: {}: {}: {}",
@@ -363,6 +396,7 @@ fn side_by_side<T: Copy>(
         unit: (*unit).to_owned(),
         statistic: None,
         is_state,
+        absent: NOT_MEASURED,
         cells: columns
             .iter()
             .map(|lines| lines[index].2.map(Value::Count))

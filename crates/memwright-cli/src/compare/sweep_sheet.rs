@@ -62,6 +62,10 @@ pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Shee
         sections,
         notes: notes(document, &sheets),
         commands: Vec::new(),
+        kernels: sheets
+            .first()
+            .map_or_else(Vec::new, |sheet| sheet.kernels.clone()),
+        verdict: None,
     })
 }
 
@@ -132,10 +136,8 @@ fn notes(document: &Document, sheets: &[Sheet]) -> Vec<String> {
     }
     if let Some(one) = first.and_then(|point| point.columns.first()) {
         notes.push(format!("QEMU {}", one.qemu.version));
-        notes.push(format!(
-            "{} sha256 {}",
-            one.program.path, one.program.sha256
-        ));
+        let program = one.program.iter();
+        notes.extend(program.map(|file| format!("{} sha256 {}", file.path, file.sha256)));
     }
     notes
 }

@@ -105,7 +105,7 @@ mod tests {
             ("nothing", |_| {}, &[], 0),
             (
                 "a count",
-                |one| one.run.as_mut().unwrap().call_interrupts += 1,
+                |one| one.run.as_mut().unwrap().other_interrupts += 1,
                 &[Kind::Counts],
                 1,
             ),

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
-use crate::count::log::{Counted, Tally};
+use crate::count::counted::Counted;
+use crate::count::log::Tally;
 use crate::count::wires::Wires;
+use crate::model::code::Code;
 use crate::model::image::System;
 use crate::qemu::command::option;
 
@@ -27,13 +29,16 @@ pub enum Counting {
 
 impl Counting {
     /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
-    /// profiles that region.
+    /// profiles that region. `code` is that of a kernel that runs alone. With `calls`, it reports the program's system
+    /// calls.
     pub fn arguments(
         &self,
         system: System,
+        code: Option<&Code>,
         cpus: u8,
         wires: Option<&Wires>,
         profile: Option<u16>,
+        calls: bool,
     ) -> Vec<OsString> {
         let mut line = Vec::new();
         if let Self::Halts(plugin) = self {
@@ -45,6 +50,12 @@ impl Counting {
             let mut words = option("file=", plugin);
             if cpus > 1 {
                 words.push(format!(",cpus={cpus}"));
+            }
+            if let Some(code) = code {
+                words.push(Self::of_code(code));
+            }
+            if calls {
+                words.push(",calls=on");
             }
             if let Some(wires) = wires {
                 words.push(option(",answers=", wires.answers_path()));
@@ -69,6 +80,14 @@ impl Counting {
             line.extend(["-d", log, "-D", "/dev/stdin"].map(OsString::from));
         }
         line
+    }
+
+    /// Returns the words that tell the plugin about a kernel that runs alone: where its run begins, and which code is
+    /// the kernel's. They follow those of the plugin's file.
+    fn of_code(code: &Code) -> String {
+        let ranges = code.ranges.iter();
+        let ranges = ranges.map(|range| format!(",code={:#x}-{:#x}", range.start, range.end));
+        format!(",start={:#x}{}", code.entry, ranges.collect::<String>())
     }
 
     /// Returns the counts of a log that has ended; `None` if nothing is counted.

@@ -4,6 +4,7 @@
 //! The plugin counts an instruction when it begins. QEMU's log reports every exception and interrupt. The plugin
 //! reports the first instruction of an interrupt's handler, every IRETQ and every switch to another task.
 
+use crate::model::code::Code;
 use crate::model::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 
 /// The vector of the general protection exception.
@@ -48,6 +49,8 @@ pub struct Interrupts {
     /// Whether the run has begun.
     follows: bool,
     undone: [u64; 2],
+    /// The kernel's code in the lower half.
+    code: Code,
     /// The number of instructions in all interrupts that have ended; `None` if the addresses of the handlers are not
     /// known.
     spent: Option<u64>,
@@ -56,12 +59,22 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
+    /// Returns the interrupts of a kernel whose code is not only in the upper half. Its run is all that is counted.
+    pub fn of_code(code: &Code) -> Self {
+        Self {
+            follows: true,
+            code: code.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler. What
     /// was counted before has no meaning.
     pub fn handlers_are_known(&mut self) {
         *self = Self {
             spent: Some(0),
             follows: true,
+            code: std::mem::take(&mut self.code),
             ..Self::default()
         };
     }
@@ -69,7 +82,7 @@ impl Interrupts {
     /// Records that an exception or interrupt is delivered at `address`.
     pub fn exception(&mut self, vector: u8, error: u16, by_instruction: bool, address: u64) {
         if self.follows && undoes(vector, error, by_instruction, address) {
-            self.undone[usize::from(address >> 63 != 0)] += 1;
+            self.undone[usize::from(self.code.has(address))] += 1;
         }
         self.expect_handler();
         match &mut self.open {

@@ -28,8 +28,21 @@ pub enum Line {
     Gs(u64),
     /// The base of the task state segment of that CPU. This line is after the one about GS.
     TaskState(u64),
+    /// The value of CR3 of that CPU.
+    HeldCr3(u64),
     /// A CPU loaded CR3 with this value.
     Cr3(u64),
+    /// An exception occurred during the delivery of a double fault.
+    TripleFault,
+    /// The next instruction of the program is a system call.
+    Call {
+        /// The address of the instruction.
+        at: u64,
+        /// The value of CR3; 0 if QEMU is too old to report it.
+        cr3: u64,
+        /// The number of the call; `None` if QEMU is too old to report it.
+        number: Option<u64>,
+    },
     /// The plugin has been loaded.
     Counting,
     /// The following lines of the plugin are about this CPU. Only guests with several CPUs have such lines.
@@ -114,6 +127,14 @@ pub fn parse(line: &[u8]) -> Option<Line> {
             value: u64::from_str_radix(value, 16).ok()?,
         });
     }
+    if line.starts_with(TRIPLE_FAULT) {
+        return Some(Line::TripleFault);
+    }
+    if let Some(registers) = line.strip_prefix("CR0=") {
+        let mut words = registers.split_ascii_whitespace();
+        let value = words.find_map(|word| word.strip_prefix("CR3="))?;
+        return u64::from_str_radix(value, 16).ok().map(Line::HeldCr3);
+    }
     for (prefix, place, make) in REGISTERS {
         if let Some(rest) = line.strip_prefix(prefix) {
             let base = rest.split_ascii_whitespace().nth(place)?;
@@ -122,6 +143,9 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     }
     parse_exception(line)
 }
+
+/// The beginning of the line that QEMU writes when an exception occurs while it delivers a double fault.
+const TRIPLE_FAULT: &str = "check_exception old: 0x8 new ";
 
 /// Parses the words with which lines of the plugin end: how many user and kernel instructions have begun.
 fn begun(words: &[u64]) -> Option<Instructions> {
@@ -144,6 +168,11 @@ fn parse_plugin(line: &str) -> Option<Line> {
         ("enter", words) => begun(words).map(Line::Enter),
         ("return", words) => begun(words).map(Line::Return),
         ("switch", words) => begun(words).map(Line::Switch),
+        ("call", [at, cr3, number @ ..]) => Some(Line::Call {
+            at: *at,
+            cr3: *cr3,
+            number: number.first().copied(),
+        }),
         ("cr3", [cpu, holds, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Cr3Next {
             cpu: usize::try_from(*cpu).ok()?,
             holds: Some(*holds).filter(|value| *value != 0),
@@ -236,8 +265,14 @@ mod tests {
                 "IDT=     fffffe0000000000 00000fff",
                 Some(Line::Idt(0xffff_fe00_0000_0000)),
             ),
+            (
+                "CR0=80050033 CR2=0000000000001000 CR3=0000000002c1a000 CR4=000006f0",
+                Some(Line::HeldCr3(0x2c1_a000)),
+            ),
+            ("CR0=80050033", None),
             ("RAX=0000000000010068 RBX=0000000000000003", None),
             ("check_exception old: 0xffffffff new 0xe", None),
+            ("check_exception old: 0x8 new 0xd", Some(Line::TripleFault)),
             (
                 "GS =0000 ffff88807d800000 00000000 00000000",
                 Some(Line::Gs(0xffff_8880_7d80_0000)),
@@ -317,6 +352,22 @@ mod tests {
             (
                 "memwright switch 10 20",
                 Some(Line::Switch(instructions(10, 20))),
+            ),
+            (
+                "memwright call 4198400 4096 59",
+                Some(Line::Call {
+                    at: 0x40_1000,
+                    cr3: 0x1000,
+                    number: Some(59),
+                }),
+            ),
+            (
+                "memwright call 4198400 0",
+                Some(Line::Call {
+                    at: 0x40_1000,
+                    cr3: 0,
+                    number: None,
+                }),
             ),
             ("memwright enter", None),
         ] {

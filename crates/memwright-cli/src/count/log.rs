@@ -1,70 +1,29 @@
 //! Counts the events of QEMU's log, in the order in which they happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memwright_linux_abi::channel::THE_RUN;
 
 use crate::count::apics::Apics;
-use crate::count::interrupts::{Interrupts, undoes};
+use crate::count::counted::Counted;
+use crate::count::cpu::Cpu;
+use crate::count::fault_log::FaultLog;
+use crate::count::interrupts::undoes;
 use crate::count::line::{Exception, Line};
+use crate::count::open_passes::{Ended, Open, OpenPasses};
 use crate::count::placement::Placement;
 use crate::count::system::Marker;
-use crate::model::counts::{Counts, Instructions};
+use crate::model::code::Code;
+use crate::model::counts::Counts;
 use crate::model::page_tables::PageTables;
 use crate::model::passes::Passes;
 use crate::model::region::Region;
 use crate::model::sent::Sent;
 
-/// The counts of a guest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
-    /// The counts of the program's run, on all CPUs.
-    pub run: Counts,
-    /// The counts of the run on each CPU; empty if the guest has one CPU, or if they are not known.
-    pub by_cpu: Vec<Counts>,
-    /// The interprocessor interrupts that were sent in the run; empty if the guest has one CPU.
-    pub sent: Vec<Sent>,
-    /// The counts of each region that the program marked, by number; `None` without the plugin, which alone detects
-    /// marks.
-    pub regions: Option<Vec<Region>>,
-}
-
 /// Unmapped addresses that the guest's init process accesses just before [`THE_RUN`] begins and just after it has
 /// ended. The log contains these page faults even without the plugin.
 const RUN_BEGINS: u64 = 0x4d57_0000_0000;
 const RUN_ENDS: u64 = 0x4d57_0000_1000;
-
-/// The counts of a CPU.
-#[derive(Debug, Default)]
-struct Cpu {
-    now: Counts,
-    begun: Option<Instructions>,
-    cr3: u64,
-    interrupts: Interrupts,
-}
-
-impl Cpu {
-    /// Stores the plugin's counts as the current ones.
-    fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
-        self.take_flushes(flushes);
-        self.begun = instructions;
-        self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
-    }
-
-    fn take_flushes(&mut self, flushes: [u64; 3]) {
-        [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
-    }
-}
-
-/// A pass of a region that has begun.
-#[derive(Debug)]
-struct Open {
-    region: u16,
-    cpu: usize,
-    thread: u64,
-    /// The counts of that CPU at the begin mark; for [`THE_RUN`], those of every CPU.
-    before: Vec<Counts>,
-}
 
 /// Counts the events of a log.
 #[derive(Debug)]
@@ -85,35 +44,33 @@ pub struct Tally {
     gates: Option<(u64, u64)>,
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
+    // Whether the kernel runs alone. The handlers are then known from the first mark on at which the interrupt
+    // descriptor table is, and not from the start of the run.
+    is_alone: bool,
+    triple_fault: bool,
+    // The regions that began before the handlers were known.
+    unhandled: BTreeSet<u16>,
     // The number of kernel instructions that had begun at the end of the run; `None` before it, and once the caller has
     // taken it.
     end: Option<u64>,
     counting: bool,
-    open: Vec<Open>,
+    open: OpenPasses,
     by_cpu: Vec<Counts>,
     apics: Apics,
     sent: Vec<Sent>,
     regions: Vec<Region>,
     passes: BTreeMap<u16, Passes>,
     states: BTreeMap<u16, Option<PageTables>>,
+    faults: Option<FaultLog>,
 }
 
 impl Tally {
     /// Returns an empty tally for a guest with `cpus` CPUs. With several CPUs, loads of CR3 are counted only with the
     /// plugin: without it, the log does not contain the CPU.
     pub fn new(cpus: u8, marker: Marker) -> Self {
-        let told = (cpus == 1).then_some(0);
-        let cpu = || Cpu {
-            now: Counts {
-                full_flushes: told,
-                switches: told,
-                ..Counts::default()
-            },
-            ..Cpu::default()
-        };
         let count = if cpus == 1 { 1 } else { usize::from(cpus) + 1 };
         Self {
-            each: (0..count).map(|_| cpu()).collect(),
+            each: (0..count).map(|_| Cpu::new(cpus == 1)).collect(),
             told: 0,
             placement: Placement::default(),
             pending: None,
@@ -123,21 +80,51 @@ impl Tally {
             idt: None,
             gates: None,
             at_switch: None,
+            is_alone: false,
+            triple_fault: false,
+            unhandled: BTreeSet::new(),
             end: None,
             counting: false,
-            open: Vec::new(),
+            open: OpenPasses::default(),
             by_cpu: Vec::new(),
             apics: Apics::default(),
             sent: Vec::new(),
             regions: Vec::new(),
             passes: BTreeMap::new(),
             states: BTreeMap::new(),
+            faults: None,
         }
+    }
+
+    /// Makes the tally collect page faults, too.
+    pub fn with_faults(self) -> Self {
+        Self {
+            faults: Some(FaultLog::default()),
+            ..self
+        }
+    }
+
+    /// Returns an empty tally for a guest with a kernel that runs alone. The vectors of its interrupts mean nothing.
+    pub fn alone(cpus: u8, code: &Code) -> Self {
+        let mut tally = Self::new(cpus, Marker::Kernel);
+        for one in &mut tally.each {
+            one.run_alone(code);
+        }
+        tally.is_alone = true;
+        tally
+    }
+
+    /// Returns whether the guest ended in a triple fault.
+    pub fn triple_fault(&self) -> bool {
+        self.triple_fault
     }
 
     /// Processes a line. Returns whether it is a mark. After a mark, the guest is stopped until the plugin reads an
     /// answer. `look` summarizes the page tables at a value of CR3.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
+        if let Some(faults) = &mut self.faults {
+            faults.line(line);
+        }
         match line {
             Line::Exception(exception) => {
                 self.place(None);
@@ -148,6 +135,8 @@ impl Tally {
                 }
             }
             Line::Idt(base) => self.idt = Some(base),
+            Line::TripleFault => self.triple_fault = true,
+            Line::HeldCr3(_) => {}
             Line::Gs(base) => self.placement.gs(base),
             Line::TaskState(base) => {
                 let raised =
@@ -177,7 +166,7 @@ impl Tally {
             Line::Counting => {
                 self.counting = true;
                 for one in &mut self.each {
-                    (one.now.full_flushes, one.now.switches) = (Some(0), Some(0));
+                    one.count_loads(true);
                 }
             }
             Line::Cpu(cpu) => self.told = self.known(cpu),
@@ -188,7 +177,9 @@ impl Tally {
                 instructions,
             } => {
                 let cpu = self.known(cpu);
-                self.placement.know(cpu, gs);
+                if self.placement.know(cpu, gs) {
+                    self.start_cpu(cpu);
+                }
                 let one = &mut self.each[cpu];
                 one.take_flushes(flushes);
                 one.begun = Some(instructions);
@@ -223,7 +214,9 @@ impl Tally {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
                 }
-                if code == THE_RUN << 1 && instructions.is_some() {
+                if self.is_alone && code >> 1 != THE_RUN {
+                    self.find_handlers(code, cr3);
+                } else if code == THE_RUN << 1 && instructions.is_some() && !self.is_alone {
                     self.gates = cr3.zip(self.idt);
                     for one in &mut self.each {
                         one.interrupts.handlers_are_known();
@@ -234,8 +227,14 @@ impl Tally {
                 self.mark(code >> 1, code & 1 == 0, cpu, thread);
                 return true;
             }
-            Line::Exception(_) | Line::Idt(_) | Line::Gs(_) | Line::TaskState(_) | Line::Cr3(_) => {
-            }
+            Line::Call { .. }
+            | Line::Exception(_)
+            | Line::Idt(_)
+            | Line::HeldCr3(_)
+            | Line::Gs(_)
+            | Line::TaskState(_)
+            | Line::Cr3(_)
+            | Line::TripleFault => {}
         }
         false
     }
@@ -264,8 +263,30 @@ impl Tally {
         }
     }
 
-    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run. Later calls return
-    /// `None`.
+    /// Finds the handlers of a kernel that runs alone, at a mark of a region. They can be others than at the mark
+    /// before.
+    fn find_handlers(&mut self, code: u16, cr3: Option<u64>) {
+        self.gates = cr3.zip(self.idt);
+        if self.gates.is_none() && code & 1 == 0 {
+            self.unhandled.insert(code >> 1);
+        }
+    }
+
+    /// Moves the events of no known CPU to one that starts during the run: they are of its first instructions.
+    fn start_cpu(&mut self, cpu: usize) {
+        let rest = self.each.len() - 1;
+        let Some(before) = self.open.run().and_then(|run| run.get(rest).copied()) else {
+            return;
+        };
+        if cpu != rest {
+            let events = self.each[rest].now.since(before);
+            self.each[cpu].now = self.each[cpu].now.plus(events);
+            self.each[rest].now = before;
+        }
+    }
+
+    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run or, of a kernel that runs
+    /// alone, at the last mark. Later calls return `None`.
     pub fn take_gates(&mut self) -> Option<(u64, u64)> {
         self.gates.take()
     }
@@ -294,35 +315,25 @@ impl Tally {
     /// open region restarts the pass; an end mark of another thread, or on another CPU, ends no pass.
     fn mark(&mut self, region: u16, begins: bool, cpu: usize, thread: u64) {
         let now = self.counts_at(region, begins, cpu);
-        let of_region = |one: &Open| one.region == region;
-        let is_run = region == THE_RUN;
-        let here = |one: &Open| of_region(one) && (is_run || one.cpu == cpu);
         if begins {
-            let again = self.open.iter().position(here);
-            if let Some(place) = again {
-                self.open.swap_remove(place);
-                self.region(region).marks.begun_again += 1;
-            }
-            self.open.push(Open {
+            let pass = Open {
                 region,
                 cpu,
                 thread,
                 before: now,
-            });
+            };
+            if self.open.begin(pass) {
+                self.region(region).marks.begun_again += 1;
+            }
             return;
         }
-        let ended = |one: &Open| here(one) && (is_run || one.thread == thread);
-        if let Some(place) = self.open.iter().position(ended) {
-            let open = self.open.swap_remove(place);
-            self.end_pass(region, &open.before, &now);
-            return;
-        }
-        let marks = &mut self.region(region).marks;
-        marks.not_begun += 1;
-        let moved = |one: &Open| of_region(one) && thread != 0 && one.thread == thread;
-        if let Some(place) = self.open.iter().position(moved) {
-            self.open.swap_remove(place);
-            self.region(region).marks.not_ended += 1;
+        match self.open.end(region, cpu, thread) {
+            Ended::Pass(before) => self.end_pass(region, &before, &now),
+            Ended::NoPass { moved } => {
+                let marks = &mut self.region(region).marks;
+                marks.not_begun += 1;
+                marks.not_ended += u64::from(moved);
+            }
         }
     }
 
@@ -332,6 +343,9 @@ impl Tally {
             return vec![self.each[cpu].now];
         }
         if begins {
+            if let Some(faults) = &mut self.faults {
+                faults.begin();
+            }
             self.at_switch = None;
             self.apics.restart();
             if let Some(counted) = &mut self.each[cpu].now.instructions {
@@ -339,13 +353,18 @@ impl Tally {
             }
         }
         let now = self.each.iter().map(|one| one.now).collect();
-        if begins || self.cpus > 1 {
+        if begins {
+            return now;
+        }
+        let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
+        let switch = self.at_switch.filter(|_| is_earlier);
+        if let Some(faults) = &mut self.faults {
+            faults.end(switch.is_some());
+        }
+        if self.cpus > 1 {
             return now;
         }
         let begun = self.each[cpu].begun.map(|begun| begun.kernel);
-        let switch = self
-            .at_switch
-            .filter(|_| self.marker == Marker::FirstProcess);
         let (now, begun) = switch.unwrap_or((self.each[cpu].now, begun));
         self.end = begun;
         vec![now]
@@ -371,8 +390,9 @@ impl Tally {
         known.marks.passes += 1;
     }
 
-    /// Stores the interprocessor interrupts of the run, and its counts by CPU. The last of them are of no known CPU: if it executed instructions, none are
-    /// measured. Returns the counts of all CPUs.
+    /// Stores the interprocessor interrupts of the run, and its counts by CPU if they add up to the counts of the run.
+    /// The last of them are of no known CPU: if it executed instructions, none are measured. Returns the counts of all
+    /// CPUs.
     fn place_run(&mut self, mut sum: Counts, mut passed: Vec<Counts>) -> Counts {
         self.sent = self.apics.sent();
         let rest = passed.pop().and_then(|rest| rest.instructions);
@@ -380,8 +400,9 @@ impl Tally {
             sum.instructions = None;
             passed.clear();
         }
-        let is_known = |one: &Counts| one.instructions.is_some();
-        self.by_cpu = if passed.iter().all(is_known) {
+        let is_known = passed.iter().all(|one| one.instructions.is_some());
+        let is_all = passed.iter().copied().reduce(Counts::plus) == Some(sum);
+        self.by_cpu = if is_known && is_all {
             passed
         } else {
             Vec::new()
@@ -407,9 +428,8 @@ impl Tally {
         let is_run = |one: &Region| one.region == THE_RUN && one.marks.passes > 0;
         let run = self.regions.iter().position(is_run)?;
         let run = self.regions.swap_remove(run);
-        let open = std::mem::take(&mut self.open);
-        for one in open.iter().filter(|one| one.region != THE_RUN) {
-            self.region(one.region).marks.not_ended += 1;
+        for region in self.open.regions() {
+            self.region(region).marks.not_ended += 1;
         }
         self.regions.sort_by_key(|one| one.region);
         for one in &mut self.regions {
@@ -423,6 +443,8 @@ impl Tally {
             by_cpu: self.by_cpu,
             sent: self.sent,
             regions: self.counting.then_some(self.regions),
+            unhandled: self.unhandled,
+            faults: self.faults,
         })
     }
 }
@@ -431,6 +453,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::count::line::parse;
+    use crate::model::counts::Instructions;
     use crate::model::region::Marks;
 
     fn tally(lines: &[&str]) -> Tally {
@@ -653,6 +676,27 @@ mod tests {
     }
 
     #[test]
+    fn a_cpu_that_starts_late_has_its_first_events() {
+        let other = 0xffff_8880_1f60_0000_u64;
+        let started = format!("memwright counts 1 {other} 30 0 0 30 300");
+        let counted = counted_on_two(
+            &[
+                "memwright cpu 2",
+                "memwright cr3 2 4096 7 0 0 7 7",
+                "CR3 update: CR3=2000",
+                &started,
+                "memwright cpu 1",
+            ],
+            0,
+        );
+        let [one, other] = counted.by_cpu[..] else {
+            panic!("{counted:?}")
+        };
+        assert_eq!((one.switches, other.switches), (Some(0), Some(1)));
+        assert_eq!(counted.run, one.plus(other));
+    }
+
+    #[test]
     fn instructions_of_no_known_cpu_are_not_measured() {
         let counted = counted_on_two(&[], 1);
         assert_eq!((counted.run.instructions, counted.by_cpu), (None, vec![]));
@@ -676,38 +720,6 @@ mod tests {
             .map(|one| (one.from, one.to, one.vector, one.count))
             .collect();
         assert_eq!(sent, [(0, 1, 0xfb, 2), (1, 0, 0xfd, 1)]);
-    }
-
-    /// The code, the CPU and the thread of a mark, and the user instructions of the CPU.
-    type Mark = (u16, usize, u64, u64);
-
-    #[test]
-    fn a_region_belongs_to_its_cpu_and_thread() {
-        let none = Marks::default();
-        let once = Marks { passes: 1, ..none };
-        let split = Marks {
-            not_begun: 1,
-            not_ended: 1,
-            ..none
-        };
-        #[rustfmt::skip]
-        let rows: [(&str, &[Mark], Marks, u64); 5] = [
-            ("on its CPU", &[(2, 1, 9, 21), (3, 1, 9, 26)], once, 5),
-            ("on both", &[(2, 0, 8, 11), (2, 1, 9, 22), (3, 0, 8, 13), (3, 1, 9, 30)], Marks { passes: 2, ..none }, 10),
-            ("on another CPU", &[(2, 0, 8, 11), (3, 1, 8, 26)], split, 0),
-            ("of another thread", &[(2, 0, 8, 11), (3, 0, 9, 12), (3, 0, 8, 14)], Marks { not_begun: 1, ..once }, 3),
-            ("without threads", &[(2, 0, 0, 11), (3, 1, 0, 26)], split, 0),
-        ];
-        for (name, marks, expected, user) in rows {
-            let line = |(code, cpu, thread, user): &Mark| {
-                format!("memwright mark {code} {cpu} 4096 0 0 0 {user} 0 {thread}")
-            };
-            let lines: Vec<String> = marks.iter().map(line).collect();
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            let regions = counted_on_two(&lines, 0).regions.unwrap();
-            let found = regions[0].counts.instructions.map_or(0, |one| one.user);
-            assert_eq!((regions[0].marks, found), (expected, user), "{name}");
-        }
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Records the kernel's base of GS on a CPU.
-    pub fn know(&mut self, cpu: usize, gs: u64) {
-        self.by_gs.insert(gs, cpu);
+    /// Records the kernel's base of GS on a CPU. Returns whether the base is new.
+    pub fn know(&mut self, cpu: usize, gs: u64) -> bool {
+        self.by_gs.insert(gs, cpu).is_none()
     }
 
     /// Records the base of GS when an exception was received.

@@ -1,13 +1,13 @@
-//! Builds the plugin that counts in QEMU, on this machine and for the QEMU in use.
+//! The plugin that counts in QEMU, for the QEMU in use.
 
 use std::path::PathBuf;
 
-use crate::host::compile::{Compiler, Source};
+use crate::host::compile::{Recipe, Source};
 use crate::qemu::version::Version;
 
 /// The plugin's source files, which are licensed under GPL-2.0-or-later. They are in a separate folder because they are
 /// not part of this command, which only compiles them.
-const SOURCES: [Source; 10] = [
+const SOURCES: [Source; 12] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
     ("counters.c", include_str!("../../../../plugin/counters.c")),
     ("counters.h", include_str!("../../../../plugin/counters.h")),
@@ -15,6 +15,8 @@ const SOURCES: [Source; 10] = [
     ("profile.h", include_str!("../../../../plugin/profile.h")),
     ("halt.c", include_str!("../../../../plugin/halt.c")),
     ("halt.h", include_str!("../../../../plugin/halt.h")),
+    ("alone.c", include_str!("../../../../plugin/alone.c")),
+    ("alone.h", include_str!("../../../../plugin/alone.h")),
     ("bytes.c", include_str!("../../../../plugin/bytes.c")),
     ("bytes.h", include_str!("../../../../plugin/bytes.h")),
     ("api.h", include_str!("../../../../plugin/api.h")),
@@ -39,18 +41,31 @@ fn api(version: Version) -> u32 {
     }
 }
 
-/// Builds the plugin for this QEMU unless it is already built.
+/// The versions of the plugin interface that the plugin supports.
+const APIS: [u32; 3] = [1, 2, 3];
+
+/// Returns the path of the plugin for this QEMU, which is built if necessary.
 ///
 /// # Errors
 /// If there is no C compiler, or it rejects the source.
-pub fn build(version: Version) -> anyhow::Result<PathBuf> {
-    let compiler = Compiler::first_of(COMPILERS)?;
-    let define = format!("-DPLUGIN_API={}", api(version));
-    let mut parts = SOURCES.map(|(_, text)| text).to_vec();
-    parts.push(&define);
-    let folder = compiler.folder("plugin", &parts)?;
-    let flags = [FLAGS, &[&define]].concat();
-    compiler.build(&folder, "count.so", &flags, &SOURCES)
+pub fn obtain(version: Version) -> anyhow::Result<PathBuf> {
+    recipe(api(version)).obtain()
+}
+
+/// Returns how the plugin is built for each version of the plugin interface.
+pub fn recipes() -> Vec<Recipe> {
+    APIS.into_iter().map(recipe).collect()
+}
+
+fn recipe(api: u32) -> Recipe {
+    let flags = FLAGS.iter().map(|flag| (*flag).to_owned());
+    Recipe {
+        kind: "plugin",
+        name: "count.so",
+        compilers: COMPILERS,
+        flags: flags.chain([format!("-DPLUGIN_API={api}")]).collect(),
+        sources: SOURCES.to_vec(),
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +83,9 @@ mod tests {
             ((11, 0, 0), 3),
         ] {
             let (major, minor, micro) = version;
-            assert_eq!(
-                api(Version::new(major, minor, micro)),
-                expected,
-                "{version:?}"
-            );
+            let found = api(Version::new(major, minor, micro));
+            assert_eq!(found, expected, "{version:?}");
+            assert!(APIS.contains(&found), "{version:?}");
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use memwright_linux_abi::channel::Outcome;
 
-use crate::count::log::Counted;
+use crate::count::counted::Counted;
+use crate::count::fault_log::FaultLog;
 use crate::count::raw::Raw;
 use crate::model::counts::Counts;
 use crate::model::region::{Marks, Region};
@@ -21,10 +22,14 @@ pub struct Said {
     pub warnings: Vec<u8>,
     /// The absolute paths that the program looked up and that the guest lacked; empty if this was not requested.
     pub not_found: Vec<Vec<u8>>,
+    /// The maps of the program's processes, one frame of `programs/lab/maps.c` each; empty if this was not requested.
+    pub maps: Vec<Vec<u8>>,
     /// The kernel's build ID; `None` if the kernel does not report one.
     pub build_id: Option<String>,
     /// How the program ended.
     pub outcome: Outcome,
+    /// Whether the guest, of a kernel that runs alone, ended in a triple fault.
+    pub triple_fault: bool,
     /// The counts; `None` if nothing was counted.
     pub counted: Option<Counted>,
     /// The plugin's profile of the kernel; `None` if no profile was requested.
@@ -41,14 +46,23 @@ impl Said {
         self
     }
 
+    /// Returns the page faults of the run; `None` if they were not collected.
+    pub fn faults(&self) -> Option<&FaultLog> {
+        self.counted.as_ref()?.faults.as_ref()
+    }
+
     /// Returns the titles of the results and rows that differ between two runs.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, differs) in [
             ("output", self.output != other.output),
             ("standard error", self.errors != other.errors),
-            ("outcome", self.outcome != other.outcome),
+            (
+                "outcome",
+                (self.outcome, self.triple_fault) != (other.outcome, other.triple_fault),
+            ),
             ("functions", !same_profile(&self.profile, &other.profile)),
+            ("page faults by cause", self.faults() != other.faults()),
         ] {
             if differs {
                 found.push(what.to_owned());
@@ -156,13 +170,17 @@ mod tests {
             errors: Vec::new(),
             warnings: Vec::new(),
             not_found: Vec::new(),
+            maps: Vec::new(),
             build_id: None,
             outcome: Outcome::Exited(0),
+            triple_fault: false,
             counted: Some(Counted {
                 run: Counts::default(),
                 by_cpu: Vec::new(),
                 sent: Vec::new(),
                 regions: Some(vec![region]),
+                unhandled: std::collections::BTreeSet::new(),
+                faults: None,
             }),
             profile: None,
         }

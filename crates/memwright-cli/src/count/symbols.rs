@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use object::LittleEndian;
-use object::elf::{self, FileHeader64};
+use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 use crate::compare::matching::source_name;
@@ -32,6 +32,8 @@ pub enum Place<'a> {
 pub struct Symbols {
     // Sorted by address; the addresses are distinct.
     functions: Vec<(u64, String)>,
+    // Whether code can be at any address, and not only where Linux and Memwright have theirs.
+    anywhere: bool,
 }
 
 /// An entry of a symbol table.
@@ -86,7 +88,18 @@ impl Symbols {
 
     /// Reads the symbol table of an ELF file. The result is empty if the file has none.
     pub fn of_elf(bytes: &[u8]) -> Self {
-        Self::of(functions_of_elf(bytes).unwrap_or_default())
+        Self::of(functions_of_elf::<FileHeader64<LittleEndian>>(bytes, KERNEL).unwrap_or_default())
+    }
+
+    /// Reads the symbol table of a kernel that runs alone, which can be at any address. The result is empty if the file
+    /// has none.
+    pub fn of_alone(bytes: &[u8]) -> Self {
+        let names = functions_of_elf::<FileHeader64<LittleEndian>>(bytes, 0)
+            .or_else(|_| functions_of_elf::<FileHeader32<LittleEndian>>(bytes, 0));
+        Self {
+            anywhere: true,
+            ..Self::of(names.unwrap_or_default())
+        }
     }
 
     /// Sorts functions by address. Of several names of an address, the one with the lowest [`Name::rank`] is used, in
@@ -97,6 +110,7 @@ impl Symbols {
         let functions = names.into_iter().map(|name| (name.address, name.text));
         Self {
             functions: functions.collect(),
+            anywhere: false,
         }
     }
 
@@ -129,7 +143,9 @@ impl Symbols {
             .and_then(|index| self.functions.get(index));
         let same_range = |start: u64| MODULES.contains(&start) == MODULES.contains(&address);
         match before {
+            Some((_, name)) if self.anywhere => Place::Function(name),
             Some((start, name)) if *start >= KERNEL && same_range(*start) => Place::Function(name),
+            Some(_) | None if self.anywhere => Place::Unknown,
             Some(_) | None if MODULES.contains(&address) => Place::Range("[modules]"),
             Some(_) | None if CPU_ENTRY_AREA.contains(&address) => Place::Range("[CPU entry area]"),
             Some(_) | None => Place::Unknown,
@@ -137,12 +153,15 @@ impl Symbols {
     }
 }
 
-/// Returns the symbols in the code sections of an ELF file.
-fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<Name>> {
-    let header = FileHeader64::<LittleEndian>::parse(bytes)?;
+/// Returns the symbols in the code sections of an ELF file, from this address on.
+fn functions_of_elf<E: FileHeader<Endian = LittleEndian>>(
+    bytes: &[u8],
+    lowest: u64,
+) -> object::Result<Vec<Name>> {
+    let header = E::parse(bytes)?;
     let sections = header.sections(LittleEndian, bytes)?;
     let symbols = sections.symbols(LittleEndian, bytes, elf::SHT_SYMTAB)?;
-    let is_code = |symbol: &elf::Sym64<LittleEndian>| {
+    let is_code = |symbol: &E::Sym| {
         let index = object::SectionIndex(symbol.st_shndx(LittleEndian).0.into());
         let section = sections.section(index);
         section.is_ok_and(|section| section.sh_flags(LittleEndian).contains(elf::SHF_EXECINSTR))
@@ -150,9 +169,9 @@ fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<Name>> {
     let mut functions = Vec::new();
     for symbol in symbols.iter() {
         let in_code = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_NOTYPE);
-        let address = symbol.st_value(LittleEndian);
+        let address = symbol.st_value(LittleEndian).into();
         let name = symbol.name(LittleEndian, symbols.strings())?;
-        if in_code && address >= KERNEL && !name.is_empty() && is_code(symbol) {
+        if in_code && address >= lowest && !name.is_empty() && is_code(symbol) {
             let name = String::from_utf8_lossy(name);
             functions.push(Name {
                 address,

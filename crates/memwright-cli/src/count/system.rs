@@ -8,7 +8,7 @@ use crate::model::image::System;
 pub const fn marker(system: System) -> Marker {
     match system {
         System::Linux => Marker::FirstProcess,
-        System::Memwright => Marker::Kernel,
+        System::Memwright | System::Alone => Marker::Kernel,
     }
 }
 
@@ -17,6 +17,7 @@ pub const fn software_bits(system: System) -> SoftwareBits {
     match system {
         System::Linux => LINUX_BITS,
         System::Memwright => MEMWRIGHT_BITS,
+        System::Alone => NO_BITS,
     }
 }
 
@@ -24,7 +25,7 @@ pub const fn software_bits(system: System) -> SoftwareBits {
 /// when it is next entered.
 pub const fn resumes_calls(system: System) -> bool {
     match system {
-        System::Linux => false,
+        System::Linux | System::Alone => false,
         System::Memwright => true,
     }
 }
@@ -37,7 +38,8 @@ pub enum Marker {
     /// when its wait has returned. With one CPU, the run ends before the end mark, at the last load of CR3 that changed
     /// its value: the kernel's switch from the exited program to init.
     FirstProcess,
-    /// The kernel, exactly at the beginning and the end of the run.
+    /// The kernel, exactly at the beginning and the end of the run; or, for a kernel that runs alone, the plugin, at
+    /// the kernel's entry and at the end of the machine.
     Kernel,
 }
 
@@ -67,6 +69,12 @@ pub struct SoftwareBits {
 pub const LINUX_BITS: SoftwareBits = SoftwareBits {
     saved_dirty: 1 << 58,
     special: 1 << 9,
+};
+
+/// The bits of a kernel of which none are known.
+const NO_BITS: SoftwareBits = SoftwareBits {
+    saved_dirty: 0,
+    special: 0,
 };
 
 /// The software bits of Memwright's kernel.

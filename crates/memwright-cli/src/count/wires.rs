@@ -15,6 +15,7 @@ use crate::count::line;
 use crate::count::log::Tally;
 use crate::count::raw::{self, Raw};
 use crate::count::tables::{Memory, Part};
+use crate::model::code::Code;
 use crate::model::image::System;
 use crate::model::machine::Machine;
 use crate::model::page_tables::PageTables;
@@ -85,13 +86,27 @@ impl Wires {
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads QEMU's log until it ends, and answers each mark.
+    /// Reads QEMU's log until it ends, and answers each mark. `code` is that of a kernel that runs alone. `with_faults`
+    /// also collects the page faults of the run.
     ///
     /// # Errors
     /// I/O errors of reading the log and of writing answers.
-    pub fn follow(&self, log: impl Read, system: System, cpus: u8) -> io::Result<Tally> {
+    pub fn follow(
+        &self,
+        log: impl Read,
+        system: System,
+        code: Option<&Code>,
+        cpus: u8,
+        with_faults: bool,
+    ) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
-        let mut tally = Tally::new(cpus, marker(system));
+        let mut tally = match code {
+            Some(code) => Tally::alone(cpus, code),
+            None => Tally::new(cpus, marker(system)),
+        };
+        if with_faults {
+            tally = tally.with_faults();
+        }
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
@@ -110,7 +125,12 @@ impl Wires {
         }
     }
 
+    /// Summarizes the page tables at a value of CR3. Of a kernel that runs alone, it is not known what the lower half
+    /// is for, and whether its tables have four levels.
     fn look(&self, system: System, cr3: u64) -> Option<PageTables> {
+        if system == System::Alone {
+            return None;
+        }
         tables::read(&Memory(&self.memory), cr3, software_bits(system))
     }
 

@@ -93,6 +93,19 @@ impl RootChoice {
 }
 
 impl Prepared {
+    /// Returns this machine's copy of the guest's file at a path without links; `None` if there is none, or only in an
+    /// archive.
+    pub fn host_file(&self, guest: &Path) -> Option<PathBuf> {
+        match self.tree.node(guest) {
+            Some(Node::HostFile { path, .. }) => Some(path.clone()),
+            Some(Node::Text { .. } | Node::Folder { .. } | Node::Link { .. }) => None,
+            None => {
+                let root = self.root.as_ref()?.open().ok()?;
+                root.host_path(guest.as_os_str().as_bytes())
+            }
+        }
+    }
+
     /// Returns an error if the guest's memory is too small. It must hold the kernel's reservations and, at the same
     /// time, the archive and the files that the kernel unpacks from it.
     ///

@@ -112,6 +112,11 @@ impl Tree {
             .or_insert(Node::Folder { mode });
     }
 
+    /// Returns the node at a path without links.
+    pub fn node(&self, guest: &Path) -> Option<&Node> {
+        self.nodes.get(guest)
+    }
+
     /// Returns all nodes, sorted by path, so that a folder is before its contents.
     pub fn nodes(&self) -> impl Iterator<Item = (&Path, &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_path(), node))

@@ -1,6 +1,7 @@
 //! Downloads packages of Debian's archive with apt's own tools and unpacks them into a private folder, without
 //! installing them. Also finds which packages are installed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use crate::host::bounded::{self, PATIENCE};
+use crate::host::deb;
 
 /// The keyring with the keys of Debian's archive, which is part of Debian.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -44,73 +46,53 @@ impl<'a> Archive<'a> {
         self.apt("apt-cache", &["show".to_owned(), name])
     }
 
-    /// Downloads packages and unpacks them into the folder `root`.
+    /// Downloads packages, and unpacks the files for whose path `wanted` returns true into the folder `root`.
     ///
     /// # Errors
-    /// One line if apt-get or dpkg is missing or fails.
-    pub fn unpack(&self, packages: &[&str]) -> anyhow::Result<()> {
-        let mut download = vec!["download".to_owned()];
-        let names = packages.iter();
-        download.extend(names.map(|package| format!("{package}/{}", self.suite)));
-        self.apt("apt-get", &download)?;
-        let mut unpacked = 0;
-        for entry in fs::read_dir(self.work.join("archives"))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "deb") {
-                let mut dpkg = Command::new("dpkg");
-                dpkg.arg("-x").arg(&path).arg(self.work.join("root"));
-                finish(&mut dpkg)?;
-                fs::remove_file(&path)?;
-                unpacked += 1;
-            }
+    /// One line if apt-get is missing or fails, or if a package cannot be unpacked.
+    pub fn unpack(&self, packages: &[&str], wanted: impl Fn(&Path) -> bool) -> anyhow::Result<()> {
+        for path in self.download(packages)? {
+            deb::unpack(&path, &self.work.join("root"), &wanted)?;
+            fs::remove_file(&path)?;
         }
-        ensure!(
-            unpacked == packages.len(),
-            "{} gave {unpacked} of {} packages",
-            self.suite,
-            packages.len()
-        );
         Ok(())
     }
 
-    /// Downloads a package, and extracts the only file whose path matches `pattern` (with tar's wildcards) to `place`.
+    /// Downloads a package, and copies its first file whose name begins with `name` to `place`.
     ///
     /// # Errors
-    /// One line if a program is missing or fails, or if the package does not contain such a file.
-    pub fn unpack_one(&self, package: &str, pattern: &str, place: &Path) -> anyhow::Result<()> {
-        let name = format!("{package}/{}", self.suite);
-        self.apt("apt-get", &["download".to_owned(), name])?;
-        let archives = fs::read_dir(self.work.join("archives"))?.flatten();
-        let mut packages = archives.map(|entry| entry.path());
-        let is_package = |path: &PathBuf| path.extension().is_some_and(|one| one == "deb");
-        let path = packages
-            .find(is_package)
-            .with_context(|| format!("{} gave no {package}", self.suite))?;
-        let mut unpack = Command::new("dpkg")
-            .arg("--fsys-tarfile")
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            // dpkg prints an error when tar stops reading early.
-            .stderr(Stdio::null())
-            .spawn()
-            .context("dpkg cannot be started")?;
-        let files = unpack.stdout.take().context("dpkg has no output")?;
-        let status = Command::new("tar")
-            .args(["-x", "-O", "--wildcards", "--occurrence=1", pattern])
-            .stdin(files)
-            .stdout(fs::File::create(place)?)
-            .status()
-            .context("tar cannot be started")?;
-        // dpkg's exit status is ignored, because dpkg fails if tar exits before it has read everything.
-        let _ = unpack.wait();
-        fs::remove_file(&path)?;
-        let length = fs::metadata(place)?.len();
-        ensure!(
-            status.success() && length > 0,
-            "{package} has no file {pattern}"
-        );
+    /// One line if apt-get is missing or fails, or if the package does not contain such a file.
+    pub fn unpack_one(&self, package: &str, name: &str, place: &Path) -> anyhow::Result<()> {
+        let is_named = |path: &Path| {
+            let file = path.file_name().and_then(OsStr::to_str);
+            file.is_some_and(|file| file.starts_with(name))
+        };
+        for path in self.download(&[package])? {
+            let unpacked = deb::unpack_one(&path, is_named, place);
+            unpacked.with_context(|| format!("{package} has no file {name}*"))?;
+            fs::remove_file(&path)?;
+        }
         Ok(())
+    }
+
+    /// Downloads packages, and returns their paths.
+    fn download(&self, packages: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+        let mut words = vec!["download".to_owned()];
+        let names = packages.iter();
+        words.extend(names.map(|package| format!("{package}/{}", self.suite)));
+        self.apt("apt-get", &words)?;
+        let entries = fs::read_dir(self.work.join("archives"))?;
+        let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();
+        let mut paths = paths.map_err(|error: std::io::Error| error)?;
+        paths.retain(|path| path.extension().is_some_and(|one| one == "deb"));
+        ensure!(
+            paths.len() == packages.len(),
+            "{} gave {} of {} packages",
+            self.suite,
+            paths.len(),
+            packages.len()
+        );
+        Ok(paths)
     }
 
     /// Runs one of apt's programs, which keeps all of its state in the folder `work`.
@@ -164,6 +146,19 @@ pub fn mirror_of(release: &str) -> anyhow::Result<String> {
 pub fn mirror() -> anyhow::Result<String> {
     let mirror = choose_any_mirror(&targets()?).map(str::to_owned);
     mirror.context("apt knows no mirror of Debian (apt-get update?)")
+}
+
+/// Returns the mirror of Debian's archive that this machine uses, if it can be used: apt also needs the archive's keys.
+///
+/// # Errors
+/// One line with what is missing, and what installs it.
+pub fn usable_mirror() -> anyhow::Result<String> {
+    let mirror = mirror()?;
+    ensure!(
+        Path::new(KEYRING).exists(),
+        "{KEYRING} is missing (apt install debian-archive-keyring)"
+    );
+    Ok(mirror)
 }
 
 /// Returns apt's configured sources, one per line, as `label|codename|address`.

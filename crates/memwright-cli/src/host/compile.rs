@@ -1,4 +1,5 @@
-//! Builds C programs on the user's machine and stores them in the cache.
+//! Finds the C programs that commands need: in the folder of an installed package, or built on this machine and stored
+//! in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use crate::model::hash::hash_part;
 
 /// The time limit for compiling one of these small programs.
 const LIMIT: Duration = Duration::from_secs(600);
+/// The folder of the package's programs, relative to the folder of the command: `/usr/lib/memwright` for
+/// `/usr/bin/memwright`.
+const PACKAGED: &str = "../lib/memwright";
 
 /// An installed C compiler.
 #[derive(Debug, Clone)]
@@ -25,6 +29,114 @@ pub struct Compiler {
 
 /// The name and the contents of a source file.
 pub type Source = (&'static str, &'static str);
+
+/// How a C program is built.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// The name of the folder for programs of this kind.
+    pub kind: &'static str,
+    /// The file name of the program.
+    pub name: &'static str,
+    /// The compilers, in the order of preference.
+    pub compilers: &'static [&'static str],
+    /// The compiler's flags.
+    pub flags: Vec<String>,
+    /// The source files. Those whose names end in `.c` are compiled.
+    pub sources: Vec<Source>,
+}
+
+impl Recipe {
+    /// Returns the path of the program. A program of the package is used if it was built from the same sources with the
+    /// same flags. Otherwise the program is in the cache, and is built if it is not there yet.
+    ///
+    /// # Errors
+    /// If there is no compiler, if it rejects a source, or I/O errors of writing files.
+    pub fn obtain(&self) -> anyhow::Result<PathBuf> {
+        if let Some(program) = packaged_folder().and_then(|folder| self.packaged(&folder)) {
+            return Ok(program);
+        }
+        let compiler = Compiler::first_of(self.compilers)?;
+        let folder = cache::folder()?.join(self.folder(Some(&compiler)));
+        self.build(&compiler, &folder)
+    }
+
+    /// Builds the program for a package, in `folder`. Returns its path.
+    ///
+    /// # Errors
+    /// If there is no compiler, if it rejects a source, or I/O errors of writing files.
+    pub fn build_for_package(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let compiler = Compiler::first_of(self.compilers)?;
+        self.build(&compiler, &folder.join(self.folder(None)))
+    }
+
+    /// Returns the path of the program in the folder of a package; `None` if the package does not contain it.
+    fn packaged(&self, folder: &Path) -> Option<PathBuf> {
+        let program = folder.join(self.folder(None)).join(self.name);
+        program.is_file().then_some(program)
+    }
+
+    /// Returns the folder of the program, which is named after the hash of its sources, its flags and its compiler. In a
+    /// package it does not depend on the compiler, because the installed command has none. A program therefore always
+    /// has the same path. A program's own path is in its memory, so another path could change counts.
+    fn folder(&self, compiler: Option<&Compiler>) -> PathBuf {
+        let mut hash = Sha256::new();
+        let flags = self.flags.iter().map(String::as_str);
+        let sources = self.sources.iter().flat_map(|(name, text)| [*name, *text]);
+        let compiler = compiler.iter().flat_map(|one| [one.name, &*one.version]);
+        for part in flags.chain(sources).chain(compiler) {
+            hash_part(&mut hash, part.as_bytes());
+        }
+        let name: String = hash.finalize()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Path::new(self.kind).join(name)
+    }
+
+    /// Builds the program in `folder`, unless it exists there.
+    fn build(&self, compiler: &Compiler, folder: &Path) -> anyhow::Result<PathBuf> {
+        let program = folder.join(self.name);
+        if program.exists() {
+            return Ok(program);
+        }
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        // Several commands can build at the same time. Each uses a private folder, and the last one to rename its file
+        // wins.
+        let work = PrivateFolder::within(folder)
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
+        for (name, text) in &self.sources {
+            let path = work.path().join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let names = self.sources.iter().map(|(name, _)| name);
+        let units = names.filter(|name| name.ends_with(".c"));
+        // The names are relative, so that the binary does not contain the path of the folder.
+        let mut command = Command::new(compiler.name);
+        command
+            .args(&self.flags)
+            .args(["-o", "program"])
+            .args(units)
+            .current_dir(work.path());
+        let name = self.name;
+        let output = bounded::output(&mut command, LIMIT)
+            .with_context(|| format!("{} cannot build {name}", compiler.name))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("{} cannot build {name}: {}", compiler.name, said.trim());
+        }
+        fs::rename(work.path().join("program"), &program)
+            .with_context(|| format!("cannot write {}", program.display()))?;
+        Ok(program)
+    }
+}
+
+/// Returns the folder of the package to which this command belongs; `None` if it was not installed from a package.
+pub fn packaged_folder() -> Option<PathBuf> {
+    let command = std::env::current_exe().ok()?;
+    let folder = fs::canonicalize(command.parent()?.join(PACKAGED)).ok()?;
+    folder.is_dir().then_some(folder)
+}
 
 impl Compiler {
     /// Returns the first of these compilers that is installed and prints its version.
@@ -49,70 +161,6 @@ impl Compiler {
     pub fn name(&self) -> &'static str {
         self.name
     }
-
-    /// Returns the folder in the cache that is named after the hash of these sources and the compiler. A program is
-    /// therefore built once and always has the same path. A program's own path is in its memory, so another path could
-    /// change counts.
-    ///
-    /// # Errors
-    /// If no folder for a cache can be determined, or if the folder cannot be created.
-    pub fn folder(&self, kind: &str, parts: &[&str]) -> anyhow::Result<PathBuf> {
-        let mut hash = Sha256::new();
-        for part in parts.iter().chain(&[self.name, &*self.version]) {
-            hash_part(&mut hash, part.as_bytes());
-        }
-        let name: String = hash.finalize()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let folder = cache::folder()?.join(kind).join(name);
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(folder)
-    }
-
-    /// Builds `folder`/`name` from the sources whose names end in `.c`, unless the file exists.
-    ///
-    /// # Errors
-    /// If the compiler rejects a source, or I/O errors of writing files.
-    pub fn build(
-        &self,
-        folder: &Path,
-        name: &str,
-        flags: &[&str],
-        sources: &[Source],
-    ) -> anyhow::Result<PathBuf> {
-        let program = folder.join(name);
-        if program.exists() {
-            return Ok(program);
-        }
-        // Several commands can build at the same time. Each uses a private folder, and the last one to rename its file
-        // wins.
-        let work = PrivateFolder::within(folder)
-            .with_context(|| format!("cannot write to {}", folder.display()))?;
-        for (name, text) in sources {
-            let path = work.path().join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        let names = sources.iter().map(|(name, _)| name);
-        let units = names.filter(|name| name.ends_with(".c"));
-        // The names are relative, so that the binary does not contain the path of the folder.
-        let mut command = Command::new(self.name);
-        command
-            .args(flags)
-            .args(["-o", "program"])
-            .args(units)
-            .current_dir(work.path());
-        let output = bounded::output(&mut command, LIMIT)
-            .with_context(|| format!("{} cannot build {name}", self.name))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{} cannot build {name}: {}", self.name, said.trim());
-        }
-        fs::rename(work.path().join("program"), &program)
-            .with_context(|| format!("cannot write {}", program.display()))?;
-        Ok(program)
-    }
 }
 
 /// Returns the version text of a compiler, or `None` if it is not installed.
@@ -120,4 +168,50 @@ fn version(compiler: &str) -> Option<String> {
     let output = bounded::output(Command::new(compiler).arg("--version"), PATIENCE).ok()?;
     let text = || String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(flag: &str, text: &'static str) -> Recipe {
+        Recipe {
+            kind: "kind",
+            name: "program",
+            compilers: &["cc"],
+            flags: vec![flag.to_owned()],
+            sources: vec![("main.c", text)],
+        }
+    }
+
+    #[test]
+    fn sources_flags_and_compilers_have_folders_of_their_own() {
+        let compiler = |version: &str| Compiler {
+            name: "cc",
+            version: version.to_owned(),
+        };
+        let folders = [
+            recipe("-O2", "a").folder(None),
+            recipe("-O2", "b").folder(None),
+            recipe("-O1", "a").folder(None),
+            recipe("-O2", "a").folder(Some(&compiler("12"))),
+            recipe("-O2", "a").folder(Some(&compiler("13"))),
+        ];
+        for (index, folder) in folders.iter().enumerate() {
+            assert!(folder.starts_with("kind"), "{folder:?}");
+            assert!(!folders[..index].contains(folder), "{folder:?}");
+        }
+    }
+
+    #[test]
+    fn a_package_has_the_program_of_the_same_sources_only() {
+        let package = tempfile::tempdir().unwrap();
+        let (same, other) = (recipe("-O2", "a"), recipe("-O2", "b"));
+        assert_eq!(same.packaged(package.path()), None);
+        let folder = package.path().join(same.folder(None));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("program"), "").unwrap();
+        assert_eq!(same.packaged(package.path()), Some(folder.join("program")));
+        assert_eq!(other.packaged(package.path()), None);
+    }
 }

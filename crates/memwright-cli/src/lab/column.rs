@@ -97,6 +97,12 @@ pub fn other_program(text: &str) -> Option<OsString> {
     programs.next_back().map(|one| OsString::from(one.value))
 }
 
+/// Returns the image of a column as it is given; `None` if the column is invalid, which [`Column::open`] reports.
+pub fn image_of(text: &str) -> Option<&str> {
+    let (named, _) = split(text).ok()?;
+    Some(split_name(named).1)
+}
+
 /// Splits `[NAME=]IMAGE[,KEY=VALUE]...`. A comma that is not followed by `KEY=` belongs to the image or the value.
 fn split(text: &str) -> anyhow::Result<(&str, Vec<Change>)> {
     let named = text.split_once('=').filter(|(name, _)| !name.contains(','));
@@ -134,6 +140,7 @@ fn split(text: &str) -> anyhow::Result<(&str, Vec<Change>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::code::Code;
     use crate::model::image::System;
     use crate::model::plan::tests::setup;
     use crate::model::plan::{Care, Measure, Setup};
@@ -146,6 +153,7 @@ mod tests {
             sha256: String::new(),
             config_sha256: None,
             version: String::new(),
+            code: Code::default(),
         };
         let plan = ImagePlan {
             setup: setup(options),

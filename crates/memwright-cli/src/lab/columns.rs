@@ -8,9 +8,11 @@ use anyhow::anyhow;
 
 use crate::host::output::say;
 use crate::host::progress::Stage;
-use crate::lab::column::Column;
+use crate::lab::column::{self, Column};
 use crate::lab::input::Input;
 use crate::lab::laboratory::{Laboratory, Measured};
+use crate::linux::fetch;
+use crate::linux::kept::DEBIAN;
 use crate::model::change::Change;
 use crate::model::failure::Failure;
 use crate::model::image::{Image, System};
@@ -19,6 +21,18 @@ use crate::model::memwright_run::Ending;
 use crate::model::plan::ImagePlan;
 use crate::model::words::ending;
 use crate::qemu::runs::Runs;
+
+/// Fetches the kernels of Debian's archive that columns name and that are not stored yet. A dry run fetches nothing.
+///
+/// # Errors
+/// If a kernel cannot be fetched or stored.
+pub fn fetch(texts: &[String], dry_run: bool) -> Result<(), Failure> {
+    let images = texts.iter().filter_map(|text| column::image_of(text));
+    for image in images.filter(|image| image.starts_with(DEBIAN) && !dry_run) {
+        fetch::obtain(image)?;
+    }
+    Ok(())
+}
 
 /// Opens columns, and checks that their names are unique.
 ///
@@ -162,14 +176,17 @@ pub fn measure(
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {
         Ending::Exited(0) => {}
-        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) => {
+        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) | Ending::TripleFault {} => {
             let place = match place {
                 "" => String::new(),
                 place => format!("{place}: "),
             };
             let ending = ending(Some(document.outcome));
             let kernel = &document.kernel.name;
-            say(&format!("{place}on {kernel} the program {ending}"));
+            match document.program {
+                Some(_) => say(&format!("{place}on {kernel} the program {ending}")),
+                None => say(&format!("{place}{kernel} {ending}")),
+            }
         }
     }
 }

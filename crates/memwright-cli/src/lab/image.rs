@@ -2,10 +2,12 @@
 
 use anyhow::Context;
 
+use crate::alone::image as alone;
 use crate::host::host_file::{self, LARGEST_IMAGE};
-use crate::linux::image::{check, version};
+use crate::linux::image::{NotBootable, check, is_linux, version};
 use crate::linux::kept;
 use crate::memwright::kernel;
+use crate::model::code::Code;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::{Image, MEMWRIGHT, System, split_name};
 
@@ -25,12 +27,13 @@ pub fn open(text: &str) -> anyhow::Result<Image> {
             sha256: hexadecimal_hash(&bytes),
             config_sha256: None,
             version: format!("Memwright {}", env!("CARGO_PKG_VERSION")),
+            code: Code::default(),
         });
     }
     let (path, kept) = kept::resolve(image).with_context(context)?;
     let path = std::path::absolute(path).with_context(context)?;
     let bytes = host_file::read(&path, LARGEST_IMAGE).with_context(context)?;
-    check(&bytes, &context())?;
+    let (system, version, code) = kind(&bytes, &context())?;
     let name = match (name, &kept) {
         (Some(name), _) => name.to_owned(),
         (None, Some(kept)) => kept.name.clone(),
@@ -40,11 +43,25 @@ pub fn open(text: &str) -> anyhow::Result<Image> {
         }
     };
     Ok(Image {
-        system: System::Linux,
+        system,
         name,
         path,
         sha256: hexadecimal_hash(&bytes),
         config_sha256: kept.and_then(|kept| kept.config_sha256),
-        version: version(&bytes),
+        version,
+        code,
     })
+}
+
+/// Returns the kind of an image, its version text, and where its code is.
+///
+/// # Errors
+/// One line with the reason if QEMU cannot boot the image. `what` identifies it.
+fn kind(bytes: &[u8], what: &str) -> Result<(System, String, Code), NotBootable> {
+    if is_linux(bytes) {
+        check(bytes, what)?;
+        return Ok((System::Linux, version(bytes), Code::default()));
+    }
+    let (form, code) = alone::read(bytes).map_err(|why| NotBootable(format!("{what}: {why}")))?;
+    Ok((System::Alone, form.to_string(), code))
 }

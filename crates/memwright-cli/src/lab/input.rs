@@ -24,8 +24,13 @@ pub struct Input {
 impl Input {
     /// Returns an empty input. Standard input is not read.
     pub fn none() -> Self {
+        Self::of(Vec::new())
+    }
+
+    /// Returns an input of these bytes. Standard input is not read.
+    pub fn of(bytes: Vec<u8>) -> Self {
         Self {
-            bytes: OnceLock::from(Vec::new()),
+            bytes: OnceLock::from(bytes),
             rehearsals: Rehearsals::default(),
         }
     }

@@ -65,6 +65,23 @@ pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
     Ok(Names::new(Symbols::of_elf(&bytes), &bytes))
 }
 
+/// Reads the functions of a kernel that runs alone from its image. If it has none, says so.
+///
+/// # Errors
+/// If the image cannot be read.
+pub fn of_alone(image: &Image) -> anyhow::Result<Names> {
+    let bytes = host_file::read(&image.path, LARGEST_IMAGE)
+        .with_context(|| image.path.display().to_string())?;
+    let symbols = Symbols::of_alone(&bytes);
+    if symbols.is_empty() {
+        say(&format!(
+            "{}: the image has no symbol table (.symtab): all is unattributed",
+            image.name
+        ));
+    }
+    Ok(Names::new(symbols, &bytes))
+}
+
 /// Finds the functions of an image. `guest` has the configuration of the counted guests, and `state` is the snapshot
 /// from which they start.
 ///
@@ -114,6 +131,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
     let guest = Guest {
         program: archive,
         reports_names: false,
+        with_faults: false,
         counting: Counting::Nothing,
         profile: None,
         ..guest.clone()

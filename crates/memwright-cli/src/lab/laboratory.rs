@@ -1,18 +1,19 @@
 //! What the runs of one command share on every kernel: the program and its files, the machine, QEMU, and the plugin.
 
+use crate::alone::guest::AloneGuest;
 use crate::count::tree;
-use crate::guestfs::prepare::{KernelOptions, check_swap, prepare};
-use crate::host::{bounded, host_file};
+use crate::guestfs::prepare::check_swap;
+use crate::host::bounded;
+use crate::lab::fault_runs;
 use crate::lab::input::Input;
 use crate::model::kernel_run::{KIND, SCHEMA};
 use crate::model::machine::Clock;
-use crate::model::plan::{Detail, ImagePlan, Measure, Setup};
+use crate::model::plan::{ImagePlan, Measure, Setup};
 use crate::model::settings::settings;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::{slice, thread};
 
@@ -22,27 +23,28 @@ use memwright_linux_abi::channel::THE_RUN;
 use crate::count::counting::Counting;
 use crate::count::plugin;
 use crate::count::said::Said;
-use crate::guestfs::initrd::{self, Manifest};
+use crate::guestfs::initrd;
 use crate::guestfs::prepare::Prepared;
-use crate::guestfs::root::Record;
 use crate::guestfs::tree::Tree;
 use crate::host::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::host::output::say;
 use crate::host::taken::Taken;
 use crate::lab::kernel_symbols::{self, Names};
 use crate::lab::linux_run;
+use crate::lab::load::Load;
 use crate::lab::missed_names::{missed, say_missed};
-use crate::lab::rehearsal;
+use crate::lab::profiled::total;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
 use crate::memwright::guest::OwnGuest;
 use crate::memwright::kernel;
 use crate::model::failure::Failure;
+use crate::model::faults::Stacks;
 use crate::model::hash::hexadecimal_hash;
-use crate::model::hashed_file::HashedFile;
 use crate::model::image::{Image, System};
 use crate::model::kernel_run::{Document, Host, Kernel, Qemu};
 use crate::model::machine::Machine;
+use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
 use crate::model::region_names::{self, RegionNames};
 use crate::model::shell::shell_line;
@@ -55,11 +57,13 @@ use crate::states::{self, State};
 /// and every machine runs the same bytes. Empty if it could not be built.
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// The folder in the guest with the init process's own files.
-const OWN: &str = "/.memwright";
+pub const OWN: &str = "/.memwright";
 /// The file name of the initrd from which guests without swap boot.
 const BOOT: &str = "initrd.cpio";
 /// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
+/// The file name of the archive with the program, its files, and the program that reports its maps.
+const MAPS: &str = "maps.cpio";
 /// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
 /// The folder that the command line of a dry run names in place of the temporary folder.
@@ -67,16 +71,13 @@ const DRY: &str = "/tmp/memwright-run";
 /// The default time limit of the guests.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(900);
 
-/// A program, its guest and QEMU, prepared for runs on images of one kind: Linux kernels, or Memwright's kernel.
+/// A program, its guest and QEMU, prepared for runs on images of one kind: Linux kernels, Memwright's kernel, or
+/// kernels that run alone, without a program.
 pub struct Laboratory<'a> {
     plan: &'a ImagePlan,
     system: System,
-    prepared: Prepared,
-    program: HashedFile,
-    companions: Vec<HashedFile>,
-    // What the program looked up in the tree of `--root` in its rehearsal on Memwright; `None` without a tree.
-    seen: Option<Arc<Record>>,
-    input: Vec<u8>,
+    // `None` for kernels that run alone.
+    load: Option<Load>,
     files: PathBuf,
     swap: Option<SwapSize>,
     names: RegionNames,
@@ -100,6 +101,8 @@ pub struct Measured {
     pub said: Said,
     /// The account of the first run.
     pub document: Document,
+    /// The page faults by stack; empty unless they are counted by their causes.
+    pub fault_stacks: Stacks,
     /// The names of the kernel's functions; `None` if they are not all known. Without them, a function that only one
     /// kernel has is a difference, and is not counted as its caller's.
     pub names: Option<BTreeSet<String>>,
@@ -117,24 +120,18 @@ impl<'a> Laboratory<'a> {
         system: System,
         dry_run: bool,
     ) -> Result<Self, Failure> {
-        let Setup { swap, .. } = &plan.setup;
         let machine = Machine::of(&plan.setup, Clock::Instructions);
-        let swap = match system {
-            System::Linux => only_swap(swap),
-            System::Memwright => own_kernel_takes(&plan.setup).map(|()| None),
+        let swap = checked_setup(plan, system).map_err(Failure::Usage)?;
+        check_plan(plan, &machine, system)?;
+        let mut load = match system {
+            System::Alone => None,
+            System::Linux | System::Memwright => Some(Load::open(plan, input, system)?),
         };
-        let swap = swap.map_err(Failure::Usage)?;
-        check_plan(plan, system)?;
-        let mut prepared = prepare(&plan.setup, &KernelOptions::default())?;
-        if system == System::Linux {
-            say_where_huge_pages_are_off(&plan.setup);
-        }
-        let names = region_names_or_say(&prepared);
+        let names = load.as_ref().map(|load| load.names.clone());
+        let names = names.unwrap_or_default();
         let region = profiled_region(&plan.measure, &names)?;
         let missing = Failure::Environment;
         let patience = bounded::patience(plan.care.timeout);
-        let limit = plan.care.timeout.unwrap_or(USUAL_LIMIT);
-        let bytes = input.read(plan.setup.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &plan.care.keep {
             Some(path) => kept_folder(path)?,
@@ -148,33 +145,21 @@ impl<'a> Laboratory<'a> {
         };
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine, patience).map_err(missing)?;
-        let seen = match dry_run {
-            true => None,
-            false => rehearsal::add_files(&mut prepared, plan, input)?,
-        };
-        prepared.check_size(&plan.setup)?;
-        if system == System::Linux {
-            put_input(&mut prepared, swap, &bytes);
-        }
-        if !dry_run || plan.care.keep.is_some() {
-            initrd::write(&files.join(PROGRAM), &prepared.manifest, &prepared.tree)?;
-            match system {
-                System::Linux => initrd::write_tree(&files.join(BOOT), &first_process())?,
-                System::Memwright => write_kernel(&files.join(KERNEL))?,
+        if let Some(load) = &mut load {
+            load.complete(plan, input, (system, swap), dry_run)?;
+            if !dry_run || plan.care.keep.is_some() {
+                write_files(load, &files, system)?;
+            }
+            if let (Measure::Faults(_), System::Linux) = (&plan.measure, system) {
+                fault_runs::write_archive(&files.join(MAPS), &mut load.prepared)
+                    .map_err(Failure::Environment)?;
             }
         }
         let counting = counting(&plan.measure, system, &qemu, version)?;
-        let companions = prepared.program.companions.iter();
         Ok(Self {
             plan,
             system,
-            program: prepared.program.hashed(),
-            companions: companions
-                .map(|path| host_file::hashed_file(path))
-                .collect(),
-            prepared,
-            seen,
-            input: bytes,
+            load,
             files,
             swap,
             names,
@@ -190,7 +175,10 @@ impl<'a> Laboratory<'a> {
 
     /// Returns the files of a guest with this image, which the command must not overwrite.
     pub fn taken(&self, image: &Image) -> Taken {
-        let mut taken = self.prepared.taken();
+        let mut taken = self
+            .load
+            .as_ref()
+            .map_or_else(Taken::default, |load| load.prepared.taken());
         taken.read_path("a kernel image", &image.path);
         taken
     }
@@ -206,6 +194,7 @@ impl<'a> Laboratory<'a> {
                 let guest = self.own_guest();
                 guest.arguments(&guest.places(&self.files), None)
             }
+            System::Alone => self.alone_guest(image).arguments(None),
         };
         shell_line(&self.qemu, &line)
     }
@@ -223,33 +212,88 @@ impl<'a> Laboratory<'a> {
             System::Linux => {
                 let guest = self.guest(image);
                 self.add_modules(image, &guest.boot)?;
-                let (state, results, missed) = match self.state(image, runs) {
+                let (state, results, missed, maps) = match self.state(image, runs) {
                     Ok(state) => {
-                        let (results, missed) = thread::scope(|scope| {
+                        let (results, missed, maps) = thread::scope(|scope| {
                             let names = scope.spawn(|| self.missed(image, runs, state.as_ref()));
+                            let maps = scope.spawn(|| self.maps(image, runs, state.as_ref()));
                             let results =
                                 run(count, || linux_run::run(&guest, runs, state.as_ref()));
-                            (results, joined(names))
+                            (results, joined(names), joined(maps))
                         });
-                        (state, results, missed)
+                        (state, results, missed, maps)
                     }
-                    Err(error) => (None, vec![Err(error)], Ok(None)),
+                    Err(error) => (None, vec![Err(error)], Ok(None), Ok(Vec::new())),
                 };
                 let names = || kernel_symbols::find(image, &guest, state.as_ref(), runs);
                 let mut measured =
                     self.conclude(image, runs, results, &guest.command_line(), names)?;
                 measured.document.missed = missed.map_err(Failure::Guest)?;
+                self.add_causes(&mut measured, &maps.map_err(Failure::Guest)?)?;
                 say_missed(&image.name, measured.document.missed.as_deref());
                 Ok(measured)
             }
             System::Memwright => {
                 let guest = self.own_guest();
                 let results = run(count, || guest.run(runs));
-                let options = self.prepared.manifest.options.join(" ");
+                let load = self.load.iter();
+                let options = load.flat_map(|load| load.prepared.manifest.options.clone());
+                let options = options.collect::<Vec<_>>().join(" ");
                 let names = || kernel_symbols::of_own_kernel(&guest.kernel);
-                self.conclude(image, runs, results, &options, names)
+                let mut measured = self.conclude(image, runs, results, &options, names)?;
+                if let Measure::Faults(by) = self.plan.measure {
+                    let (faults, stacks) =
+                        fault_runs::on_memwright(self.plan, by, self.input(), runs)?;
+                    (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+                }
+                Ok(measured)
+            }
+            System::Alone => {
+                let guest = self.alone_guest(image);
+                let results = run(count, || guest.run(runs));
+                let names = || kernel_symbols::of_alone(image);
+                self.conclude(image, runs, results, &guest.command_line, names)
             }
         }
+    }
+
+    /// Runs the program once more without counting, and returns the maps of its processes; none unless they are needed.
+    fn maps(
+        &self,
+        image: &Image,
+        runs: &Runs,
+        state: Option<&State>,
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        let Measure::Faults(_) = self.plan.measure else {
+            return Ok(Vec::new());
+        };
+        let guest = Guest {
+            program: self.files.join(MAPS),
+            with_faults: false,
+            counting: Counting::Nothing,
+            ..self.guest(image)
+        };
+        let said = linux_run::run(&guest, runs, state)
+            .with_context(|| format!("{}: reading the maps of the program", image.name))?;
+        Ok(said.maps)
+    }
+
+    /// Returns the program's standard input.
+    fn input(&self) -> &[u8] {
+        self.load.as_ref().map_or(&[], |load| &load.input)
+    }
+
+    /// Adds the page faults by their causes to the results of a Linux kernel, if they were collected.
+    fn add_causes(&self, measured: &mut Measured, maps: &[Vec<u8>]) -> Result<(), Failure> {
+        let (Measure::Faults(by), Some(log)) = (&self.plan.measure, measured.said.faults()) else {
+            return Ok(());
+        };
+        let counts = measured.document.run.unwrap_or_default();
+        let load = self.load.as_ref();
+        let find = |path: &Path| load.and_then(|load| load.prepared.host_file(path));
+        let (faults, stacks) = fault_runs::on_linux(log, maps, &counts, *by, &find)?;
+        (measured.document.faults, measured.fault_stacks) = (Some(faults), stacks);
+        Ok(())
     }
 
     /// Runs the program once more without counting. Returns the paths in the tree of `--root` that it looked up and
@@ -260,12 +304,14 @@ impl<'a> Laboratory<'a> {
         runs: &Runs,
         state: Option<&State>,
     ) -> anyhow::Result<Option<Vec<String>>> {
-        let (Some(seen), Some(root), true) = (&self.seen, &self.prepared.root, self.plan.verify)
-        else {
+        let load = self.load.as_ref().filter(|_| self.plan.verify);
+        let both = load.and_then(|load| load.seen.as_ref().zip(load.prepared.root.as_ref()));
+        let Some((seen, root)) = both else {
             return Ok(None);
         };
         let guest = Guest {
             reports_names: true,
+            with_faults: false,
             counting: Counting::Nothing,
             profile: None,
             ..self.guest(image)
@@ -300,6 +346,7 @@ impl<'a> Laboratory<'a> {
         Ok(Measured {
             said: first,
             document,
+            fault_stacks: Stacks::default(),
             names: names.flatten(),
         })
     }
@@ -321,7 +368,10 @@ impl<'a> Laboratory<'a> {
 
     /// Returns a heading for the runs on an image.
     pub fn heading(&self, image: &Image) -> String {
-        format!("{} on {}", self.plan.setup.command[0].display(), image.name)
+        match self.plan.setup.command.first() {
+            Some(program) => format!("{} on {}", program.display(), image.name),
+            None => image.name.clone(),
+        }
     }
 
     /// Returns the snapshot from which runs on this image start, or `None` if they boot.
@@ -355,6 +405,7 @@ impl<'a> Laboratory<'a> {
             boot: self.boot(image),
             program: self.files.join(PROGRAM),
             reports_names: false,
+            with_faults: matches!(self.plan.measure, Measure::Faults(_)),
             append: append(&self.plan.setup),
             machine: self.machine,
             counting: self.counting.clone(),
@@ -376,7 +427,19 @@ impl<'a> Laboratory<'a> {
             qemu: self.qemu.clone(),
             kernel: self.files.join(KERNEL),
             initrd: self.files.join(PROGRAM),
-            input: &self.input,
+            input: self.input(),
+            machine: self.machine,
+            counting: self.counting.clone(),
+            profile: self.profiled(),
+        }
+    }
+
+    fn alone_guest(&self, image: &Image) -> AloneGuest {
+        AloneGuest {
+            qemu: self.qemu.clone(),
+            image: image.path.clone(),
+            code: image.code.clone(),
+            command_line: self.plan.setup.append.join(" "),
             machine: self.machine,
             counting: self.counting.clone(),
             profile: self.profiled(),
@@ -386,7 +449,7 @@ impl<'a> Laboratory<'a> {
     /// Returns the number of the region to profile, or `None` if there is no profile.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
-            Measure::Nothing | Measure::Events => None,
+            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
             Measure::Functions { .. } => Some(self.region.unwrap_or(THE_RUN)),
         }
     }
@@ -416,36 +479,15 @@ impl<'a> Laboratory<'a> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
         };
-        let counts = match self.region {
-            None => Some(counted.run),
-            Some(number) => {
-                let mut regions = counted.regions.iter().flatten();
-                regions
-                    .find(|one| one.region == number && one.marks.passes > 0)
-                    .map(|one| one.counts)
-            }
-        };
-        let Some(counts) = counts else {
-            return Err(Failure::Guest(anyhow!(
-                "{}: the program did not pass {}",
-                image.name,
-                self.names.title(self.region.unwrap_or(THE_RUN))
-            )));
-        };
-        let total = counts
-            .instructions
-            .and_then(|counted| Some(counted.kernel + counted.interrupts?))
-            .with_context(|| {
-                format!(
-                    "{}: no profile: the handlers of interrupts are not known",
-                    image.name
-                )
-            })?;
+        let total = total(counted, self.region, self.system, &self.names)
+            .with_context(|| image.name.clone())
+            .map_err(Failure::Guest)?;
         let mut names = names().map_err(Failure::Guest)?;
-        if let Some(with_lines) = self.by_source() {
+        if let Some(with_lines) = self.plan.measure.with_lines() {
             let debug = match self.system {
                 System::Linux => kernel_symbols::debug_file(image),
                 System::Memwright => Ok(self.files.join(KERNEL)),
+                System::Alone => Ok(image.path.clone()),
             };
             let build_id = said.build_id.as_deref();
             debug
@@ -460,26 +502,18 @@ impl<'a> Laboratory<'a> {
         Ok(Some((profile, names.source.names())))
     }
 
-    /// Returns whether the profile needs source lines; `None` if it needs no debug information.
-    fn by_source(&self) -> Option<bool> {
-        match self.plan.measure {
-            Measure::Functions { detail, .. } => match detail {
-                Detail::Functions => None,
-                Detail::Inlined => Some(false),
-                Detail::Lines => Some(true),
-            },
-            Measure::Nothing | Measure::Events => None,
-        }
-    }
-
     /// Returns the guest's settings for documents.
     fn settings(&self) -> Vec<String> {
-        let input = hexadecimal_hash(&self.input);
-        let Setup { policies, .. } = &self.plan.setup;
-        let settings = settings(&self.plan.setup, &self.prepared.files, &input, &[]);
-        let policies = policies.iter();
+        let setup = &self.plan.setup;
+        let Some(load) = &self.load else {
+            let append = setup.append.iter().map(|words| format!("append={words}"));
+            return append.chain([format!("numa={}", setup.numa)]).collect();
+        };
+        let input = hexadecimal_hash(&load.input);
+        let settings = settings(setup, &load.prepared.files, &input, &[]);
+        let policies = setup.policies.iter();
         let policies = policies.map(|policy| format!("policy={policy}"));
-        let seen = self.seen.iter().flat_map(|seen| seen.lines());
+        let seen = load.seen.iter().flat_map(|seen| seen.lines());
         let seen = seen.map(|line| format!("root={line}"));
         settings.into_iter().chain(policies).chain(seen).collect()
     }
@@ -505,9 +539,12 @@ impl<'a> Laboratory<'a> {
         Document {
             schema: SCHEMA,
             kind: KIND.to_owned(),
-            program: self.program.clone(),
+            program: self.load.as_ref().map(|load| load.program.clone()),
             arguments: self.plan.setup.command.iter().map(text).collect(),
-            companions: self.companions.clone(),
+            companions: self
+                .load
+                .as_ref()
+                .map_or_else(Vec::new, |load| load.companions.clone()),
             kernel: Kernel {
                 name: image.name.clone(),
                 sha256: image.sha256.clone(),
@@ -524,9 +561,12 @@ impl<'a> Laboratory<'a> {
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,
             settings: self.settings(),
-            outcome: said.outcome.into(),
+            outcome: match said.triple_fault {
+                true => Ending::TripleFault {},
+                false => said.outcome.into(),
+            },
             output_sha256: Some(hexadecimal_hash(&said.output)),
-            errors_sha256: Some(hexadecimal_hash(&said.errors)),
+            errors_sha256: self.load.as_ref().map(|_| hexadecimal_hash(&said.errors)),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
             missed: None,
@@ -534,6 +574,7 @@ impl<'a> Laboratory<'a> {
             by_cpu: by_cpu.unwrap_or_default(),
             sent: sent.unwrap_or_default(),
             regions: regions.flatten(),
+            faults: None,
             functions,
             host: Host {
                 image: image.path.display().to_string(),
@@ -568,6 +609,61 @@ fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
     check_swap(&setup.swap)
 }
 
+/// Returns an error for options that a kernel without a program does not support.
+fn alone_takes(setup: &Setup) -> anyhow::Result<()> {
+    if let Some(program) = setup.command.first() {
+        return Err(anyhow!(
+            "{}: a kernel that is not Linux runs no PROGRAM; it boots alone",
+            program.display()
+        ));
+    }
+    let usual = Setup::of(Vec::new());
+    let given = [
+        ("--env", !setup.environment.is_empty()),
+        ("--file", !setup.files.is_empty()),
+        ("--hugetlb", setup.hugetlb.is_some()),
+        ("--policy", !setup.policies.is_empty()),
+        ("--root", setup.root.is_some()),
+        ("--swap", !setup.swap.is_empty()),
+        ("--thp", setup.thp != usual.thp),
+        ("--thp-size", !setup.thp_sizes.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(anyhow!(
+            "{option}: a kernel that is not Linux boots alone, and does not have this"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Checks that kernels of this kind support the options of the guest. Returns the swap device of a Linux guest.
+fn checked_setup(plan: &ImagePlan, system: System) -> anyhow::Result<Option<SwapSize>> {
+    let setup = &plan.setup;
+    match system {
+        System::Linux => only_swap(&setup.swap),
+        System::Memwright => own_kernel_takes(setup).map(|()| None),
+        System::Alone => {
+            let is_whole = matches!(plan.measure, Measure::Functions { region: None, .. });
+            anyhow::ensure!(
+                !is_whole,
+                "--functions: of a kernel that is not Linux, functions are counted in a region: --region N"
+            );
+            alone_takes(setup).map(|()| None)
+        }
+    }
+}
+
+/// Writes the files from which a guest boots.
+fn write_files(load: &Load, files: &Path, system: System) -> anyhow::Result<()> {
+    let Prepared { manifest, tree, .. } = &load.prepared;
+    initrd::write(&files.join(PROGRAM), manifest, tree)?;
+    match system {
+        System::Linux => initrd::write_tree(&files.join(BOOT), &first_process()),
+        System::Memwright => write_kernel(&files.join(KERNEL)),
+        System::Alone => Ok(()),
+    }
+}
+
 /// Writes the image of Memwright's kernel to a file.
 fn write_kernel(place: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", place.display());
@@ -591,39 +687,22 @@ fn first_process() -> Tree {
     tree
 }
 
-/// Adds the program's input, its arguments and the size of swap to a Linux guest's files.
-fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
-    let place = Path::new(OWN).join("input");
-    prepared.tree.add_bytes(&place, 0o600, input.to_vec());
-    if let Some(swap) = swap {
-        let place = Path::new(OWN).join("swap");
-        let text = format!("{}\0{}\0", swap.kind.name(), swap.bytes());
-        prepared.tree.add_bytes(&place, 0o600, text.into_bytes());
-    }
-    // This file tells the init process to provide what a program of a complete tree expects: the loopback interface,
-    // /dev/shm and /dev/fd.
-    if prepared.root.is_some() {
-        let place = Path::new(OWN).join("root");
-        prepared.tree.add_bytes(&place, 0o600, Vec::new());
-    }
-    let folder = prepared.folder.as_os_str().as_bytes().to_vec();
-    let place = Path::new(OWN).join("folder");
-    prepared.tree.add_bytes(&place, 0o600, folder);
-    let path = OsString::from(&prepared.program.path);
-    let given = prepared.manifest.arguments.drain(..);
-    prepared.manifest = Manifest {
-        arguments: [path].into_iter().chain(given).collect(),
-        environment: std::mem::take(&mut prepared.manifest.environment),
-        options: Vec::new(),
-    };
-}
-
-/// Checks that a guest with this kind of kernel can run the plan and be counted.
+/// Checks that a guest with this machine and this kind of kernel can run the plan and be counted.
 ///
 /// # Errors
-/// If the kernel's command line would be too long, or if this command was built without the init process for Linux.
-fn check_plan(plan: &ImagePlan, system: System) -> Result<(), Failure> {
+/// If a kernel that runs alone would have several CPUs, if the kernel's command line would be too long, or if this
+/// command was built without the init process for Linux.
+fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
+    if system == System::Alone && machine.cpus > 1 {
+        return Err(Failure::Usage(anyhow!(
+            "a kernel that is not Linux is counted with one CPU, and this guest has {}",
+            machine.cpus
+        )));
+    }
     if system == System::Linux {
+        if matches!(plan.measure, Measure::Faults(_)) {
+            fault_runs::check_cpus(machine.cpus)?;
+        }
         check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
     }
     if INIT.is_empty() && system == System::Linux {
@@ -640,7 +719,7 @@ fn check_plan(plan: &ImagePlan, system: System) -> Result<(), Failure> {
 /// If the program gives no region this name.
 fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>, Failure> {
     let region = match measure {
-        Measure::Nothing | Measure::Events => None,
+        Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
         Measure::Functions { region, .. } => region.as_ref(),
     };
     region
@@ -652,7 +731,7 @@ fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>
 /// Returns the QEMU features that count what the plan measures.
 ///
 /// # Errors
-/// If the plugin cannot be built and the kernel is Memwright's, which is not counted without it.
+/// If the plugin cannot be obtained and the kernel is Memwright's, which is not counted without it.
 fn counting(
     measure: &Measure,
     system: System,
@@ -661,25 +740,28 @@ fn counting(
 ) -> Result<Counting, Failure> {
     match (measure, system) {
         (Measure::Nothing, _) => Ok(Counting::Nothing),
-        (Measure::Events | Measure::Functions { .. }, System::Linux) => {
+        (Measure::Events | Measure::Faults(_) | Measure::Functions { .. }, System::Linux) => {
             Ok(plugin_or_say(qemu, version))
         }
-        (Measure::Events | Measure::Functions { .. }, System::Memwright) => plugin(qemu, version)
+        (
+            Measure::Events | Measure::Faults(_) | Measure::Functions { .. },
+            System::Memwright | System::Alone,
+        ) => plugin(qemu, version)
             .map(Counting::Plugin)
-            .context("Memwright's kernel is counted by a plugin of QEMU alone")
+            .context("this kernel is counted by a plugin of QEMU alone")
             .map_err(Failure::Environment),
     }
 }
 
-/// Builds the plugin for this QEMU, and returns its path.
+/// Returns the path of the plugin for this QEMU.
 fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<PathBuf> {
     match version::takes_plugins(qemu) {
-        true => plugin::build(version),
+        true => plugin::obtain(version),
         false => Err(anyhow!("this QEMU was built without support for plugins")),
     }
 }
 
-/// Builds the plugin for this QEMU. If that fails, or if QEMU does not support plugins, prints that the rows which need
+/// Obtains the plugin for this QEMU. If that fails, or if QEMU does not support plugins, prints that the rows which need
 /// the plugin are not measured.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     match plugin(qemu, version) {
@@ -691,31 +773,6 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
             Counting::Log
         }
     }
-}
-
-/// The minimum memory of a guest with which Linux enables transparent huge pages, in bytes: 512 MiB in addition to what
-/// the kernel itself uses (`mm/huge_memory.c`, `hugepage_init`).
-const HUGE_PAGES_FROM: u64 = 576 << 20;
-
-/// Prints that Linux disables transparent huge pages in this guest, if the user requested them explicitly.
-fn say_where_huge_pages_are_off(setup: &Setup) {
-    let is_asked = setup.thp == "always" || !setup.thp_sizes.is_empty();
-    if is_asked && setup.memory().bytes() < HUGE_PAGES_FROM {
-        say(
-            "Linux turns transparent huge pages off in so little memory, whatever --thp and --thp-size say: --memory 576M or more",
-        );
-    }
-}
-
-/// Reads the names that a program gives its regions. If they are invalid, prints the reason and returns no names.
-fn region_names_or_say(prepared: &Prepared) -> RegionNames {
-    prepared.region_names().unwrap_or_else(|error| {
-        say(&format!(
-            "{}: its regions have numbers alone: {error}",
-            prepared.program.path.display()
-        ));
-        RegionNames::default()
-    })
 }
 
 /// Returns the words that options add to the kernel's command line.

@@ -71,7 +71,10 @@ pub fn run(guest: &Guest, runs: &Runs, state: Option<&State>) -> anyhow::Result<
         }
     }
     let (read, tally) = thread::scope(|scope| {
-        let following = scope.spawn(|| wires.follow(log, System::Linux, guest.machine.cpus));
+        let (wires, cpus) = (&wires, guest.machine.cpus);
+        let with_faults = guest.with_faults;
+        let follow = move || wires.follow(log, System::Linux, None, cpus, with_faults);
+        let following = scope.spawn(follow);
         let mut bytes = Vec::new();
         let read = output.read_to_end(&mut bytes).map(|_| bytes);
         (read, following.join())

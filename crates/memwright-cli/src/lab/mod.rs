@@ -2,12 +2,15 @@
 
 pub mod column;
 pub mod columns;
+pub mod fault_runs;
 pub mod image;
 pub mod input;
 mod kernel_symbols;
 pub mod laboratory;
 mod linux_run;
+pub mod load;
 mod missed_names;
 mod own_run;
+mod profiled;
 mod rehearsal;
 pub mod run;

@@ -36,15 +36,17 @@ pub fn image(tree: &Path) -> anyhow::Result<PathBuf> {
         (Some(_), None) => Ok(compressed),
         (None, Some(_)) => Ok(plain),
         (None, None) => {
-            ensure!(
-                tree.join(ARCHITECTURE).is_dir(),
-                "is a folder, but no source tree of Linux"
-            );
+            ensure!(is_tree(tree), "is a folder, but no source tree of Linux");
             let [compressed, plain] = BUILT;
             let words = format!("no {compressed} and no {plain}: the kernel is not built");
             Err(io::Error::new(io::ErrorKind::NotFound, words).into())
         }
     }
+}
+
+/// Returns whether a folder is a source tree of Linux.
+pub fn is_tree(folder: &Path) -> bool {
+    folder.join(ARCHITECTURE).is_dir()
 }
 
 /// Returns the tree's vmlinux, if `image` is the bzImage of a tree that has one.

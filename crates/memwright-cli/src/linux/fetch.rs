@@ -1,27 +1,32 @@
-//! Stores a kernel image in the cache under a name. The image is from a Debian package, or is a copy of the user's
-//! file.
+//! Stores a kernel image in the cache under a name. The image is from Debian's archive, or from the user's package, tree
+//! or file.
 
 use std::borrow::Cow;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::host::apt::{Archive, mirror};
+use crate::host::deb;
 use crate::host::folder::PrivateFolder;
 use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::output::say;
 use crate::linux::kept::{
-    ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
+    self, ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
 };
 use crate::linux::modules::{self, LISTS};
-use crate::linux::{built_tree, config_fragment, image};
+use crate::linux::{built_tree, config_fragment, image, unpacked};
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
 
 /// The Debian package that always depends on the package with the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// The file that is locked while an image is obtained. No image can have its name.
+const LOCK: &str = ".lock";
+
 /// Stores an image under a name.
 ///
 /// # Errors
@@ -37,7 +42,10 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
             let source = fetch(suite, work.path(), &fresh, debug.is_some());
             (text.to_owned(), source.map_err(Failure::Environment)?)
         }
-        None => copy(text, &fresh, debug == Some(&None)).map_err(Failure::Usage)?,
+        None => {
+            let copied = copy(text, work.path(), &fresh, debug == Some(&None));
+            copied.map_err(Failure::Usage)?
+        }
     };
     if let Some(Some(path)) = debug {
         let context = || path.display().to_string();
@@ -49,6 +57,38 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
         host_file::read(&fresh.join(IMAGE), LARGEST_IMAGE).context("cannot read the image")?;
     image::check(&bytes, text).map_err(|error| Failure::Usage(error.into()))?;
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
+}
+
+/// Stores the image of the Debian package that this name refers to, unless it is stored already.
+///
+/// # Errors
+/// Those of [`add`].
+pub fn obtain(name: &str) -> Result<(), Failure> {
+    let is_stored = || kept::resolve(name).is_ok();
+    if is_stored() {
+        return Ok(());
+    }
+    let lock = lock().map_err(Failure::Environment)?;
+    // Another command can have stored the image in the meantime. It may already read the image, so it is not replaced.
+    if !is_stored() {
+        add(name, None)?;
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// Waits until no other command obtains an image. None does while the returned file is open.
+fn lock() -> anyhow::Result<File> {
+    let folder = folder()?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let path = folder.join(LOCK);
+    let context = || format!("cannot lock {}", path.display());
+    let file = File::create(&path).with_context(context)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        say("waiting for another command that fetches a kernel");
+        flock(&file, FlockOperation::LockExclusive).with_context(context)?;
+    }
+    Ok(file)
 }
 
 /// Creates a temporary folder in which an image is prepared. An incomplete image therefore never has its final name.
@@ -80,12 +120,13 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
     Ok(kept)
 }
 
-/// Copies the image at the PATH of `[NAME=]PATH`, or what was built in the tree at PATH, to the folder `fresh`. With
-/// `debug`, also copies the tree's debug information. Returns the name and the absolute path.
+/// Copies the image at the PATH of `[NAME=]PATH`, or that of the Debian package, of the folder with unpacked packages or
+/// of the tree at PATH, to the folder `fresh`. With `debug`, also copies the tree's debug information. Returns the name
+/// and the absolute path.
 ///
 /// # Errors
 /// If `debug` is set and PATH is not a tree, or if PATH cannot be copied.
-fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String)> {
+fn copy(text: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<(String, String)> {
     let (name, path) = split_name(text);
     let path = Path::new(path);
     let name = name.map_or_else(
@@ -93,18 +134,40 @@ fn copy(text: &str, fresh: &Path, debug: bool) -> anyhow::Result<(String, String
         Cow::from,
     );
     place(&name)?;
-    if path.is_dir() {
+    let is_tree = path.is_dir() && !unpacked::is_unpacked(path);
+    ensure!(
+        is_tree || !debug,
+        "--debug: name the vmlinux of the same build (--debug=VMLINUX)"
+    );
+    if is_tree {
         copy_tree(path, fresh, debug)?;
-        say_what_is_lacking(&name, &fresh.join(CONFIGURATION));
+    } else if path.is_dir() {
+        copy_unpacked(path, fresh).with_context(|| path.display().to_string())?;
+    } else if deb::is_package(path) {
+        let root = work.join("root");
+        fs::create_dir(&root).context("cannot write to the cache")?;
+        deb::unpack(path, &root, unpacked::is_needed)?;
+        copy_unpacked(&root, fresh).with_context(|| path.display().to_string())?;
     } else {
         copy_file(path, &fresh.join(IMAGE), LARGEST_IMAGE)?;
-        ensure!(
-            !debug,
-            "--debug: name the vmlinux of the same build (--debug=VMLINUX)"
-        );
     }
+    say_what_is_lacking(&name, &fresh.join(CONFIGURATION));
     let source = std::path::absolute(path)?.display().to_string();
     Ok((name.into_owned(), source))
+}
+
+/// Copies what a guest needs from a folder with unpacked packages to the folder `fresh`: the image, its configuration,
+/// and the modules for swap.
+///
+/// # Errors
+/// If the folder does not contain one image, or I/O errors.
+fn copy_unpacked(root: &Path, fresh: &Path) -> anyhow::Result<()> {
+    let found = unpacked::find(root)?;
+    copy_file(&found.image, &fresh.join(IMAGE), LARGEST_IMAGE)?;
+    if let Some(configuration) = &found.configuration {
+        copy_file(configuration, &fresh.join(CONFIGURATION), LARGEST_DOCUMENT)?;
+    }
+    copy_modules(&found.modules, &fresh.join(MODULE_FOLDER))
 }
 
 /// Copies a regular file of at most `most` bytes.
@@ -184,45 +247,14 @@ fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<
     let parts = parts(&archive.show(&package)?);
     let mut packages = vec![package.as_str()];
     packages.extend(parts.iter().map(String::as_str));
-    archive.unpack(&packages)?;
-    keep_image(&work.join("root"), fresh)?;
-    ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
-    for parent in ["usr/lib/modules", "lib/modules"] {
-        for version in fs::read_dir(work.join("root").join(parent))
-            .into_iter()
-            .flatten()
-        {
-            let modules = version?.path().join("kernel");
-            copy_modules(&modules, &fresh.join(MODULE_FOLDER))?;
-        }
-    }
+    archive.unpack(&packages, unpacked::is_needed)?;
+    copy_unpacked(&work.join("root"), fresh).with_context(|| package.clone())?;
     if debug {
         let package = format!("{package}-dbg");
         say(&format!("fetching {package}: this takes a while"));
-        archive.unpack_one(&package, "*/vmlinux*", &fresh.join(DEBUG))?;
+        archive.unpack_one(&package, "vmlinux", &fresh.join(DEBUG))?;
     }
     Ok(format!("{package} {version}"))
-}
-
-/// Moves the image and its configuration from an unpacked package to the folder `fresh`. In the package, they are in
-/// `/boot` or, since Debian's Linux 7.2, in the folder of the modules.
-fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
-    let mut folders = vec![root.join("boot")];
-    let modules = fs::read_dir(root.join("usr/lib/modules"));
-    for version in modules.into_iter().flatten() {
-        folders.push(version?.path());
-    }
-    for entry in folders.iter().flat_map(fs::read_dir).flatten() {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        for kind in [IMAGE, CONFIGURATION] {
-            let rest = name.strip_prefix(kind);
-            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
-                fs::rename(&path, fresh.join(kind))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Returns the packages with the other parts of the kernel, if Debian splits the package of the first stanza into
@@ -272,19 +304,6 @@ mod tests {
         let expected = ["linux-base-7", "linux-binary-7", "linux-modules-7"];
         assert_eq!(parts(shown), expected);
         assert!(parts("Package: x\nDepends: kmod, linux-base (>= 4.3~)\n").is_empty());
-    }
-
-    #[test]
-    fn images_are_found_where_packages_have_them() {
-        for place in ["boot/vmlinuz-6.1", "usr/lib/modules/7.2/vmlinuz"] {
-            let folder = tempfile::tempdir().unwrap();
-            let (root, fresh) = (folder.path().join("root"), folder.path().join("fresh"));
-            fs::create_dir_all(root.join(place).parent().unwrap()).unwrap();
-            fs::create_dir(&fresh).unwrap();
-            fs::write(root.join(place), "image").unwrap();
-            keep_image(&root, &fresh).unwrap();
-            assert!(fresh.join(IMAGE).is_file(), "{place}");
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub const NOT_UNPACKED: &[u8] = b"f\0\0\0\0";
 /// Parses the output of the init process; `None` if a part of it is missing.
 pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
     let (mut output, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut notes, mut not_found) = (Vec::new(), Vec::new());
+    let (mut notes, mut not_found, mut maps) = (Vec::new(), Vec::new(), Vec::new());
     let (mut refusal, mut status) = (None, None);
     while let Some((kind, rest)) = bytes.split_first() {
         let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -22,6 +22,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'e' => errors.extend_from_slice(body),
             b'w' => warnings.extend_from_slice(body),
             b'm' => not_found.push(body.to_vec()),
+            b'p' => maps.push(body.to_vec()),
             b'b' => notes.extend_from_slice(body),
             // The guest's clock at the save point, at which a snapshot can be taken. It is not used here.
             b'r' => {}
@@ -43,8 +44,10 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
         errors,
         warnings,
         not_found,
+        maps,
         build_id: build_id(&notes),
         outcome,
+        triple_fault: false,
         counted: None,
         profile: None,
     })
@@ -86,6 +89,7 @@ mod tests {
             frame(b'w', b"no swap\n"),
             frame(b'm', b"/etc/one"),
             frame(b'm', b"/two"),
+            frame(b'p', b"1 2 sh\n"),
             frame(b'b', b"\x04\0\0\0\x05\0\0\0\x06\0\0\0Xen\0linux\0\0\0"),
             frame(b'b', b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0\x01\xab\0\x10"),
             frame(b'x', &[0, 7, 0, 0]),
@@ -101,6 +105,7 @@ mod tests {
             (&b"no swap\n"[..], Outcome::Exited(7))
         );
         assert_eq!(said.not_found, [&b"/etc/one"[..], b"/two"]);
+        assert_eq!(said.maps, [b"1 2 sh\n"]);
         assert_eq!(said.build_id.as_deref(), Some("01ab0010"));
         for length in 0..bytes.len() {
             assert_eq!(parse_frames(&bytes[..length]), None, "cut at {length}");

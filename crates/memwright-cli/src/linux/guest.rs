@@ -33,6 +33,8 @@ pub struct Guest {
     /// Whether the init process reports the names that the program looked up without success. For this, the program
     /// runs under a seccomp filter, which changes its counts.
     pub reports_names: bool,
+    /// Whether the page faults of the run are collected, with the system calls in which the kernel takes them.
+    pub with_faults: bool,
     /// Words that are appended to the kernel's command line.
     pub append: String,
     /// The machine.
@@ -117,7 +119,14 @@ impl Guest {
         line.extend(self.start(start));
         let cpus = self.machine.cpus;
         let counting = &self.counting;
-        line.extend(counting.arguments(System::Linux, cpus, wires, self.profile));
+        line.extend(counting.arguments(
+            System::Linux,
+            None,
+            cpus,
+            wires,
+            self.profile,
+            self.with_faults,
+        ));
         line
     }
 

@@ -8,7 +8,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 /// The error for a file that is not a kernel image which QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotBootable(String);
+pub struct NotBootable(pub String);
 
 impl fmt::Display for NotBootable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +35,15 @@ const SECTOR: usize = 0x200;
 const BANNER: &[u8] = b"Linux version ";
 /// The owner and type of the ELF note with the 32-bit entry point at which QEMU starts a vmlinux
 /// (include/xen/interface/elfnote.h).
-const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
+pub const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
+
+/// Returns whether an image is one of Linux, whether or not QEMU can boot it.
+pub fn is_linux(bytes: &[u8]) -> bool {
+    match bytes.starts_with(&ELFMAG) {
+        true => banner(bytes).is_some(),
+        false => bytes.get(MAGIC.0) == Some(MAGIC.1),
+    }
+}
 
 /// Checks that the bytes are a bzImage, or a vmlinux that QEMU can boot. `what` identifies the file in the error.
 ///

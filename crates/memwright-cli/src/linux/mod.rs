@@ -9,3 +9,4 @@ pub mod image;
 pub mod kept;
 pub mod modules;
 pub mod no_result;
+pub mod unpacked;

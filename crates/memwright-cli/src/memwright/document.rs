@@ -58,10 +58,13 @@ pub fn document(
     let repeating = (machine.cpus > 1 && not_repeatable.is_none())
         .then(|| counted.map(|(name, _)| name.clone()).collect());
     let arguments = plan.setup.command.iter();
-    let on: Vec<&'static str> = [("trace", plan.trace), ("strace", plan.strace)]
-        .into_iter()
-        .filter_map(|(name, is)| is.then_some(name))
-        .collect();
+    let on: Vec<&'static str> = [
+        ("trace", plan.trace || plan.faults.is_some()),
+        ("strace", plan.strace),
+    ]
+    .into_iter()
+    .filter_map(|(name, is)| is.then_some(name))
+    .collect();
     Document {
         schema: SCHEMA,
         program: hashes.program,
@@ -91,6 +94,7 @@ pub fn document(
         not_repeatable: not_repeatable.map(Cow::Borrowed),
         repeating,
         account: rows,
+        faults: None,
         stubs: account.stubs.clone(),
         unknown: account.unknown.clone(),
     }

@@ -41,6 +41,8 @@ pub struct Drive<'a> {
     pub symbols: &'a Symbols,
     /// The file of `--trace`; `None` without the option.
     pub trace: Option<TraceFile>,
+    /// Whether page faults are collected from the trace.
+    pub faults: bool,
     /// The log file of `--keep`; `None` without the option.
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
@@ -84,6 +86,7 @@ impl Drive<'_> {
             streams: self.streams,
             symbols: self.symbols,
             trace: self.trace,
+            faults: self.faults,
             kept_log: self.kept_log,
             verbose: self.verbose,
             progress: self.progress,

@@ -55,7 +55,7 @@ impl OwnGuest<'_> {
         let mut line = arguments(places, &self.machine, &backing, None);
         let cpus = self.machine.cpus;
         let counting = &self.counting;
-        line.extend(counting.arguments(System::Memwright, cpus, wires, self.profile));
+        line.extend(counting.arguments(System::Memwright, None, cpus, wires, self.profile, false));
         line
     }
 
@@ -95,12 +95,14 @@ impl OwnGuest<'_> {
             streams: Streams::Keep,
             symbols: &symbols,
             trace: None,
+            faults: false,
             kept_log: None,
             verbose: false,
             progress: mpsc::channel().0,
         };
         let (driven, tally) = thread::scope(|scope| {
-            let following = scope.spawn(|| wires.follow(log, System::Memwright, self.machine.cpus));
+            let following = scope
+                .spawn(|| wires.follow(log, System::Memwright, None, self.machine.cpus, false));
             let driven = drive.run(|process, _| runs.add(process));
             (driven, following.join())
         });
@@ -114,8 +116,10 @@ impl OwnGuest<'_> {
             errors: report.errors,
             warnings: Vec::new(),
             not_found: Vec::new(),
+            maps: Vec::new(),
             build_id: None,
             outcome,
+            triple_fault: false,
             counted: self.counting.result(tally)?,
             profile: self.profile.map(|_| wires.profile()).transpose()?,
         })

@@ -3,6 +3,7 @@
 pub mod channel;
 pub mod document;
 pub mod drive;
+pub mod fault_trace;
 pub mod folder;
 pub mod gdb;
 pub mod guest;

@@ -9,6 +9,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 
+use crate::count::fault_causes;
 use crate::guestfs::initrd;
 use crate::guestfs::prepare::{self, KernelOptions, Prepared, RootChoice};
 use crate::guestfs::root::{Record, RootServer};
@@ -26,6 +27,7 @@ use crate::memwright::trace::TraceFile;
 use crate::memwright::watch::{self, SignalWatch};
 use crate::memwright::{gdb, kernel};
 use crate::model::failure::Failure;
+use crate::model::faults::{Faults, Stacks};
 use crate::model::machine::{Clock, Machine};
 use crate::model::memwright_run::Document;
 use crate::model::plan::OwnPlan;
@@ -69,6 +71,8 @@ pub struct Wiring<'a> {
 pub struct Finished {
     /// The document with the account, which can be empty if the guest did not report how PROGRAM ended.
     pub document: Document,
+    /// The page faults by stack, if they are counted by their causes.
+    pub fault_stacks: Stacks,
     /// The guest's output and result.
     pub report: Report,
     /// Why the command ended the run before the program exited; `None` if it did not.
@@ -89,7 +93,7 @@ impl<'a> Run<'a> {
         prepare::check_swap(&plan.setup.swap)?;
         let told = KernelOptions {
             terminals: plan.terminals.clone(),
-            trace: plan.trace,
+            trace: plan.trace || plan.faults.is_some(),
             strace: plan.strace,
             parallel: plan.clock == Clock::Host,
             selftest: plan.selftest.clone(),
@@ -213,7 +217,9 @@ impl<'a> Run<'a> {
             Attendance::Alone(signals) if signals.was_used() => Some("interrupted"),
             Attendance::Alone(_) | Attendance::Among(_) => None,
         };
-        let document = document(
+        let mut driven = driven;
+        let (faults, stacks) = self.faults(&mut driven.report)?.unzip();
+        let mut document = document(
             self.plan,
             &self.machine,
             &self.prepared,
@@ -222,13 +228,28 @@ impl<'a> Run<'a> {
             (&driven.input, &lines),
             self.machine.not_repeatable().or(live),
         );
+        document.faults = faults;
         Ok(Finished {
             document,
+            fault_stacks: stacks.unwrap_or_default(),
             report: driven.report,
             cut: driven.cut,
             errors: fs::read_to_string(&errors).unwrap_or_default(),
             seen,
         })
+    }
+
+    /// Returns the page faults by their causes; `None` if they are not counted so, or if the guest gave no account.
+    fn faults(&self, report: &mut Report) -> anyhow::Result<Option<(Faults, Stacks)>> {
+        let (Some(by), Some(trace)) = (self.plan.faults, report.faults.take()) else {
+            return Ok(None);
+        };
+        if report.account.rows.is_empty() {
+            return Ok(None);
+        }
+        let sites = trace.finish(&report.account)?;
+        let find = |path: &Path| self.prepared.host_file(path);
+        Ok(Some(fault_causes::causes(&sites, by, &find)))
     }
 
     /// Opens the tree of `--root` and creates its server.
@@ -265,6 +286,7 @@ impl<'a> Run<'a> {
             streams: wiring.streams,
             symbols: &Symbols::read(image),
             trace: wiring.trace,
+            faults: self.plan.faults.is_some(),
             kept_log,
             verbose: self.plan.care.verbose,
             progress,

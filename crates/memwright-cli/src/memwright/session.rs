@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::host::output::{show, write_fully};
 use crate::memwright::channel::{Frames, decode_result};
+use crate::memwright::fault_trace::FaultTrace;
 use crate::memwright::input::InputServer;
 use crate::memwright::symbolise::Symbols;
 use crate::memwright::trace::TraceFile;
@@ -39,6 +40,8 @@ pub struct Session<'a> {
     pub symbols: &'a Symbols,
     /// The file of `--trace`; `None` without the option.
     pub trace: Option<TraceFile>,
+    /// Whether page faults are collected from the trace.
+    pub faults: bool,
     /// The log file of `--keep`; `None` without the option.
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
@@ -54,6 +57,8 @@ pub struct Report {
     pub outcome: Option<(Outcome, String)>,
     /// The guest's account.
     pub account: Account,
+    /// The page faults of the trace; `None` if they are not collected.
+    pub faults: Option<FaultTrace>,
     /// The last part of the kernel's log, which is printed if the run fails.
     pub log: Vec<u8>,
     /// Whether the kernel panicked or printed backtraces.
@@ -89,7 +94,10 @@ impl Session<'_> {
     }
 
     fn forward(&mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
-        let mut report = Report::default();
+        let mut report = Report {
+            faults: self.faults.then(FaultTrace::default),
+            ..Report::default()
+        };
         let mut frames = Frames::new(BufReader::with_capacity(STREAM_BUFFER, output), window);
         loop {
             match frames.next() {
@@ -117,6 +125,9 @@ impl Session<'_> {
             Channel::Trace => {
                 if let Some(trace) = &mut self.trace {
                     trace.write(payload)?;
+                }
+                if let Some(faults) = &mut report.faults {
+                    faults.add(payload)?;
                 }
             }
             Channel::InputRequest => {

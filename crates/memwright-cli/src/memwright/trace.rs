@@ -107,6 +107,11 @@ struct Event {
     /// The time in nanoseconds on the guest's clock.
     clock: u64,
     event: String,
+    /// The process that caused the event; 0 for the kernel itself.
+    #[serde(default)]
+    process: u64,
+    #[serde(default)]
+    thread: u64,
     #[serde(flatten)]
     fields: Map<String, Value>,
 }
@@ -119,15 +124,15 @@ fn chrome_event(line: &[u8]) -> serde_json::Result<String> {
     let Event {
         clock,
         event,
+        process,
+        thread,
         fields,
     } = serde_json::from_slice(line)?;
     // Chrome's unit is the microsecond. The decimals are written as digits, because a floating-point number could lose
     // nanoseconds.
     let (microseconds, nanoseconds) = (clock / 1000, clock % 1000);
-    // The process and the thread are always 1: the guest's events do not contain them, but chrome://tracing requires
-    // both.
     Ok(format!(
-        r#"{{"name":{},"cat":"memory","ph":"i","s":"t","ts":{microseconds}.{nanoseconds:03},"pid":1,"tid":1,"args":{}}}"#,
+        r#"{{"name":{},"cat":"memory","ph":"i","s":"t","ts":{microseconds}.{nanoseconds:03},"pid":{process},"tid":{thread},"args":{}}}"#,
         Value::String(event),
         Value::Object(fields),
     ))
@@ -143,20 +148,20 @@ mod tests {
     fn an_event_becomes_an_instant() {
         for (line, chrome) in [
             (
-                r#"{"clock":1234567,"event":"fault","address":"0x1234","access":"write","kind":"demand_zero","area":["0x1000","0x3000"]}"#,
-                r#"{"name":"fault","cat":"memory","ph":"i","s":"t","ts":1234.567,"pid":1,"tid":1,"args":{"address":"0x1234","access":"write","kind":"demand_zero","area":["0x1000","0x3000"]}}"#,
+                r#"{"clock":1234567,"cpu":1,"process":2,"thread":3,"event":"fault","address":"0x1234","access":"write","kind":"demand_zero","area":["0x1000","0x3000"]}"#,
+                r#"{"name":"fault","cat":"memory","ph":"i","s":"t","ts":1234.567,"pid":2,"tid":3,"args":{"cpu":1,"address":"0x1234","access":"write","kind":"demand_zero","area":["0x1000","0x3000"]}}"#,
             ),
             (
                 r#"{"clock":1000,"event":"fork","entries":7}"#,
-                r#"{"name":"fork","cat":"memory","ph":"i","s":"t","ts":1.000,"pid":1,"tid":1,"args":{"entries":7}}"#,
+                r#"{"name":"fork","cat":"memory","ph":"i","s":"t","ts":1.000,"pid":0,"tid":0,"args":{"entries":7}}"#,
             ),
             (
                 r#"{"clock":9,"event":"remap","old":["0x0","0x1000"],"new":["0x2000","0x3000"]}"#,
-                r#"{"name":"remap","cat":"memory","ph":"i","s":"t","ts":0.009,"pid":1,"tid":1,"args":{"old":["0x0","0x1000"],"new":["0x2000","0x3000"]}}"#,
+                r#"{"name":"remap","cat":"memory","ph":"i","s":"t","ts":0.009,"pid":0,"tid":0,"args":{"old":["0x0","0x1000"],"new":["0x2000","0x3000"]}}"#,
             ),
             (
                 r#"{"clock":18446744073709551615,"event":"a\"b"}"#,
-                r#"{"name":"a\"b","cat":"memory","ph":"i","s":"t","ts":18446744073709551.615,"pid":1,"tid":1,"args":{}}"#,
+                r#"{"name":"a\"b","cat":"memory","ph":"i","s":"t","ts":18446744073709551.615,"pid":0,"tid":0,"args":{}}"#,
             ),
         ] {
             assert_eq!(chrome_event(line.as_bytes()).unwrap(), chrome);

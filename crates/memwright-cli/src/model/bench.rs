@@ -15,7 +15,7 @@ pub const KIND: &str = "bench";
 
 /// The document of a bench. It contains nothing that depends on the host: equal runs produce equal bytes on every
 /// machine.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
@@ -28,7 +28,7 @@ pub struct Document {
 }
 
 /// A kernel on which the experiments ran.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kernel {
     /// The name of its column.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct Kernel {
 }
 
 /// The results of one experiment.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
     /// The name of the experiment.
     pub experiment: String,
@@ -58,7 +58,7 @@ pub struct Measured {
 }
 
 /// One run of an experiment, with its results on every kernel.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MeasuredRun {
     /// The text that distinguishes the run from the experiment's other runs.
     pub label: String,
@@ -85,6 +85,29 @@ pub struct MeasuredRun {
     /// The names of the columns, and the records that the program printed there.
     #[serde(with = "pairs")]
     pub records: Vec<(String, Vec<Record>)>,
+}
+
+/// The results of one run of an experiment on one kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The records that the program printed.
+    pub records: Vec<Record>,
+    /// The differences between the first and the second run, each with its case and measure; absent if there was no
+    /// second run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<Vec<String>>,
+}
+
+impl MeasuredRun {
+    /// Adds the results on the kernel with this name.
+    pub fn add(&mut self, kernel: &str, figures: Figures) {
+        if let Some(lines) = figures.differs {
+            self.repeats = Some(self.repeats.unwrap_or(true) && lines.is_empty());
+            let lines = lines.into_iter().map(|line| format!("{kernel}: {line}"));
+            self.differs.extend(lines);
+        }
+        self.records.push((kernel.to_owned(), figures.records));
+    }
 }
 
 fn is_single(nodes: &u8) -> bool {

@@ -50,7 +50,13 @@ impl Key {
     pub const fn is_refused_by(self, system: System) -> Option<&'static str> {
         match (self, system) {
             (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
-            (Self::Policy, System::Linux) => Some("policies are those of Memwright's kernel"),
+            (Self::Policy, System::Linux | System::Alone) => {
+                Some("policies are those of Memwright's kernel")
+            }
+            (
+                Self::Hugetlb | Self::Program | Self::Swap | Self::Thp | Self::ThpSize,
+                System::Alone,
+            ) => Some("this kernel is not Linux: it runs no program, and reads no options"),
             (
                 Self::Append
                 | Self::Cpus
@@ -63,7 +69,8 @@ impl Key {
                 | Self::Thp
                 | Self::ThpSize,
                 System::Linux | System::Memwright,
-            ) => None,
+            )
+            | (Self::Append | Self::Cpus | Self::Memory | Self::Numa, System::Alone) => None,
         }
     }
 }

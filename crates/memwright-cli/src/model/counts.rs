@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The counts of events from the start of a run to some point, or between two points of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Page faults in user mode.
     pub user_faults: Faults,
@@ -24,8 +24,10 @@ pub struct Counts {
     /// INVPCID instructions; absent without the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invpcid: Option<u64>,
-    /// Interrupts with the vectors by which Linux calls functions on other CPUs, mostly for TLB shootdowns.
-    pub call_interrupts: u64,
+    /// Interrupts with the vectors by which Linux calls functions on other CPUs, mostly for TLB shootdowns. Absent if
+    /// the vectors of the kernel are not known: they are other interrupts then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_interrupts: Option<u64>,
     /// All other interrupts from devices, timers and CPUs.
     pub other_interrupts: u64,
     /// Instructions; absent if they were not counted.
@@ -33,13 +35,37 @@ pub struct Counts {
     pub instructions: Option<Instructions>,
 }
 
+impl Counts {
+    /// The counts of a start at which nothing has happened. Rows that need not be measured are not measured, except
+    /// interrupts that call functions.
+    const NOTHING: Self = Self {
+        user_faults: Faults::NONE,
+        kernel_faults: Faults::NONE,
+        full_flushes: None,
+        switches: None,
+        cr4_writes: None,
+        invlpg: None,
+        invpcid: None,
+        call_interrupts: Some(0),
+        other_interrupts: 0,
+        instructions: None,
+    };
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
 /// Instructions that completed, by the half of the address space that contains their code. Kernel instructions in
 /// interrupts are counted separately if the addresses of the handlers are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
-    /// Instructions in the lower half.
+    /// Instructions in the lower half, except those of a kernel that is loaded there.
     pub user: u64,
-    /// Instructions in the upper half; without those in interrupts, if `interrupts` is present.
+    /// Instructions of the kernel, in the upper half or where it is loaded; without those in interrupts, if
+    /// `interrupts` is present.
     pub kernel: u64,
     /// Instructions in the upper half from the first instruction of an interrupt handler to the return from the
     /// interrupt, including kernel threads that run before the return. If another program runs before the return, the
@@ -63,6 +89,17 @@ pub struct Faults {
     pub refused: u64,
 }
 
+impl Faults {
+    /// No faults.
+    const NONE: Self = Self {
+        read: 0,
+        write: 0,
+        fetch: 0,
+        write_protect: 0,
+        refused: 0,
+    };
+}
+
 /// Linux's vectors for function calls on other CPUs (arch/x86/include/asm/irq_vectors.h).
 const CALL_VECTORS: [u8; 2] = [0xfb, 0xfc];
 /// The first vector that is not an exception.
@@ -73,7 +110,8 @@ pub const PAGE_FAULT: u8 = 14;
 /// Bits of a page fault's error code (Intel SDM volume 3, 5.7).
 const PRESENT: u16 = 1;
 const WRITE: u16 = 2;
-const USER: u16 = 4;
+/// The access was made in user mode.
+pub const USER: u16 = 4;
 /// The access was a fetch of an instruction.
 pub const FETCH: u16 = 16;
 
@@ -88,6 +126,25 @@ impl Faults {
         };
         *place += 1;
     }
+
+    /// Returns the number of faults of each kind, with the names of the fields.
+    pub fn kinds(&self) -> [(&'static str, u64); 5] {
+        [
+            ("read", self.read),
+            ("write", self.write),
+            ("fetch", self.fetch),
+            ("write_protect", self.write_protect),
+            ("refused", self.refused),
+        ]
+    }
+}
+
+/// Returns the name of the kind of a page fault with this error code.
+pub fn kind(error: u16) -> &'static str {
+    let mut one = Faults::default();
+    one.count(error);
+    let kind = one.kinds().into_iter().find(|(_, count)| *count > 0);
+    kind.map_or("", |(name, _)| name)
 }
 
 impl Counts {
@@ -98,8 +155,10 @@ impl Counts {
             PAGE_FAULT if error & USER != 0 => self.user_faults.count(error),
             PAGE_FAULT => self.kernel_faults.count(error),
             _ if by_instruction || vector < FIRST_INTERRUPT => {}
-            _ if CALL_VECTORS.contains(&vector) => self.call_interrupts += 1,
-            _ => self.other_interrupts += 1,
+            _ => match &mut self.call_interrupts {
+                Some(calls) if CALL_VECTORS.contains(&vector) => *calls += 1,
+                Some(_) | None => self.other_interrupts += 1,
+            },
         }
     }
 
@@ -143,7 +202,7 @@ impl Counts {
             self.cr4_writes,
             self.invlpg,
             self.invpcid,
-            Some(self.call_interrupts),
+            self.call_interrupts,
             Some(self.other_interrupts),
             instructions.map(|one| one.user),
             instructions.map(|one| one.kernel),
@@ -172,7 +231,7 @@ impl Counts {
             cr4_writes: values[12],
             invlpg: values[13],
             invpcid: values[14],
-            call_interrupts: values[15].unwrap_or_default(),
+            call_interrupts: values[15],
             other_interrupts: values[16].unwrap_or_default(),
             instructions: instructions.map(|(user, kernel)| Instructions {
                 user,
@@ -267,7 +326,16 @@ mod tests {
         ] {
             counts.exception(vector, 0, by_instruction);
         }
-        assert_eq!((counts.call_interrupts, counts.other_interrupts), (2, 2));
+        assert_eq!(
+            (counts.call_interrupts, counts.other_interrupts),
+            (Some(2), 2)
+        );
+        let mut counts = Counts {
+            call_interrupts: None,
+            ..Counts::default()
+        };
+        counts.exception(0xfb, 0, false);
+        assert_eq!((counts.call_interrupts, counts.other_interrupts), (None, 1));
     }
 
     #[test]
@@ -293,7 +361,7 @@ mod tests {
             *value = Some(number);
         }
         assert_eq!(Counts::of_values(values).values(), values);
-        for unmeasured in [10, 11, 12, 13, 14, 19] {
+        for unmeasured in [10, 11, 12, 13, 14, 15, 19] {
             let mut values = values;
             values[unmeasured] = None;
             assert_eq!(Counts::of_values(values).values(), values, "{unmeasured}");

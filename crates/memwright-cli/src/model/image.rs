@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::model::code::Code;
+
 /// The kind of a kernel image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
@@ -9,6 +11,8 @@ pub enum System {
     Linux,
     /// Memwright's own kernel.
     Memwright,
+    /// A kernel of another kind, which runs alone: it has no program.
+    Alone,
 }
 
 /// A kernel image given on the command line.
@@ -26,6 +30,8 @@ pub struct Image {
     pub config_sha256: Option<String>,
     /// Its version text.
     pub version: String,
+    /// Where its code is; empty if it is of a kind whose code is in the upper half.
+    pub code: Code,
 }
 
 /// The name that selects Memwright's own kernel in place of an image. An image file of this name must be given as

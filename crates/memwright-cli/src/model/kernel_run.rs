@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::counts::Counts;
+use crate::model::faults::Faults;
 use crate::model::hashed_file::HashedFile;
 use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
@@ -23,8 +24,9 @@ pub struct Document {
     pub schema: u32,
     /// The kind of the document: [`KIND`].
     pub kind: String,
-    /// The program.
-    pub program: HashedFile,
+    /// The program; absent if the kernel runs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<HashedFile>,
     /// The program's arguments, beginning with `argv[0]`.
     pub arguments: Vec<String>,
     /// Interpreters and libraries that the program needs.
@@ -74,6 +76,9 @@ pub struct Document {
     /// The counts of each region that the program marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,
+    /// The page faults by what caused them, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
     /// The kernel's instructions by function, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<Profile>,
@@ -82,6 +87,21 @@ pub struct Document {
 }
 
 impl Document {
+    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. In a
+    /// comparison, the kernel's name is that of its column.
+    pub fn subject(&self) -> String {
+        let words = self.program.as_ref().map(|_| self.arguments.join(" "));
+        words.unwrap_or_else(|| last_part(&self.host.image).to_owned())
+    }
+
+    /// Returns the title of the document's account.
+    pub fn title(&self) -> String {
+        match &self.program {
+            Some(_) => format!("Account of {} on {}", self.subject(), self.kernel.name),
+            None => format!("Account of {}", self.kernel.name),
+        }
+    }
+
     /// Returns a phrase that states whether a second run gave the same results.
     pub fn repetition(&self) -> String {
         match self.repeats {
@@ -127,4 +147,9 @@ pub struct Host {
     pub image: String,
     /// The complete command, quoted for a shell.
     pub command: String,
+}
+
+/// Returns the part of a path after its last slash.
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }

@@ -9,6 +9,7 @@ use memwright_linux_abi::channel::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::model::account::Value;
+use crate::model::faults::Faults;
 use crate::model::hashed_file::HashedFile;
 use crate::model::pairs;
 
@@ -54,6 +55,9 @@ pub struct Document {
     /// The rows of the account, by name.
     #[serde(with = "pairs")]
     pub account: Vec<(String, Value)>,
+    /// The page faults by what caused them, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
     /// System calls that returned success without effect, by name, and their counts.
     #[serde(with = "pairs")]
     pub stubs: Vec<(String, u64)>,
@@ -72,6 +76,8 @@ pub enum Ending {
     Killed(i32),
     /// It could not be started. The value is Linux's error number.
     NotStarted(i32),
+    /// A kernel without a program ended in a triple fault.
+    TripleFault {},
 }
 
 impl From<Outcome> for Ending {
@@ -97,6 +103,7 @@ impl Document {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::faults::tests::example;
     use crate::model::schema::{faults, published};
 
     fn document() -> Document {
@@ -123,6 +130,7 @@ mod tests {
                 ("forks".to_owned(), Value::Count(1)),
                 ("hits".to_owned(), Value::Unobservable),
             ],
+            faults: Some(example()),
             stubs: vec![("rseq".to_owned(), 1)],
             unknown: vec![("bpf".to_owned(), 2)],
         }
@@ -143,7 +151,8 @@ mod tests {
             document.outcome,
             document.not_repeatable,
             document.repeating,
-        ) = (None, None, None);
+            document.faults,
+        ) = (None, None, None, None);
         document.clock = "host".into();
         let bare = serde_json::to_value(&document).unwrap();
         assert_eq!(faults(FILE, &bare), Vec::<String>::new());

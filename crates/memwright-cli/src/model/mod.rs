@@ -2,9 +2,13 @@
 
 pub mod account;
 pub mod bench;
+pub mod cell_plan;
+pub mod cell_result;
 pub mod change;
+pub mod code;
 pub mod counts;
 pub mod failure;
+pub mod faults;
 pub mod hash;
 pub mod hashed_file;
 pub mod image;
@@ -27,6 +31,7 @@ pub mod saved;
 pub mod schema;
 pub mod sent;
 pub mod settings;
+pub mod shard;
 pub mod shell;
 pub mod size;
 pub mod statistic;

@@ -70,13 +70,16 @@ pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), Strin
             ));
         }
     }
-    let points = parameters
-        .iter()
-        .try_fold(1usize, |points, one| points.checked_mul(one.values.len()));
-    match points {
+    match count(parameters) {
         Some(points) if points <= MOST_POINTS => Ok(()),
         Some(_) | None => Err(format!("-L: more than {MOST_POINTS} runs for each column")),
     }
+}
+
+/// Returns the number of points of a sweep, or `None` if it is too large.
+pub fn count(parameters: &[Parameter]) -> Option<usize> {
+    let mut counts = parameters.iter().map(|one| one.values.len());
+    counts.try_fold(1usize, usize::checked_mul)
 }
 
 /// Returns the points of a sweep: every combination of values, with the last parameter changing fastest. Without
@@ -97,32 +100,39 @@ pub fn points(parameters: &[Parameter]) -> Vec<Vec<String>> {
 
 /// Returns the command at a point of the sweep. A placeholder in a value is not replaced.
 pub fn command(words: &[OsString], parameters: &[Parameter], point: &[String]) -> Vec<OsString> {
+    let word = |word: &OsString| OsString::from_vec(filled(word.as_bytes(), parameters, point));
+    words.iter().map(word).collect()
+}
+
+/// Returns a word of the command at a point of the sweep, like [`command`].
+pub fn word(word: &str, parameters: &[Parameter], point: &[String]) -> String {
+    String::from_utf8_lossy(&filled(word.as_bytes(), parameters, point)).into_owned()
+}
+
+/// Replaces the placeholders in a word.
+fn filled(mut rest: &[u8], parameters: &[Parameter], point: &[String]) -> Vec<u8> {
     let placeholders: Vec<(Vec<u8>, &String)> = parameters
         .iter()
         .map(|one| one.placeholder().into_bytes())
         .zip(point)
         .collect();
-    let word = |word: &OsString| {
-        let mut rest = word.as_bytes();
-        let mut made = Vec::new();
-        while let Some((first, behind)) = rest.split_first() {
-            let here = placeholders
-                .iter()
-                .find(|(placeholder, _)| rest.starts_with(placeholder));
-            match here {
-                Some((placeholder, value)) => {
-                    made.extend_from_slice(value.as_bytes());
-                    rest = &rest[placeholder.len()..];
-                }
-                None => {
-                    made.push(*first);
-                    rest = behind;
-                }
+    let mut made = Vec::new();
+    while let Some((first, behind)) = rest.split_first() {
+        let here = placeholders
+            .iter()
+            .find(|(placeholder, _)| rest.starts_with(placeholder));
+        match here {
+            Some((placeholder, value)) => {
+                made.extend_from_slice(value.as_bytes());
+                rest = &rest[placeholder.len()..];
+            }
+            None => {
+                made.push(*first);
+                rest = behind;
             }
         }
-        OsString::from_vec(made)
-    };
-    words.iter().map(word).collect()
+    }
+    made
 }
 
 /// Formats a point: `pages=16 mode=x`.

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn passes_take_memory_by_their_values() {
         let counts = |value: u64| Counts {
-            call_interrupts: value,
+            call_interrupts: Some(value),
             ..Counts::default()
         };
         let kept =

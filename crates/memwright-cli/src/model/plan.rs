@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::model::faults::By;
 use crate::model::image::Image;
 use crate::model::machine::{Clock, parse_cpus};
 use crate::model::nodes::{Nodes, parse_nodes};
@@ -38,6 +39,9 @@ pub struct OwnPlan {
     pub terminals: Terminals,
     /// Whether the kernel traces every memory event.
     pub trace: bool,
+    /// By which causes page faults are counted; `None` if they are not. If they are, the kernel traces every memory
+    /// event, too.
+    pub faults: Option<By>,
     /// Whether the kernel logs the program's system calls.
     pub strace: bool,
     /// Whether the guest waits for gdb before it boots.
@@ -55,6 +59,7 @@ impl OwnPlan {
             clock: Clock::Instructions,
             terminals: Terminals::default(),
             trace: false,
+            faults: None,
             strace: false,
             gdb: false,
             selftest: None,
@@ -85,6 +90,8 @@ pub enum Measure {
     Nothing,
     /// Events: page faults, interrupts, flushes and instructions.
     Events,
+    /// Events, and page faults by what caused them.
+    Faults(By),
     /// Events, and instructions by function.
     Functions {
         /// The region to profile; `None` for the complete run.
@@ -92,6 +99,20 @@ pub enum Measure {
         /// What the profile lists separately.
         detail: Detail,
     },
+}
+
+impl Measure {
+    /// Returns whether the profile needs source lines; `None` if it needs no debug information.
+    pub fn with_lines(&self) -> Option<bool> {
+        match self {
+            Self::Functions { detail, .. } => match detail {
+                Detail::Functions => None,
+                Detail::Inlined => Some(false),
+                Detail::Lines => Some(true),
+            },
+            Self::Nothing | Self::Events | Self::Faults(_) => None,
+        }
+    }
 }
 
 /// What a profile lists separately.
@@ -210,8 +231,12 @@ pub struct Setup {
     #[arg(long = "policy", value_name = "K=V[,K=V]", value_delimiter = ',', value_parser = parse_policy)]
     pub policies: Vec<String>,
 
-    /// The program, a path on this machine, and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    /// The program, a path on this machine, and its arguments. A kernel that is not Linux has none.
+    #[arg(
+        required_unless_present = "kernel",
+        trailing_var_arg = true,
+        value_name = "PROGRAM"
+    )]
     pub command: Vec<OsString>,
 }
 

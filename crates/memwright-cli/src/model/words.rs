@@ -16,6 +16,7 @@ pub fn ending(outcome: Option<Ending>) -> String {
         Some(Ending::Exited(code)) => format!("exited with code {code}"),
         Some(Ending::Killed(signal)) => format!("killed by signal {signal}"),
         Some(Ending::NotStarted(errno)) => format!("could not be started (error {errno})"),
+        Some(Ending::TripleFault {}) => "ended in a triple fault".to_owned(),
         None => "no result".to_owned(),
     }
 }

@@ -54,7 +54,7 @@ pub fn executable() -> anyhow::Result<PathBuf> {
 /// and unpacked.
 ///
 /// # Errors
-/// One line if no folder for a cache can be determined, or if apt-get or dpkg is missing or fails.
+/// One line if no folder for a cache can be determined, or if apt-get is missing or fails.
 pub fn obtain() -> anyhow::Result<PathBuf> {
     let cache = cache::folder()?;
     let folder = cache.join(format!("qemu-{SUITE}"));
@@ -88,7 +88,7 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
 /// Downloads the packages and unpacks them.
 fn fetch(work: &Path) -> anyhow::Result<()> {
     let archive = Archive::open(work, &mirror_of(RELEASE)?, SUITE)?;
-    archive.unpack(&PACKAGES)
+    archive.unpack(&PACKAGES, |_| true)
 }
 
 /// Writes the script that starts the emulator with the unpacked data and firmware.

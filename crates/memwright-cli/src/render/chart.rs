@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::render::html::escaped;
-use crate::sheet::{Row, Value, cell_text};
+use crate::sheet::{Row, Value};
 
 /// The colours of the columns; the seventh column has the first colour again. Colour-blind readers can distinguish
 /// them.
@@ -122,7 +122,7 @@ fn draw(out: &mut String, bars: &Bars<'_>, largest: f64, top: usize) {
             COLOURS[index % COLOURS.len()],
             length + 4.0,
             y + BAR - 4,
-            escaped(&cell_text(*cell))
+            escaped(&bars.row.cell_text(*cell))
         );
     }
 }

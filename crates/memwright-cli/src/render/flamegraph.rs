@@ -3,20 +3,17 @@
 use anyhow::{Context, ensure};
 use inferno::flamegraph::{self, Options};
 
-/// Draws folded stacks as SVG. Lines with two counts give a differential flame graph: the second count determines the
-/// width, and red means that it is the larger one.
+/// Draws folded stacks of `unit` as SVG. Lines with two counts give a differential flame graph: the second count
+/// determines the width, and red means that it is the larger one.
 ///
 /// # Errors
 /// If there are no stacks, or if inferno rejects a line.
-pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<u8>> {
-    ensure!(
-        !lines.is_empty(),
-        "no instruction was executed: there is no flame graph"
-    );
+pub fn svg(lines: &[String], title: &str, subtitle: &str, unit: &str) -> anyhow::Result<Vec<u8>> {
+    ensure!(!lines.is_empty(), "no {unit}: there is no flame graph");
     let mut options = Options::default();
     title.clone_into(&mut options.title);
     options.subtitle = Some(subtitle.to_owned());
-    options.count_name = "instructions".to_owned();
+    unit.clone_into(&mut options.count_name);
     // A function's colour is derived from its name, so that equal profiles produce equal bytes.
     options.hash = true;
     let mut drawn = Vec::new();
@@ -32,13 +29,13 @@ mod tests {
     #[test]
     fn flame_graphs_name_functions_and_totals() {
         let lines = ["a;b 10 20", "a 1 2"].map(str::to_owned);
-        let drawn = svg(&lines, "x", "y").unwrap();
-        assert_eq!(drawn, svg(&lines, "x", "y").unwrap());
+        let drawn = svg(&lines, "x", "y", "instructions").unwrap();
+        assert_eq!(drawn, svg(&lines, "x", "y", "instructions").unwrap());
         let text = String::from_utf8(drawn).unwrap();
         assert!(
             text.contains("b (20 instructions, 90.91%; +45.45%)"),
             "{text}"
         );
-        assert!(svg(&[], "x", "y").is_err());
+        assert!(svg(&[], "x", "y", "instructions").is_err());
     }
 }

@@ -66,11 +66,13 @@ pub fn notes(profile: &Profile) -> Vec<String> {
     ]
 }
 
-fn right(text: &str) -> Cell {
+/// Returns a cell that is aligned to the right.
+pub fn right(text: &str) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn percent(count: u64, total: u64) -> String {
+/// Formats a part of a total in percent.
+pub fn percent(count: u64, total: u64) -> String {
     if total == 0 {
         return String::new();
     }

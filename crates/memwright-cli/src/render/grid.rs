@@ -1,7 +1,7 @@
 //! The table of a section, which all formats share except CSV.
 
 use crate::model::statistic::Pass;
-use crate::sheet::{Row, Section, Sheet, cell_text};
+use crate::sheet::{Row, Section, Sheet};
 
 /// A table of a section.
 pub struct Grid<'a> {
@@ -57,7 +57,7 @@ impl Sheet {
                     texts.resize(own + Pass::ALL.len(), String::new());
                     for (other, text) in Pass::ALL.iter().zip(&mut texts[own..]) {
                         if *other == pass {
-                            *text = cell_text(row.cells.first().copied().flatten());
+                            *text = row.cell_text(row.cells.first().copied().flatten());
                         }
                     }
                 }

@@ -1,11 +1,14 @@
 //! Renders a sheet in Markdown, for a web page or a message.
 
-use crate::sheet::{Section, Sheet};
+use crate::sheet::{Section, Sheet, Verdict};
 
-/// Returns the sheet in Markdown. In a comparison, the rows that changed are first. The tables of all rows follow with
-/// `all`; those of ranked sections always follow.
+/// Returns the sheet in Markdown. The verdict of a check is first, with the rows that have a limit. In a comparison,
+/// the rows that changed follow, and then, with `all`, the tables of all rows; those of ranked sections always follow.
 pub fn markdown(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("### {}\n", escaped(&sheet.heading));
+    if let Some(verdict) = &sheet.verdict {
+        out.push_str(&judged(verdict, sheet));
+    }
     if sheet.compares {
         out.push_str(&format!("\n{}.\n", escaped(&sheet.change_summary())));
         let changed = sheet.changed();
@@ -33,6 +36,37 @@ pub fn markdown(sheet: &Sheet, all: bool) -> String {
     }
     for note in &sheet.notes {
         out.push_str(&format!("- {}\n", escaped(note)));
+    }
+    out
+}
+
+/// Returns the verdict, its reasons, and a table of the rows with limits.
+fn judged(verdict: &Verdict, sheet: &Sheet) -> String {
+    let mut out = format!("\n**{}**\n", verdict.kind.word());
+    if !verdict.reasons.is_empty() {
+        out.push('\n');
+    }
+    for reason in &verdict.reasons {
+        out.push_str(&format!("- {}\n", escaped(reason)));
+    }
+    if verdict.limited.is_empty() {
+        return out;
+    }
+    let mut headings = vec!["verdict".to_owned(), "unit".to_owned(), "limit".to_owned()];
+    headings.extend(sheet.columns.iter().cloned());
+    headings.extend(sheet.compares.then(|| "delta".to_owned()));
+    out.push_str(&head(2, &headings));
+    for one in &verdict.limited {
+        let unit = one.row.as_ref().map_or("", |row| row.unit.as_str());
+        let mut texts = [one.word, unit, &one.limit].map(str::to_owned).to_vec();
+        match &one.row {
+            Some(row) => {
+                texts.extend(row.cells.iter().map(|cell| row.cell_text(*cell)));
+                texts.extend(sheet.compares.then(|| row.delta(1)));
+            }
+            None => texts.resize(headings.len(), "no such row".to_owned()),
+        }
+        out.push_str(&line(&one.given, &texts));
     }
     out
 }
@@ -75,6 +109,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::sheet::tests::{example, with_figures};
+    use crate::sheet::{Limited, VerdictKind};
 
     #[test]
     fn changes_lead() {
@@ -87,6 +122,38 @@ mod tests {
              | region 1: user, \"odd\" | faults | 1 | 12,345 | +12,344 | +1234400.0 % |\n\
              | run: user, write-protect | faults | 256 | 0 | -256 | -100.0 % |\n\n- both repeat\n"
         );
+    }
+
+    #[test]
+    fn a_verdict_leads_with_its_limits() {
+        let mut sheet = example();
+        let limited = |given: &str, limit: &str, word, row| Limited {
+            given: given.to_owned(),
+            limit: limit.to_owned(),
+            word,
+            row,
+        };
+        let row = |section: usize, row: usize| Some(sheet.sections[section].rows[row].clone());
+        sheet.verdict = Some(Verdict {
+            kind: VerdictKind::Failed,
+            reasons: vec!["the limit of region.odd.odd does not hold".to_owned()],
+            limited: vec![
+                limited("region.odd.odd", "+5%", "BAD", row(1, 0)),
+                limited("run.write_protect", "0", "good", row(0, 0)),
+                limited("run.refused", "5", "none", row(0, 2)),
+                limited("region.2.odd", "5", "none", None),
+            ],
+        });
+        let text = markdown(&sheet, false);
+        let lines = "### ./prog \\<1\\> \\& 2\n\n**FAILED**\n\n\
+            - the limit of region.odd.odd does not hold\n\n\
+            | | verdict | unit | limit | before | after | delta |\n|---|---|---|---:|---:|---:|---:|\n\
+            | region.odd.odd | BAD | faults | +5% | 1 | 12,345 | +12,344 |\n\
+            | run.write\\_protect | good | faults | 0 | 256 | 0 | -256 |\n\
+            | run.refused | none | faults | 5 | 1 | not measured |  |\n\
+            | region.2.odd | none |  | 5 | no such row | no such row | no such row |\n\n\
+            2 of 4 rows changed";
+        assert!(text.starts_with(lines), "{text}");
     }
 
     #[test]

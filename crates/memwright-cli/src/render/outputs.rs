@@ -28,6 +28,10 @@ pub struct Formats {
     #[arg(long, value_name = "PATH")]
     pub md: Option<PathBuf>,
 
+    /// Write the rows as the JSON of github-action-benchmark's customSmallerIsBetter ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub benchmark_json: Option<PathBuf>,
+
     /// Write plain text of 72 columns, to paste under a patch ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub mail: Option<PathBuf>,
@@ -52,6 +56,7 @@ pub struct Outputs {
     json: Option<Target>,
     csv: Option<Target>,
     markdown: Option<Target>,
+    benchmark: Option<Target>,
     mail: Option<Target>,
     html: Option<Target>,
 }
@@ -81,6 +86,12 @@ impl Target {
                 .with_context(|| format!("cannot write {}", path.display())),
         }
     }
+
+    fn write_json(&self, document: &impl Serialize) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string_pretty(document).context("cannot write JSON")?;
+        text.push('\n');
+        self.write(&text)
+    }
 }
 
 impl Outputs {
@@ -97,6 +108,7 @@ impl Outputs {
             json: Target::open("--json", json, taken)?,
             csv: Target::open("--csv", formats.csv.as_deref(), taken)?,
             markdown: Target::open("--md", formats.md.as_deref(), taken)?,
+            benchmark: Target::open("--benchmark-json", formats.benchmark_json.as_deref(), taken)?,
             mail: Target::open("--mail", formats.mail.as_deref(), taken)?,
             html: Target::open("--html", formats.html.as_deref(), taken)?,
         };
@@ -105,7 +117,7 @@ impl Outputs {
             .filter(|one| matches!(one, Target::Output));
         if on_output.count() > 1 {
             return Err(Failure::Usage(anyhow!(
-                "standard output (\"-\") takes one of --json, --csv, --md, --mail and --html"
+                "standard output (\"-\") takes one of --json, --csv, --md, --benchmark-json, --mail and --html"
             )));
         }
         Ok(outputs)
@@ -116,6 +128,7 @@ impl Outputs {
             &self.json,
             &self.csv,
             &self.markdown,
+            &self.benchmark,
             &self.mail,
             &self.html,
         ];
@@ -144,15 +157,16 @@ impl Outputs {
             sheets.iter().map(render).collect()
         };
         if let Some(target) = &self.json {
-            let mut text = serde_json::to_string_pretty(document).context("cannot write JSON")?;
-            text.push('\n');
-            target.write(&text)?;
+            target.write_json(document)?;
         }
         if let Some(target) = &self.csv {
             target.write(&each(&super::csv).concat())?;
         }
         if let Some(target) = &self.markdown {
             target.write(&each(&|one| super::markdown(one, all)).concat())?;
+        }
+        if let Some(target) = &self.benchmark {
+            target.write_json(&super::benchmark(sheets))?;
         }
         if let Some(target) = &self.mail {
             target.write(&each(&|one| super::mail(one, all)).join("\n"))?;

@@ -11,20 +11,24 @@ use clap::Args;
 use crate::host::output::write_fully;
 use crate::host::taken::Taken;
 use crate::model::failure::Failure;
+use crate::model::faults::Stacks;
 use crate::model::profile::Profile;
 use crate::render::{callgrind, flamegraph, folded, pprof};
+
+/// The unit of the counts of profiles.
+const INSTRUCTIONS: &str = "instructions";
 
 /// The output files of profiles.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileFormats {
-    /// With --functions: write folded stacks, one call chain per line; compare writes the counts of the first and the
-    /// last kernel.
-    #[arg(long, value_name = "PATH", requires = "functions")]
+    /// With --functions or --faults-by: write folded stacks, one call chain per line; compare writes the counts of the
+    /// first and the last kernel.
+    #[arg(long, value_name = "PATH", requires = "profiled")]
     pub folded: Option<PathBuf>,
 
-    /// With --functions: write a flame graph (SVG); compare writes a differential one, of the last kernel against the
-    /// first.
-    #[arg(long, value_name = "PATH", requires = "functions")]
+    /// With --functions or --faults-by: write a flame graph (SVG); compare writes a differential one, of the last
+    /// kernel against the first.
+    #[arg(long, value_name = "PATH", requires = "profiled")]
     pub flamegraph: Option<PathBuf>,
 
     /// With --functions: write a profile for callgrind_annotate and KCachegrind.
@@ -71,12 +75,48 @@ impl ProfileOutputs {
         let lines = folded::lines(profile);
         put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
         put(self.flamegraph.as_ref(), || {
-            flamegraph::svg(&lines, &format!("Kernel instructions, {kernel}"), command)
+            flamegraph::svg(
+                &lines,
+                &format!("Kernel instructions, {kernel}"),
+                command,
+                INSTRUCTIONS,
+            )
         })?;
         put(self.callgrind.as_ref(), || {
             Ok(callgrind::text(profile, command).into_bytes())
         })?;
         put(self.pprof.as_ref(), || Ok(pprof::bytes(profile)))
+    }
+
+    /// Writes page faults by stack. `kernel` is the name of the kernel, and `command` the command that ran.
+    ///
+    /// # Errors
+    /// I/O errors of writing, and an error for a flame graph without faults.
+    pub fn write_faults(&self, stacks: &Stacks, kernel: &str, command: &str) -> anyhow::Result<()> {
+        let lines = folded::lines_of_faults(stacks);
+        put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
+        put(self.flamegraph.as_ref(), || {
+            let title = format!("Page faults, {kernel}");
+            flamegraph::svg(&lines, &title, command, "faults")
+        })
+    }
+
+    /// Writes the comparison of the page faults of two kernels. `kernels` contains their names.
+    ///
+    /// # Errors
+    /// The errors of [`Self::write_faults`].
+    pub fn write_two_faults(
+        &self,
+        stacks: [&Stacks; 2],
+        kernels: [&str; 2],
+        command: &str,
+    ) -> anyhow::Result<()> {
+        let lines = folded::lines_of_two_faults(stacks);
+        put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
+        put(self.flamegraph.as_ref(), || {
+            let title = format!("Page faults, {} against {}", kernels[1], kernels[0]);
+            flamegraph::svg(&lines, &title, command, "faults")
+        })
     }
 
     /// Writes the comparison of two kernels. `kernels` contains their names.
@@ -93,7 +133,7 @@ impl ProfileOutputs {
         put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
         put(self.flamegraph.as_ref(), || {
             let title = format!("Kernel instructions, {} against {}", kernels[1], kernels[0]);
-            flamegraph::svg(&lines, &title, command)
+            flamegraph::svg(&lines, &title, command, INSTRUCTIONS)
         })
     }
 }

@@ -129,14 +129,7 @@ fn guest(document: &Document) -> String {
 
 /// Returns the account of a run on a kernel image: the rows of the run that are not 0, and as many regions as fit.
 pub fn image(document: &kernel_run::Document) -> String {
-    let kernel = &document.kernel.name;
-    let mut lines = vec![
-        String::new(),
-        cut(&format!(
-            "Account of {} on {kernel}",
-            document.arguments.join(" ")
-        )),
-    ];
+    let mut lines = vec![String::new(), cut(&document.title())];
     let regions: Vec<_> = document.regions.iter().flatten().collect();
     let shown = &regions[..regions.len().min(REGIONS)];
     let mut columns: Vec<(String, Option<Counts>)> = vec![("run".to_owned(), document.run)];

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::sheet::value::{Share, percent_text};
-use crate::sheet::{Row, Section, Sheet, cell_text};
+use crate::sheet::{Row, Section, Sheet};
 
 /// A row in which at least one column differs from the first.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ impl Changed<'_> {
     pub fn texts(&self) -> Vec<String> {
         let mut texts = vec![self.row.unit.clone()];
         for (column, cell) in self.row.cells.iter().enumerate() {
-            texts.push(cell_text(*cell));
+            texts.push(self.row.cell_text(*cell));
             if column > 0 {
                 texts.push(self.row.delta(column));
                 texts.push(self.percent(column));

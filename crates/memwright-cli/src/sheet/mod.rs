@@ -3,14 +3,19 @@
 pub mod change;
 pub mod select;
 pub mod value;
+pub mod verdict;
 
 pub use select::{UnknownRow, check as check_pattern};
 pub use value::Value;
+pub use verdict::{Limited, Verdict, VerdictKind};
 
 use crate::model::statistic::{Pass, Statistic};
 
 /// The text of a cell that was not measured.
 pub const NOT_MEASURED: &str = "not measured";
+
+/// The text of a cell of a row that no tool can measure on this kernel.
+pub const NOT_OBSERVABLE: &str = "not observable";
 
 /// A value; `None` if it was not measured.
 pub type Cell = Option<Value>;
@@ -30,6 +35,20 @@ pub struct Sheet {
     pub notes: Vec<String>,
     /// The commands that reproduce the result.
     pub commands: Vec<String>,
+    /// The kernels on which the counts were made. Each has the name of a column or, in a sheet with a row for each
+    /// kernel, the title of a row.
+    pub kernels: Vec<MeasuredKernel>,
+    /// The verdict on the last column; `None` if the sheet is not that of a check.
+    pub verdict: Option<Verdict>,
+}
+
+/// A kernel on which counts were made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasuredKernel {
+    /// The name that the sheet gives it.
+    pub name: String,
+    /// SHA-256 of its image.
+    pub sha256: String,
 }
 
 /// A part of a sheet.
@@ -62,6 +81,8 @@ pub struct Row {
     /// Whether the row counts work of the program and not of the kernel. If such a row differs, the columns did not do
     /// the same work.
     pub is_state: bool,
+    /// Why a cell has no value, in words.
+    pub absent: &'static str,
     /// One cell for each column.
     pub cells: Vec<Cell>,
 }
@@ -98,6 +119,11 @@ impl Row {
             Some(Statistic::Value | Statistic::Minimum | Statistic::Median | Statistic::Mean)
             | None => None,
         }
+    }
+
+    /// Formats a cell of the row.
+    pub fn cell_text(&self, cell: Cell) -> String {
+        cell.map_or_else(|| self.absent.to_owned(), Value::text)
     }
 
     /// Returns whether the value is 0 in every column.
@@ -181,7 +207,7 @@ impl Sheet {
             texts.push(statistic.to_owned());
         }
         for (index, cell) in row.cells.iter().enumerate() {
-            texts.push(cell_text(*cell));
+            texts.push(row.cell_text(*cell));
             if self.compares && index > 0 {
                 texts.push(row.delta(index));
             }
@@ -203,6 +229,7 @@ pub mod tests {
             unit: "faults".to_owned(),
             statistic: None,
             is_state: false,
+            absent: NOT_MEASURED,
             cells: cells.iter().map(|cell| cell.map(Value::Count)).collect(),
         }
     }
@@ -247,6 +274,8 @@ pub mod tests {
             ],
             notes: vec!["both repeat".to_owned()],
             commands: vec!["memwright compare ./prog".to_owned()],
+            kernels: kernels(["before", "after"]),
+            verdict: None,
         }
     }
 
@@ -260,6 +289,7 @@ pub mod tests {
             unit: unit.to_owned(),
             statistic: Some(statistic),
             is_state: false,
+            absent: NOT_MEASURED,
             cells: values.map(|value| value.map(Value::Statistic)).to_vec(),
         };
         let write = |statistic, values| row("first write", "instructions", statistic, values);
@@ -285,7 +315,18 @@ pub mod tests {
             }],
             notes: Vec::new(),
             commands: Vec::new(),
+            kernels: kernels(["memwright", "linux"]),
+            verdict: None,
         }
+    }
+
+    /// Returns kernels with these names, whose hashes are 11 and 22.
+    fn kernels(names: [&str; 2]) -> Vec<MeasuredKernel> {
+        let kernel = |(name, sha256): (&str, &str)| MeasuredKernel {
+            name: name.to_owned(),
+            sha256: sha256.to_owned(),
+        };
+        names.into_iter().zip(["11", "22"]).map(kernel).collect()
     }
 
     #[test]

@@ -65,7 +65,8 @@ pub fn leave_out_everywhere(ticks: u64) {
 }
 
 /// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and adds
-/// memory to the heap if little is free. `call` is the number of the system call that returns, or `u64::MAX`.
+/// memory to the heap if an allocation of this CPU left little free. `call` is the number of the system call that
+/// returns, or `u64::MAX`.
 #[cold]
 pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);
@@ -76,7 +77,10 @@ pub fn look(cpu: &PerCpu, call: u64) {
     } else {
         cpu.look_after.store(now + wait, Ordering::Relaxed);
     }
-    heap::top_up();
+    if cpu.heap_is_low.load(Ordering::Relaxed) {
+        cpu.heap_is_low.store(false, Ordering::Relaxed);
+        heap::top_up();
+    }
 }
 
 /// Returns the longest stretch of all CPUs.

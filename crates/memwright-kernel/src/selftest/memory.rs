@@ -1,19 +1,22 @@
 //! Tests of protection, guard pages, user copies and the heap.
 
 use alloc::alloc::{alloc, dealloc};
+use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::arch::asm;
 use core::hint::black_box;
+use core::sync::atomic::Ordering;
 
 use memwright_linux_abi::host::UserFault;
 
 use super::user::{CODE, DATA, with_user_memory};
 use super::{Outcomes, check};
 use crate::arch::vector;
+use crate::clock::stretch;
 use crate::memory::paging::{self, USER_LIMIT};
 use crate::trap::catch::catch;
 use crate::trap::frame::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE};
-use crate::{context, usercopy};
+use crate::{context, heap, percpu, usercopy};
 
 pub fn write_xor_execute() -> Outcomes {
     let report = paging::audit();
@@ -212,6 +215,31 @@ pub fn heap_refuses() -> Outcomes {
     check(
         black_box(small).iter().all(|&byte| byte == 1),
         "a small block is damaged",
+    )
+}
+
+pub fn heap_grows_where_memory_was_allocated() -> Outcomes {
+    let cpu = percpu::current();
+    let mut blocks = [const { Vec::<u8>::new() }; 64];
+    let mut allocations = blocks
+        .iter_mut()
+        .map(|block| block.try_reserve_exact(32 * 1024).is_ok());
+    let is_low = |_: &bool| cpu.heap_is_low.swap(false, Ordering::Relaxed);
+    check(
+        allocations.find(is_low) == Some(true),
+        "2 MiB left enough room in the heap",
+    )?;
+    let size = heap::size();
+    stretch::look(cpu, u64::MAX);
+    check(
+        heap::size() == size,
+        "a CPU that did not allocate grew the heap",
+    )?;
+    check(allocations.next() == Some(true), "no block was left")?;
+    stretch::look(cpu, u64::MAX);
+    check(
+        heap::size() > size,
+        "the CPU that allocated did not grow the heap",
     )
 }
 

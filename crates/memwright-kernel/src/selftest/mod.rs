@@ -22,7 +22,7 @@ type Outcomes = Result<(), &'static str>;
 /// The property that a test checks, and the function that checks it.
 type Test = (&'static str, fn() -> Outcomes);
 
-const TESTS: [Test; 17] = [
+const TESTS: [Test; 18] = [
     (
         "no page is writable and executable",
         memory::write_xor_execute,
@@ -49,6 +49,10 @@ const TESTS: [Test; 17] = [
         memory::copies_report_the_fault,
     ),
     ("the heap refuses what it cannot hold", memory::heap_refuses),
+    (
+        "the CPU that allocates grows the heap",
+        memory::heap_grows_where_memory_was_allocated,
+    ),
     ("the timer fires at its deadline", time::timer_fires),
     (
         "a pause leaves the clock where it was",

@@ -2,7 +2,7 @@
 
 use crate::arch::x86_64::{
     debug::DebugRegisters,
-    regs::{FpuArea, UserState},
+    regs::{FpuArea, UserRegs, UserState},
 };
 
 /// The registers of user mode that stay in the processor while the kernel runs.
@@ -31,6 +31,10 @@ pub trait Registers: Sync {
     /// Sets the protection-key rights (PKRU) of the running thread, if [`fpu_features`](Self::fpu_features) includes
     /// protection keys.
     fn set_key_rights(&self, rights: u32);
+
+    /// Returns the registers with which the running thread last left user mode; `None` if it has not been in user mode
+    /// yet. Of a system call, they are the registers after its instruction.
+    fn entered_with(&self) -> Option<UserRegs>;
 
     /// Loads the debug registers of this CPU, unless it has loaded the same values last. They stay loaded until the
     /// next call, even while other threads run.

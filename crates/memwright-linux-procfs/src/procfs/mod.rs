@@ -26,4 +26,5 @@ mod system;
 pub use entry::{ProcEntry, roots};
 pub use node::view::{MachineParts, MemoryParts, ProcessParts};
 pub use node::{PlaceLink, ProcNode, Text, stub};
+pub use process::maps::{Noted, area_at};
 pub use stubs::all as all_stubs;

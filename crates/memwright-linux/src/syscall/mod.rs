@@ -31,7 +31,7 @@ impl Context<'_> {
     /// Executes the system call that the user registers contain. Returns true if the thread can return to user mode at
     /// once; only RAX has changed in this case. Returns false if the thread has to handle a [`Work`] flag first.
     #[inline]
-    pub fn serve(&self) -> bool {
+    pub(crate) fn serve(&self) -> bool {
         let (number, arguments) = {
             let regs = &self.registers.state().regs;
             (

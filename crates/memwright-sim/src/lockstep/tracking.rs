@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memwright::track::{Categories, Scan};
+use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
 use memwright::{FolioSplit, Sight};
@@ -311,12 +311,23 @@ pub(super) fn scanned(
     scan: &Scan,
 ) -> (Vec<u64>, Result<Page, WatchError>) {
     let range = PageRange::new(Page::new(from), Page::new(from + pages));
-    let mut found = Vec::new();
-    let outcome = space.scan(range, scan, &mut |run, _, _| {
-        found.extend(run.iter().map(Page::number));
+    let mut found = Found(Vec::new());
+    let outcome = space.scan(range, scan, &mut found);
+    (found.0, outcome)
+}
+
+/// The pages that a scan has selected. It has room for all of them, so that the scan protects several at a time.
+struct Found(Vec<u64>);
+
+impl Take for Found {
+    fn take(&mut self, run: PageRange, _categories: Categories, _share: Share) -> u64 {
+        self.0.extend(run.iter().map(Page::number));
         run.len()
-    });
-    (found, outcome)
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// Returns the soft-dirty pages.

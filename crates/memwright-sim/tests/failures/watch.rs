@@ -2,7 +2,7 @@
 //! and scans.
 
 use memwright::error::FillError;
-use memwright::track::{Categories, Scan};
+use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{Fill, Relocation, Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{MapRequest, Placement, RemapRequest};
 use memwright_table::{PAGE_SIZE, PageRange};
@@ -176,7 +176,11 @@ fn scan(trial: &Trial, program: &Program) {
     let range = PageRange::new(at(0).page(), at(1000).page());
     trial.on("scan", program, |space| {
         space
-            .scan(range, &scan, &mut |run, _, _| run.len())
+            .scan(
+                range,
+                &scan,
+                &mut |run: PageRange, _: Categories, _: Share| run.len(),
+            )
             .map(drop)
     });
 }

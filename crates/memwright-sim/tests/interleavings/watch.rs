@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use memwright::MapRequest;
 use memwright::error::FillError;
-use memwright::track::{Categories, Scan};
+use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{Fill, WatchModes};
 use memwright_sim::process::{Signal, Space};
-use memwright_table::{CpuId, PAGE_SIZE};
+use memwright_table::{CpuId, PAGE_SIZE, PageRange};
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, unmap, write};
@@ -20,16 +20,20 @@ fn watched(asynchronous: bool) -> World {
     World::written(2, 1).watched(1, asynchronous, WRITES)
 }
 
-/// Returns whether the page counts as written. Write-protects it again if `protect` is true.
-fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
-    let wanted = Scan {
+/// Returns a scan for written pages, which write-protects them again if `protect` is true.
+fn written(protect: bool) -> Scan {
+    Scan {
         inverted: Categories::empty(),
         all: Categories::WRITTEN,
         any: Categories::empty(),
         protect,
         only_tracked: true,
-    };
-    world.matches(cpu, at(0).page(), &wanted)
+    }
+}
+
+/// Returns whether the page counts as written. Write-protects it again if `protect` is true.
+fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
+    world.matches(cpu, at(0).page(), &written(protect))
 }
 
 /// Write-protects the page. This is the first thread of the cases that protect.
@@ -144,6 +148,65 @@ fn scan_and_protect_again_and_write() {
             );
             assert!(!scan(&world, FIRST, false));
             assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+            world.end()
+        },
+    );
+}
+
+/// Whether a scan has reported page 2. It has room for every page, so that the scan protects pages before it reports
+/// them.
+struct Reported(bool);
+
+impl Take for Reported {
+    fn take(&mut self, run: PageRange, _categories: Categories, _share: Share) -> u64 {
+        self.0 |= run.contains(at(2).page());
+        run.len()
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// Scans pages 1 and 2, which are in two page tables, and write-protects them again. Returns whether page 2 counts as
+/// written.
+fn scan_two_tables(world: &World) -> bool {
+    let mut reported = Reported(false);
+    let range = PageRange::new(at(1).page(), at(3).page());
+    let outcome = world.process().on(FIRST, |space| {
+        space.scan(range, &written(true), &mut reported)
+    });
+    outcome.expect("watched");
+    reported.0
+}
+
+/// Like `scan_and_protect_again_and_write`, for a page of the second of two page tables. A page like it is written in
+/// the first one, so that the scan edits the entries of the second table together.
+#[test]
+fn scan_two_tables_and_write() {
+    let begin = || {
+        let world = World::written(2, 3).watched(3, true, WRITES);
+        let arm = |space: &Space| space.write_protect(at(0), bytes(3), true);
+        world.process().on(FIRST, arm).expect("watched");
+        write(world.process(), FIRST, 1, 2).expect("writable");
+        write(world.process(), SECOND, 2, 2).expect("writable");
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                assert!(scan_two_tables(world));
+                world.over();
+            },
+            |world| world.try_write(2, 3),
+        ],
+        |world| {
+            let after = world.seen.lock().unwrap()[0].0;
+            let second = scan_two_tables(&world);
+            assert!(!after || second, "a store that no scan reports");
+            assert!(!scan_two_tables(&world));
+            assert_eq!(read(world.process(), FIRST, 2), Ok(3));
             world.end()
         },
     );

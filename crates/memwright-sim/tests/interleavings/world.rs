@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use memwright::MapRequest;
 use memwright::object::{ObjectIdentity, Shmem};
-use memwright::track::Scan;
+use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright_sim::noted_file::NotedFile;
 use memwright_sim::process::{Host, Process, Signal, Space};
@@ -197,10 +197,14 @@ impl World {
     pub fn matches(&self, cpu: CpuId, page: Page, wanted: &Scan) -> bool {
         let mut found = false;
         let outcome = self.process().on(cpu, |space| {
-            space.scan(PageRange::single(page), wanted, &mut |run, _, _| {
-                found = true;
-                run.len()
-            })
+            space.scan(
+                PageRange::single(page),
+                wanted,
+                &mut |run: PageRange, _: Categories, _: Share| {
+                    found = true;
+                    run.len()
+                },
+            )
         });
         outcome.expect("watched");
         found

@@ -154,6 +154,14 @@ impl State {
         self.0 & (0xff00 | Self::NODE) == 0
     }
 
+    /// Whether the references to the frame are counted in its own metadata and the frame is in no folio. `false` means
+    /// unknown: the frame may be in a block of several frames, or free. The state of a frame of a closed folio other
+    /// than the first is that of a free frame.
+    #[inline]
+    pub(crate) const fn is_alone(self) -> bool {
+        self.0 & Self::IN_BLOCK == 0 && self.0 & 0xff != FrameKind::Free as u32
+    }
+
     /// Returns the state of a block of `kind` and `order` on the same node, outside of a folio. Clears all flags except
     /// `POISONED`, which stays until the contents are checked.
     #[inline]

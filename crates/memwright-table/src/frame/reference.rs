@@ -91,15 +91,23 @@ impl<M: Machine> Frames<M> {
     /// If the frame has no reference, or is a table.
     #[inline]
     pub fn adopt(&self, frame: Frame) -> FrameRef<'_, M> {
-        if self.may_be_in_folio(frame) && self.is_in_folio(frame) {
+        let meta = self.meta(frame);
+        let state = meta.state();
+        if !state.is_alone() {
+            return self.adopt_in_block(frame);
+        }
+        check_adopted(frame, meta, state.kind());
+        FrameRef::from_raw(self, frame, false)
+    }
+
+    /// Like [`adopt`](Self::adopt), for a frame that may be in a folio or in another block of several frames.
+    #[cold]
+    fn adopt_in_block(&self, frame: Frame) -> FrameRef<'_, M> {
+        if self.is_in_folio(frame) {
             return FrameRef::from_raw(self, frame, true);
         }
         let meta = self.first(frame);
-        assert!(
-            meta.references.load(Ordering::Relaxed) > 0,
-            "{frame:?} has no reference to adopt"
-        );
-        assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
+        check_adopted(frame, meta, meta.kind());
         FrameRef::from_raw(self, frame, false)
     }
 
@@ -120,11 +128,12 @@ impl<M: Machine> Frames<M> {
     /// If the frame has no reference, or is a table.
     #[inline]
     pub fn share(&self, frame: Frame) -> FrameRef<'_, M> {
-        if self.may_be_in_folio(frame) && self.is_in_folio(frame) {
-            return self.share_in_folio(frame);
+        let meta = self.meta(frame);
+        let state = meta.state();
+        if !state.is_alone() {
+            return self.share_in_block(frame);
         }
-        let meta = self.first(frame);
-        let kind = meta.kind();
+        let kind = state.kind();
         assert!(kind != FrameKind::Table, "{frame:?} is a table");
         if add_references(meta, 1) == 1 && kind == FrameKind::Object {
             self.count_mapped_objects(1);
@@ -132,25 +141,16 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Returns whether the frame is of a kind that can be in a folio. `Free` is included, because a closed folio
-    /// records its kind in its first frame only.
-    #[inline]
-    fn may_be_in_folio(&self, frame: Frame) -> bool {
-        match self.meta(frame).kind() {
-            FrameKind::Anonymous
-            | FrameKind::Object
-            | FrameKind::Zero
-            | FrameKind::Free
-            | FrameKind::Pool
-            | FrameKind::PoolAnonymous
-            | FrameKind::PoolObject => true,
-            FrameKind::Hole
-            | FrameKind::Reserved
-            | FrameKind::Kernel
-            | FrameKind::Table
-            | FrameKind::Slab
-            | FrameKind::Merged => false,
+    /// Like [`share`](Self::share), for a frame that may be in a folio or in another block of several frames.
+    #[cold]
+    fn share_in_block(&self, frame: Frame) -> FrameRef<'_, M> {
+        if self.is_in_folio(frame) {
+            return self.share_in_folio(frame);
         }
+        let meta = self.first(frame);
+        assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
+        self.share_single(meta);
+        FrameRef::from_raw(self, frame, false)
     }
 
     /// Takes a reference to the whole folio that contains `frame`, or to the frame alone if the folio's last reference
@@ -238,7 +238,7 @@ impl<M: Machine> Frames<M> {
         let meta = self.meta(frame);
         let (state, references) = (meta.state(), meta.references.load(Ordering::Acquire));
         let kind = state.kind();
-        if references == 0 || state.has(State::IN_BLOCK) || kind == FrameKind::Free {
+        if references == 0 || !state.is_alone() {
             return self.shown_in_block(frame);
         }
         (kind, sharers(kind, references))
@@ -387,6 +387,16 @@ impl<M: Machine> Frames<M> {
             meta
         }
     }
+}
+
+/// Checks that the block of `frame`, whose references `meta` counts, has a reference and is no table.
+#[inline]
+fn check_adopted(frame: Frame, meta: &Meta, kind: FrameKind) {
+    assert!(
+        meta.references.load(Ordering::Relaxed) > 0,
+        "{frame:?} has no reference to adopt"
+    );
+    assert!(kind != FrameKind::Table, "{frame:?} is a table");
 }
 
 /// Adds references to a block that has at least one. Returns the previous number.

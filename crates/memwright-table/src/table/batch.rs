@@ -6,7 +6,7 @@ use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_index};
 use super::runs::{count_alike, none_present, pass_together};
-use crate::addr::{Page, PageSize};
+use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
@@ -235,6 +235,17 @@ impl Alike {
         } else {
             gather.record_entries(start, size, self.what, self.elided, entries);
         }
+    }
+
+    /// Records this change, which changes bits, of the 4 KiB pages in `runs`, `entries` in total, in the gather.
+    #[inline(always)]
+    pub(super) fn record_runs<M: Machine>(
+        &self,
+        runs: &[PageRange],
+        entries: u64,
+        gather: &mut Gather<'_, M>,
+    ) {
+        gather.record_runs(runs, self.what, self.elided, entries);
     }
 
     /// Adds this change of `entries` entries from `start` on to the counts in `edited`, and records it in the gather.

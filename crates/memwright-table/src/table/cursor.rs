@@ -173,6 +173,19 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
+    /// Restricts the range to the page at the position.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    #[inline]
+    pub fn narrow(&mut self) {
+        assert!(
+            self.position < self.range.end,
+            "the cursor is at the end of its range"
+        );
+        self.range = PageRange::single(self.position);
+    }
+
     /// Extends the range so that it covers the slot at the position.
     #[inline]
     pub fn widen(&mut self) {
@@ -187,6 +200,35 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if self.held {
             self.held = false;
             self.meta.lock.unlock(self.rank);
+        }
+    }
+
+    /// Releases the lock until [`resume`](Self::resume), so that the caller can take a lock that ranks before it. In
+    /// between, only `resume` may be called.
+    #[inline]
+    pub fn suspend(&mut self) {
+        self.park();
+    }
+
+    /// Acquires the lock of the table at the position again. Walks from the root only if the table has changed since.
+    /// Other threads may have changed the entries.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    #[inline]
+    pub fn resume(&mut self) {
+        assert!(
+            !self.held && self.position < self.range.end,
+            "resumed a cursor that is not suspended"
+        );
+        self.meta.lock.lock(self.rank);
+        self.held = true;
+        let is_same = is_the_table(self.table, self.meta, self.position, self.level)
+            && matches!(x86_64::slot(self.word(), self.level), Slot::Entry);
+        if !is_same {
+            self.walk();
+        } else if !self.reads {
+            self.meta.disturb();
         }
     }
 

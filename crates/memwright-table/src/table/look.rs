@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use super::cursor::{Cursor, Extent};
 use super::level::{ROOT_LEVEL, slot_index};
 use super::quiet::{AlikeRun, Touched, Tracked};
-use super::runs::{all_empty, pass_alike, pass_while};
+use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
@@ -69,6 +69,33 @@ impl<M: Machine> Table<M> {
     }
 }
 
+impl<M: Machine> Cursor<'_, M> {
+    /// Returns a bitmap of the pages of the range whose entries are empty. Bit 0 is the first page of the range.
+    ///
+    /// # Panics
+    /// If the range has more than 64 pages or crosses the end of a last-level table, or if the cursor is at the end of
+    /// the range.
+    #[inline]
+    pub fn empty_pages(&self) -> u64 {
+        let pages = self.range.len();
+        assert!(
+            pages <= u64::BITS.into() && self.position < self.range.end,
+            "a bitmap of at most 64 pages, not of {:?}",
+            self.range
+        );
+        let first = slot_index(self.range.start, 1);
+        if self.level == 1 {
+            return empty_bits(&self.words[first..first + pages as usize]);
+        }
+        let inside = first + pages as usize <= self.words.len();
+        assert!(inside, "{:?} is in two tables", self.range);
+        match self.word() {
+            0 => u64::MAX >> (u64::from(u64::BITS) - pages),
+            _ => 0,
+        }
+    }
+}
+
 impl<'t, M: Machine> Look<'t, M> {
     #[track_caller]
     fn new(table: &'t Table<M>, range: PageRange) -> Self {
@@ -116,27 +143,12 @@ impl<'t, M: Machine> Look<'t, M> {
         run_at(&self.0)
     }
 
-    /// Returns a bitmap of the pages whose entries are empty. Bit 0 is the page at the position. The bitmap covers at
-    /// most 64 pages, and ends at the end of the range or of the last-level table.
+    /// Like [`Cursor::empty_pages`].
     ///
     /// # Panics
-    /// If the cursor is at the end of its range.
+    /// As [`Cursor::empty_pages`].
     pub fn empty_pages(&self) -> u64 {
-        let cursor = &self.0;
-        let end = cursor.table_end(cursor.range.end);
-        let end = end.min(cursor.position.add(u64::BITS.into()));
-        if cursor.level > 1 {
-            let pages = end.number() - cursor.position.number();
-            return match cursor.word() {
-                0 => u64::MAX >> (u64::from(u64::BITS) - pages),
-                _ => 0,
-            };
-        }
-        let slots = cursor.slots_to(end).iter().rev();
-        slots.fold(0, |bitmap, slot| {
-            step(Step::Entry);
-            bitmap << 1 | u64::from(slot.load(Ordering::Relaxed) == 0)
-        })
+        self.0.empty_pages()
     }
 
     /// Like [`Cursor::advance`].

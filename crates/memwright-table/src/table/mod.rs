@@ -60,7 +60,7 @@ pub use copy::{Copied, CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use move_entries::MoveRule;
-pub use quiet::{AlikeRun, Prepared, Touched, Tracked};
+pub use quiet::{AlikeRun, EditedRuns, Prepared, Touched, Tracked};
 pub use translate::{PageAccess, Translation};
 
 pub use crate::root::Table;

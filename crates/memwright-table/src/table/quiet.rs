@@ -40,7 +40,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
 use super::level::{ROOT_LEVEL, slot_index, slot_pages, table_owner};
-use super::runs::{TOGETHER, every_bit, pass_alike, pass_while, some_bits};
+use super::runs::{TOGETHER, every_bit, pass_alike, pass_clear, pass_while, some_bits};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Entry, Marker, Marks};
@@ -159,12 +159,10 @@ impl<'t> Touched<'t> {
     fn first(&mut self) -> Option<&'t AtomicU64> {
         let slots = self.rest;
         self.rest = match self.tracked {
-            Tracked::Stores if self.bits_tell => {
-                pass_while(slots, all_clean, |word| word & x86_64::DIRTY == 0)
-            }
+            Tracked::Stores if self.bits_tell => pass_clear(slots, x86_64::DIRTY),
             Tracked::Stores => pass_while(slots, all_unwritten, x86_64::is_unwritten),
             Tracked::Accesses | Tracked::Unarmed if self.bits_tell => {
-                pass_while(slots, all_old, |word| word & x86_64::ACCESSED == 0)
+                pass_clear(slots, x86_64::ACCESSED)
             }
             Tracked::Accesses => pass_while(slots, all_unaccessed, x86_64::is_unaccessed),
             Tracked::Unarmed => pass_while(slots, all_idle, x86_64::is_idle),
@@ -199,6 +197,24 @@ impl Iterator for Touched<'_> {
 /// A prepared edit of pages with the attributes of an [`AlikeRun`].
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared(Alike);
+
+impl Prepared {
+    /// Whether the edit changes any bit.
+    pub fn changes(&self) -> bool {
+        self.0.changes()
+    }
+}
+
+/// The pages that [`Cursor::edit_written`] has edited.
+#[derive(Clone, Copy, Debug)]
+pub struct EditedRuns {
+    /// The number of pages.
+    pub pages: u64,
+    /// The number of runs of consecutive pages.
+    pub runs: usize,
+    /// The first page that was not looked at.
+    pub end: Page,
+}
 
 impl Meta {
     /// Makes a table no longer skippable, because the caller, which locks it, may change its entries.
@@ -420,6 +436,59 @@ impl<'t, M: Machine> Cursor<'t, M> {
         done
     }
 
+    /// Applies a prepared edit, which changes bits, to the pages of the locked last-level table, from `from` up to but
+    /// not including `limit`, that may have been written since they were protected. Writes the edited pages to `runs`.
+    /// Stops before a page to which the edit does not apply, when `most` pages are edited, and when `runs` is full.
+    ///
+    /// # Panics
+    /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
+    pub fn edit_written(
+        &self,
+        from: Page,
+        limit: Page,
+        most: u64,
+        prepared: &Prepared,
+        runs: &mut [PageRange],
+        gather: &mut Gather<'_, M>,
+    ) -> EditedRuns {
+        let alike = &prepared.0;
+        let mut entries = self.touched(from, limit, false, Tracked::Stores);
+        let (mut pages, mut used) = (0, 0);
+        while pages < most {
+            let Some(first) = entries.first() else {
+                break;
+            };
+            let page = entries.page();
+            match runs[..used].last_mut() {
+                Some(last) if last.end == page => {
+                    let left = entries.rest.len().min((most - pages) as usize);
+                    let more = alike.apply(&entries.rest[..left]);
+                    if more == 0 {
+                        break;
+                    }
+                    entries.consume(more);
+                    last.end = entries.page();
+                    pages += more as u64;
+                }
+                Some(_) | None => {
+                    if used == runs.len() || !alike.apply_one(first) {
+                        break;
+                    }
+                    entries.consume(1);
+                    runs[used] = PageRange::single(page);
+                    used += 1;
+                    pages += 1;
+                }
+            }
+        }
+        alike.record_runs(&runs[..used], pages, gather);
+        EditedRuns {
+            pages,
+            runs: used,
+            end: entries.page(),
+        }
+    }
+
     /// Edits the pages and swap entries of the locked last-level table, from the position to `end`, that may have been
     /// touched, as `rule` decides. Returns whether every entry from the position to `end` is untouched afterwards.
     ///
@@ -513,18 +582,6 @@ fn every_watched(slots: &[AtomicU64]) -> bool {
         every & slot.load(Ordering::Relaxed)
     });
     every & x86_64::WATCHED != 0
-}
-
-/// Whether no dirty bit is set. In a dirty-tracked table, this means that no page was written.
-#[inline(always)]
-fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
-    some_bits(slots) & x86_64::DIRTY == 0
-}
-
-/// Whether no accessed bit is set. In a table with `IDLE`, this means that no page was accessed.
-#[inline(always)]
-fn all_old(slots: &[AtomicU64; TOGETHER]) -> bool {
-    some_bits(slots) & x86_64::ACCESSED == 0
 }
 
 /// Returns the intersection and the union of the bits of these entries.

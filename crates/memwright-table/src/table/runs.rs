@@ -76,6 +76,34 @@ pub(super) fn pass_while(
     &rest[passed..]
 }
 
+/// Skips the leading slots in which no bit of `bits` is set, and returns the rest. After a first group without these
+/// bits, two groups are checked together, so that sparse tables cost less than with [`pass_while`], and dense ones the
+/// same.
+#[inline(always)]
+pub(super) fn pass_clear(slots: &[AtomicU64], bits: u64) -> &[AtomicU64] {
+    let is_clear = |word| word & bits == 0;
+    let mut rest = slots;
+    if let Some((first, more)) = rest.split_first_chunk() {
+        if !is_clear(some_bits(first)) {
+            return pass_while(rest, |_| false, is_clear);
+        }
+        rest = more;
+    }
+    while let Some((pair, more)) = rest.split_first_chunk::<{ 2 * TOGETHER }>() {
+        if let (Some(first), Some(second)) = (pair.first_chunk(), pair.last_chunk()) {
+            let (some, others) = (some_bits(first), some_bits(second));
+            if !is_clear(some | others) {
+                if is_clear(some) {
+                    rest = &rest[TOGETHER..];
+                }
+                return pass_while(rest, |_| false, is_clear);
+            }
+        }
+        rest = more;
+    }
+    pass_while(rest, |slots| is_clear(some_bits(slots)), is_clear)
+}
+
 /// Skips groups of `TOGETHER` slots for which `all` holds, and returns the index of the first slot after them. To bound
 /// the cost, it checks only if `at` is the start of a group.
 #[inline(always)]
@@ -113,6 +141,27 @@ pub(super) fn every_bit(slots: &[AtomicU64; TOGETHER]) -> u64 {
 #[inline(always)]
 pub(super) fn all_empty(slots: &[AtomicU64; TOGETHER]) -> bool {
     some_bits(slots) == 0
+}
+
+/// Returns a bitmap of the empty ones of `slots`, at most 64. Bit 0 is the first slot.
+pub(super) fn empty_bits(slots: &[AtomicU64]) -> u64 {
+    let bits_of = |slots: &[AtomicU64]| {
+        slots.iter().rev().fold(0, |bits, slot| {
+            step(Step::Entry);
+            bits << 1 | u64::from(slot.load(Ordering::Relaxed) == 0)
+        })
+    };
+    let (mut rest, mut bits, mut place) = (slots, 0, 0);
+    // The compiler unrolls the loop over a group.
+    while let Some((together, more)) = rest.split_first_chunk::<TOGETHER>() {
+        bits |= bits_of(together) << place;
+        place += TOGETHER;
+        rest = more;
+    }
+    match rest {
+        [] => bits,
+        [_, ..] => bits | bits_of(rest) << place,
+    }
 }
 
 /// Whether none of `slots`, in a last-level table, maps a page.

@@ -2,11 +2,11 @@
 //! `do_shared_fault`).
 
 use memwright_table::{
-    Bits, Entry, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present,
+    Bits, Cursor, Entry, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present,
 };
 
 use crate::fault::attempt::Fault;
-use crate::fault::object_entry::{AROUND, Around, TABLE_PAGES};
+use crate::fault::object_entry::{AROUND, Around, TABLE_PAGES, Window};
 use crate::mm::object::Object;
 use crate::types::access::FaultKind;
 use crate::types::error::{FaultError, ObjectError};
@@ -25,40 +25,66 @@ impl<M: Machine> Fault<'_, M> {
         if self.area.flags().contains(AreaFlags::HUGETLB) {
             return self.resolve_hugetlb();
         }
-        let single = PageRange::single(self.page);
-        let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
         // Whether a swap-in for this fault read a swap device. If so, the fault counts as `FaultKind::SwapIn`.
         let mut read = false;
         loop {
-            let cursor = self.core.table.cursor(single);
-            match cursor.peek() {
-                Entry::Present(page) => return self.resolve_present(cursor, page),
-                Entry::Swapped(page) => return self.swap_in(cursor, page),
-                entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
-                    self.check_absent(entry)?;
-                    if !self.area.flags().intersects(watched) {
-                        self.check_fill(entry)?;
-                    }
-                }
-            }
-            // The object's locks rank before the page-table lock: drop the page-table lock, get the page, and check the
-            // entry again.
-            drop(cursor);
-            let generation = object.mappings().generation();
-            if self.area.flags().intersects(watched) {
-                // A missing or minor fault is reported in preference to a write-protection fault.
-                self.check_watched(&**object, generation)?;
-                self.check_fill(self.core.table.cursor(single).peek())?;
-            }
-            if let Some(kind) = self.map_object(&**object, generation, &mut read)? {
+            if let Some(kind) = self.attempt_object(&**object, &mut read)? {
                 return Ok(if read { FaultKind::SwapIn } else { kind });
             }
         }
     }
 
+    /// Attempts once to resolve the fault in an area that maps `object`. Returns `None` if the caller must retry. Sets
+    /// `read` if a swap-in read a swap device.
+    // Not inlined into the loop: the compiler would compute the values that all attempts have in common first, which
+    // costs a fault on a present page more than the call.
+    #[inline(never)]
+    fn attempt_object(
+        &self,
+        object: &dyn Object<M>,
+        read: &mut bool,
+    ) -> Result<Option<FaultKind>, FaultError> {
+        let around = self.range_around();
+        let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
+        let mut cursor = self.core.table.cursor(around);
+        if cursor.position() != self.page {
+            cursor.seek(self.page);
+        }
+        match cursor.peek() {
+            Entry::Present(page) => {
+                cursor.narrow();
+                return self.resolve_present(cursor, page).map(Some);
+            }
+            Entry::Swapped(page) => {
+                cursor.narrow();
+                return self.swap_in(cursor, page).map(Some);
+            }
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
+                self.check_absent(entry)?;
+                if !self.area.flags().intersects(watched) {
+                    self.check_fill(entry)?;
+                }
+            }
+        }
+        let empty = match around.len() {
+            1 => 0,
+            _ => cursor.empty_pages(),
+        };
+        let window = Window::around(self.page, around, empty);
+        // The object's locks rank before the page-table lock: release the page-table lock, get the page, and check the
+        // entry again.
+        cursor.suspend();
+        let generation = object.mappings().generation();
+        if self.area.flags().intersects(watched) {
+            self.check_watched(object, generation)?;
+        }
+        self.map_object(cursor, object, generation, window, read)
+    }
+
     /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the object
     /// does not have the page in memory, of a minor fault if it has (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
-    /// Returns `FaultError::BeyondObject` if the page is beyond the end of the object.
+    /// Returns `FaultError::BeyondObject` if the page is beyond the end of the object. A missing or minor fault is
+    /// reported in preference to a write-protection fault, which is checked last.
     #[cold]
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
@@ -84,16 +110,30 @@ impl<M: Machine> Fault<'_, M> {
             }
             return Err(FaultError::Watched(WatchedFault::Missing));
         }
-        Ok(())
+        let cursor = self.core.table.cursor(PageRange::single(self.page));
+        self.check_fill(cursor.peek()).map(drop)
     }
 
-    /// Gets the frame of the page from the object and maps it. Returns `None` if the caller must retry: the entry or
-    /// the object changed meanwhile, or the page was in swap and is in memory now. Sets `read` if the swap-in read a
-    /// swap device.
+    /// Checks the entry in an area with guard markers. A guard marker denies the access before the object is called,
+    /// even beyond its end (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
+    #[cold]
+    fn check_guard(self) -> Result<(), FaultError> {
+        let cursor = self.core.table.cursor(PageRange::single(self.page));
+        match cursor.peek() {
+            marker @ Entry::Marker(_) => self.check_absent(marker).map(drop),
+            Entry::Empty | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => Ok(()),
+        }
+    }
+
+    /// Gets the frame of the page from the object and maps it at the suspended cursor. Also maps the pages of `window`
+    /// that the object has in memory. Returns `None` if the caller must retry: the entry or the object changed
+    /// meanwhile, or the page was in swap and is in memory now. Sets `read` if the swap-in read a swap device.
     fn map_object(
         self,
+        mut cursor: Cursor<'_, M>,
         object: &dyn Object<M>,
         generation: u64,
+        window: Window,
         read: &mut bool,
     ) -> Result<Option<FaultKind>, FaultError> {
         let core = self.core;
@@ -101,16 +141,7 @@ impl<M: Machine> Fault<'_, M> {
         let index = self.area.offset_of(self.page);
         let to_object = self.access.write && self.area.is_shared();
         if self.area.flags().contains(AreaFlags::GUARDED) {
-            // A guard marker denies the access before the object is called, even beyond its end (Linux 7.2
-            // `mm/memory.c`, `handle_pte_marker`).
-            let entry = core
-                .table
-                .cursor(PageRange::single(self.page))
-                .entry()
-                .entry;
-            if let Entry::Marker(_) = entry {
-                self.check_absent(entry)?;
-            }
+            self.check_guard()?;
         }
         if self.access.write && !to_object {
             // A store to private memory creates the anon_vma even if the fault fails later (Linux 7.2 `do_cow_fault`).
@@ -142,18 +173,21 @@ impl<M: Machine> Fault<'_, M> {
         if to_object && object.notify_first_write() {
             object.first_write(index)?;
         }
-        let mut around = Around::none(self.page);
-        if !self.access.write {
-            around = self.look_around(object);
-        }
-        let mut cursor = core.table.cursor(around.range);
-        cursor.seek(self.page);
+        // Set only if needed: setting the array of frames costs as much as filling an entry.
+        let mut found;
+        let mut around = if window.empty == 0 {
+            None
+        } else {
+            found = Around::find(self, object, window);
+            Some(&mut found)
+        };
+        cursor.resume();
         let entry = cursor.peek();
         let inherited = match self.check_fill(entry) {
             Ok(inherited) if object.mappings().generation() == generation => inherited,
             Ok(_) | Err(_) => {
                 drop(cursor);
-                around.release(self);
+                Around::release(around, self);
                 return Ok(None);
             }
         };
@@ -167,13 +201,14 @@ impl<M: Machine> Fault<'_, M> {
         let mapped = cursor.fill(Entry::page(frame.frame(), bits));
         if let Err(error) = mapped {
             drop(cursor);
-            around.release(self);
+            Around::release(around, self);
             return Err(error.into());
         }
         let frame = frame.into_raw();
-        let mapped = 1 + around.fill(self, &mut cursor, Bits::empty());
+        let fill = |around: &mut &mut Around| around.fill(self, &mut cursor, Bits::empty());
+        let mapped = 1 + around.as_mut().map_or(0, fill);
         drop(cursor);
-        around.release(self);
+        Around::release(around, self);
         core.note_filled(self.cpu, mapped);
         core.note_objects(self.cpu, mapped);
         if mapped > 1 {
@@ -181,7 +216,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         // Map the rest of the folio if this fault created the folio, or if this fault did no fault-around
         // (`do_fault_around`).
-        if comes_together && (filled || around.range.len() == 1) {
+        if comes_together && (filled || window.range.len() == 1) {
             self.map_object_folio(object, generation, frame, written);
         }
         Ok(Some(if filled {
@@ -270,8 +305,8 @@ impl<M: Machine> Fault<'_, M> {
     /// longer `generation`.
     #[cold]
     fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
-        let around = self.look_around(object);
-        let mapped = self.map_present(object, generation, around, Bits::empty());
+        let window = self.window_of(self.range_around());
+        let mapped = self.map_present(object, generation, window, Bits::empty());
         self.core
             .memory
             .count_on(self.cpu, Row::FaultAround, mapped);
@@ -301,8 +336,12 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Copy))
     }
 
-    /// Finds the pages around the fault that the object has in memory.
-    fn look_around(self, object: &dyn Object<M>) -> Around {
+    /// Returns the range of fault-around: the page alone if the fault is a store or fault-around is off.
+    fn range_around(self) -> PageRange {
+        let single = PageRange::single(self.page);
+        if self.access.write {
+            return single;
+        }
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
         // A userfaultfd must be notified of each store or minor fault, so pages around the fault are not mapped
         // (`uffd_disable_fault_around`).
@@ -310,9 +349,9 @@ impl<M: Machine> Fault<'_, M> {
             .union(AreaFlags::UFFD_MINOR)
             .union(AreaFlags::UFFD_RWP);
         if pages <= 1 || self.area.flags().intersects(watched) {
-            return Around::none(self.page);
+            return single;
         }
-        self.look_at(object, window(self.page, self.area.range(), pages))
+        window(self.page, self.area.range(), pages)
     }
 }
 

@@ -13,23 +13,27 @@ pub(super) const AROUND: usize = 16;
 pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Maps the pages of `around` whose entries are empty, with the bits `state` in addition to the area's rights, and
-    /// releases the frames of the others. Returns the number of pages mapped. Maps nothing if the object's generation
-    /// is no longer `generation`.
+    /// Maps the pages of `window` that the object has in memory and that are not mapped, with the bits `state` in
+    /// addition to the area's rights. Returns the number of pages mapped. Maps nothing if the object's generation is no
+    /// longer `generation`.
     pub(super) fn map_present(
         self,
         object: &dyn Object<M>,
         generation: u64,
-        mut around: Around,
+        window: Window,
         state: Bits,
     ) -> u64 {
+        if window.empty == 0 {
+            return 0;
+        }
+        let mut around = Around::find(self, object, window);
         let mut cursor = self.core.table.cursor(around.range);
         let mut mapped = 0;
         if object.mappings().generation() == generation {
             mapped = around.fill(self, &mut cursor, state);
         }
         drop(cursor);
-        around.release(self);
+        Around::release(Some(&mut around), self);
         self.core.note_filled(self.cpu, mapped);
         self.core.note_objects(self.cpu, mapped);
         mapped
@@ -37,6 +41,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. The entry is
     /// writable at once if [the rule](crate::writable) allows it.
+    #[inline(always)]
     pub(super) fn object_bits(self, state: Bits) -> Bits {
         let bits = access_bits(self.area.rights()) | state;
         let view = self.area.view();
@@ -52,30 +57,36 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory and that are not mapped yet. Skips
-    /// the page that faulted.
-    pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
-        let mut around = Around {
-            range,
-            found: 0,
-            frames: [Frame::new(0); AROUND],
-        };
-        let mut wanted = self.core.table.look(range).empty_pages();
-        if range.contains(self.page) {
-            wanted &= !(1 << (self.page.number() - range.start.number()));
+    /// Looks up which pages of `range` are mapped. The range has at most [`AROUND`] pages, all of one last-level page
+    /// table.
+    pub(super) fn window_of(self, range: PageRange) -> Window {
+        let empty = self.core.table.look(range).empty_pages();
+        Window::around(self.page, range, empty)
+    }
+}
+
+/// The pages that fault-around can map.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    /// At most [`AROUND`] pages, all of one last-level page table.
+    pub(super) range: PageRange,
+    /// Bitmap of the pages that are not mapped, except the page that faulted. Bit 0 is the first page of `range`.
+    pub(super) empty: u64,
+}
+
+impl Window {
+    /// Returns the window `range` of a fault at `page`. `empty` is a bitmap of the pages that are not mapped.
+    pub(super) fn around(page: Page, range: PageRange, mut empty: u64) -> Self {
+        if range.contains(page) {
+            empty &= !(1 << (page.number() - range.start.number()));
         }
-        if wanted != 0 {
-            let first = self.area.offset_of(range.start);
-            let memory = &self.core.memory;
-            around.found = object.cached_run(memory, first, wanted, &mut around.frames);
-        }
-        around
+        Self { range, empty }
     }
 }
 
 /// The frames that fault-around has found, with one reference to each.
 pub(super) struct Around {
-    pub(crate) range: PageRange,
+    range: PageRange,
     /// Bitmap of the pages whose frames were found; bit 0 is the first page of `range`.
     found: u64,
     /// The frames. Those of pages that were not found are without meaning.
@@ -83,12 +94,22 @@ pub(super) struct Around {
 }
 
 impl Around {
-    pub(crate) fn none(page: Page) -> Self {
-        Self {
-            range: PageRange::single(page),
+    /// Finds the pages of `window` that the object has in memory and that are not mapped.
+    #[inline]
+    pub(super) fn find<M: Machine>(
+        fault: Fault<'_, M>,
+        object: &dyn Object<M>,
+        window: Window,
+    ) -> Self {
+        let mut around = Self {
+            range: window.range,
             found: 0,
             frames: [Frame::new(0); AROUND],
-        }
+        };
+        let first = fault.area.offset_of(window.range.start);
+        let memory = &fault.core.memory;
+        around.found = object.cached_run(memory, first, window.empty, &mut around.frames);
+        around
     }
 
     /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
@@ -125,10 +146,13 @@ impl Around {
     }
 
     /// Drops the references of the frames that were not mapped.
-    pub(crate) fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
-        while self.found != 0 {
-            let frame = self.frames[self.found.trailing_zeros() as usize];
-            self.found &= self.found - 1;
+    pub(super) fn release<M: Machine>(around: Option<&mut Self>, fault: Fault<'_, M>) {
+        let Some(around) = around else {
+            return;
+        };
+        while around.found != 0 {
+            let frame = around.frames[around.found.trailing_zeros() as usize];
+            around.found &= around.found - 1;
             drop(fault.core.memory.frames().adopt(frame));
         }
     }

@@ -60,8 +60,8 @@ impl<M: Machine> Fault<'_, M> {
         let mut start = range.start;
         while start < range.end {
             let end = start.add(AROUND as u64).min(range.end);
-            let around = self.look_at(object, PageRange::new(start, end));
-            self.map_present(object, generation, around, state);
+            let window = self.window_of(PageRange::new(start, end));
+            self.map_present(object, generation, window, state);
             start = end;
         }
     }

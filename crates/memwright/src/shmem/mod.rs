@@ -20,7 +20,7 @@ use crate::mm::memory::Memory;
 use crate::mm::object::{CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
 use crate::store::leaving::{Leaving, Left};
 use crate::store::page_store::{State, Store};
-use crate::store::pages::Stored;
+use crate::store::pages::{Lookup, Stored, Vacancy};
 use crate::store::room::Room;
 use crate::types::error::ObjectError;
 use crate::types::folio_orders::FolioOrders;
@@ -265,11 +265,11 @@ impl<M: Machine> Shmem<M> {
         if index >= pages_of(state.size) {
             return Err(ObjectError::BeyondEnd);
         }
-        let frame = match state.pages.get(index) {
-            Some(frame) => frame,
-            None if state.is_in_swap(index) => return Err(ObjectError::InSwap),
-            None if create => self.create(&mut state, index, true)?,
-            None => return Ok(None),
+        let frame = match state.pages.look_up(index) {
+            Lookup::InMemory(frame) => frame,
+            Lookup::InSwap => return Err(ObjectError::InSwap),
+            Lookup::Vacant(vacancy) if create => self.create(&mut state, &vacancy, true)?,
+            Lookup::Vacant(_) => return Ok(None),
         };
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
@@ -381,17 +381,23 @@ impl<M: Machine> Shmem<M> {
     /// Returns the frame of page `index`, which must not be in swap. Creates the page if it does not exist. A new page
     /// is zeroed only if `zeroed`.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
-        match state.pages.get(index) {
-            Some(frame) => Ok(frame),
-            None => self.create(state, index, zeroed),
+        match state.pages.look_up(index) {
+            Lookup::InMemory(frame) => Ok(frame),
+            Lookup::InSwap => Err(ObjectError::InSwap),
+            Lookup::Vacant(vacancy) => self.create(state, &vacancy, zeroed),
         }
     }
 
-    /// Creates the page at `index`, which does not exist.
-    fn create(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
+    /// Creates the page that a lookup has not found.
+    fn create(
+        &self,
+        state: &mut State<M>,
+        vacancy: &Vacancy,
+        zeroed: bool,
+    ) -> Result<Frame, ObjectError> {
         state.pages.check_room(1)?;
         let frames = self.memory.frames();
-        state.choose(&self.memory, index);
+        state.choose(&self.memory, vacancy.index);
         let frame = if zeroed {
             let frame = frames.allocate_zeroed(0, FrameKind::Object)?;
             self.memory.count(Row::FramesZeroed, 1);
@@ -399,7 +405,7 @@ impl<M: Machine> Shmem<M> {
         } else {
             frames.allocate(0, FrameKind::Object)?
         };
-        state.pages.insert(index, frame.frame())?;
+        state.pages.fill(vacancy, frame.frame())?;
         Ok(frame.into_raw())
     }
 

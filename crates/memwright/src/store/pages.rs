@@ -40,6 +40,24 @@ pub enum Stored {
     InSwap(u64),
 }
 
+/// The result of looking up a page to access it.
+pub(crate) enum Lookup {
+    /// The page is in this frame, to which the store has a reference.
+    InMemory(Frame),
+    /// The page is in swap.
+    InSwap,
+    /// The store has no page at the index.
+    Vacant(Vacancy),
+}
+
+/// An index without a page, with the result of the walk to it. Only [`Pages::fill`] uses it. It must be used before the
+/// store changes.
+pub(crate) struct Vacancy {
+    pub(crate) index: u64,
+    /// The lowest node on the path to the index, if it exists.
+    node: Option<Frame>,
+}
+
 /// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
 ///
 /// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node can hold the frames of
@@ -135,6 +153,38 @@ impl<M: Machine> Pages<M> {
         found(self.word(self.lowest(index)?, slot_at(index, 0)), mark)
     }
 
+    /// Looks up page `index` like [`get`](Self::get), and also tells a page in swap from none.
+    #[inline]
+    pub(crate) fn look_up(&self, index: u64) -> Lookup {
+        let node = self.lowest(index);
+        if let Some(node) = node {
+            let word = self.word(node, slot_at(index, 0));
+            if let Some(frame) = found(word, ASKED) {
+                return Lookup::InMemory(frame);
+            }
+            if word.load(Ordering::Relaxed) != 0 {
+                return Lookup::InSwap;
+            }
+        }
+        Lookup::Vacant(Vacancy { index, node })
+    }
+
+    /// Stores a frame, with its reference, where a lookup has found no page.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert).
+    pub(crate) fn fill(&mut self, vacancy: &Vacancy, frame: Frame) -> Result<(), ObjectError> {
+        let Vacancy { index, node } = *vacancy;
+        let Some(node) = node else {
+            return self.insert(index, frame);
+        };
+        self.take_room(1)?;
+        debug_assert!(self.stored(index).is_none() && self.lowest(index) == Some(node));
+        self.set_slot(node, slot_at(index, 0), Some(frame));
+        self.count += 1;
+        Ok(())
+    }
+
     /// Like [`get_unasked`](Self::get_unasked), for the pages from `first` on whose bits are set in `wanted`; bit 0 is
     /// page `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the
     /// pages that are in memory.
@@ -157,8 +207,12 @@ impl<M: Machine> Pages<M> {
             while here != 0 {
                 let place = here.trailing_zeros();
                 here &= here - 1;
-                let slot = slot_at(first + u64::from(place), 0);
-                if let Some(frame) = found(&words[slot as usize], 0) {
+                let word = &words[slot_at(first + u64::from(place), 0) as usize];
+                // Most slots of a new object are empty.
+                if word.load(Ordering::Relaxed) == 0 {
+                    continue;
+                }
+                if let Some(frame) = found(word, 0) {
                     frames[place as usize] = frame;
                     there |= 1 << place;
                 }
@@ -245,7 +299,7 @@ impl<M: Machine> Pages<M> {
         };
         for level in (1..self.height).rev() {
             let slot = slot_at(index, level);
-            node = match self.slot(node, slot) {
+            node = match self.below(node, slot) {
                 Some(below) => below,
                 None => {
                     let below = match self.node() {
@@ -515,9 +569,18 @@ impl<M: Machine> Pages<M> {
             return None;
         }
         for level in (1..self.height).rev() {
-            node = self.slot(node, slot_at(index, level))?;
+            node = self.below(node, slot_at(index, level))?;
         }
         Some(node)
+    }
+
+    /// Returns the node in a slot of an upper node. No flags are set there.
+    #[inline(always)]
+    fn below(&self, node: Frame, slot: u64) -> Option<Frame> {
+        match self.frames.words64(node)[slot as usize].load(Ordering::Relaxed) {
+            0 => None,
+            value => Some(Frame::new((value - 1) as u32)),
+        }
     }
 
     /// Returns the first stored page at or after `index`, and its index.

@@ -5,7 +5,7 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{AlikeRun, Entry, Machine, Page, PageRange, PageSize, Tracked};
 
 use crate::mm::core::Core;
-use crate::track::scan::{Categories, Look, Share, TABLES};
+use crate::track::scan::{Categories, Look, Share, TABLES, Take};
 use crate::vma::idle::accessed;
 
 /// Whether the scan selects a run of pages, and the categories that it reports. Later runs with the same properties
@@ -23,7 +23,7 @@ type Decisions = [Option<Decision>; 2];
 impl<M: Machine> Core<M> {
     /// Scans every entry of `range` without changing any. Passes consecutive pages with equal entries to the callback
     /// as one run. Returns the page at which the scan stopped.
-    pub(super) fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+    pub(super) fn scan_alike(&self, look: &mut Look<'_, M, impl Take>, range: PageRange) -> Page {
         self.scan_with(look, range, |_, found| found)
     }
 
@@ -31,7 +31,11 @@ impl<M: Machine> Core<M> {
     /// page counts as written. In an area for read-write protection, pages can count as accessed. A scan that selects
     /// only accessed pages skips the page tables in which no page was accessed. Returns the page at which the scan
     /// stopped.
-    pub(super) fn scan_untracked(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+    pub(super) fn scan_untracked(
+        &self,
+        look: &mut Look<'_, M, impl Take>,
+        range: PageRange,
+    ) -> Page {
         let only_accessed = look.scan.wants_only(Categories::ACCESSED);
         match look.area.watches_accesses() {
             _ if look.scan.wants_only(Categories::WRITTEN) => range.end,
@@ -47,7 +51,7 @@ impl<M: Machine> Core<M> {
     #[inline(always)]
     fn scan_with(
         &self,
-        look: &mut Look<'_, M>,
+        look: &mut Look<'_, M, impl Take>,
         range: PageRange,
         also: impl Fn(Entry, Categories) -> Categories,
     ) -> Page {
@@ -63,7 +67,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Scans the entries of `range` that can have been accessed since they were armed.
-    fn scan_touched(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+    fn scan_touched(&self, look: &mut Look<'_, M, impl Take>, range: PageRange) -> Page {
         let singly = look.area.object().is_some();
         let mut decisions = [None; 2];
         let mut points = PausePoints::every(TABLES);
@@ -100,7 +104,7 @@ impl<M: Machine> Core<M> {
     #[inline(always)]
     fn offer(
         &self,
-        look: &mut Look<'_, M>,
+        look: &mut Look<'_, M, impl Take>,
         run: AlikeRun,
         singly: bool,
         decisions: &mut Decisions,
@@ -122,19 +126,22 @@ impl<M: Machine> Core<M> {
             return None;
         }
         let pages = run.range.len();
-        let taken = (look.take)(run.range, decision.categories, Share::Any).min(pages);
+        let taken = look
+            .take
+            .take(run.range, decision.categories, Share::Any)
+            .min(pages);
         (taken < pages).then(|| run.range.start.add(taken))
     }
 
     #[inline(never)]
     fn decide(
         &self,
-        look: &Look<'_, M>,
+        look: &Look<'_, M, impl Take>,
         run: AlikeRun,
         also: impl Fn(Entry, Categories) -> Categories,
     ) -> Decision {
         let entry = run.entry();
-        let found = self.categories(look, entry, run.size());
+        let found = self.categories(look.area, entry, run.size());
         let categories = look.common | also(entry, found);
         Decision {
             run,

@@ -29,4 +29,4 @@ mod look;
 pub(crate) mod scan;
 pub(crate) mod soft_dirty;
 
-pub use scan::{Categories, Scan, Share};
+pub use scan::{Categories, Scan, Share, Take};

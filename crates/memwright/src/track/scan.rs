@@ -58,6 +58,27 @@ pub enum Share {
     Whole,
 }
 
+/// Takes the pages that a scan selects. A closure is one that takes runs as `take` does.
+pub trait Take {
+    /// Takes pages of a run, from its first page on, and returns their number. The runs come in ascending order. Every
+    /// page of the run has these categories.
+    fn take(&mut self, run: PageRange, categories: Categories, share: Share) -> u64;
+
+    /// Returns how many pages the next calls of `take` will take even if each of them is a run of its own. A scan that
+    /// write-protects can then protect that many pages before it passes them to `take`.
+    fn room(&self) -> u64;
+}
+
+impl<T: FnMut(PageRange, Categories, Share) -> u64> Take for T {
+    fn take(&mut self, run: PageRange, categories: Categories, share: Share) -> u64 {
+        self(run, categories, share)
+    }
+
+    fn room(&self) -> u64 {
+        0
+    }
+}
+
 /// Which pages a scan selects, and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
@@ -115,10 +136,9 @@ fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchErr
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Calls `take` with runs of pages that `scan` selects, in ascending order, and with their categories. `take`
-    /// returns how many of the pages it took. Returns where the scan stopped: at the first page that was not taken, or
-    /// at the end of the range. Write protection is effective on every CPU before this returns. The address space is
-    /// locked for reading: `take` must not call into it.
+    /// Passes the pages that `scan` selects to `take`, in ascending order, with their categories. Returns where the scan
+    /// stopped: at the first page that was not taken, or at the end of the range. Write protection is effective on every
+    /// CPU before this returns. The address space is locked for reading: `take` must not call into it.
     ///
     /// # Errors
     /// [`WatchError::NotWritable`] for memory without tracked stores, if the scan requires tracking (Linux's EPERM), or
@@ -127,7 +147,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         range: PageRange,
         scan: &Scan,
-        take: &mut dyn FnMut(PageRange, Categories, Share) -> u64,
+        take: &mut impl Take,
     ) -> Result<Page, WatchError> {
         let core = &*self.core;
         let cpu = core.cpu();
@@ -183,22 +203,23 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// The state of a scan in one area.
-pub(super) struct Look<'a, M: Machine> {
+pub(super) struct Look<'a, M: Machine, T> {
     pub(super) area: &'a Area<M>,
     /// The categories of every page of the area.
     pub(super) common: Categories,
     pub(super) scan: &'a Scan,
-    pub(super) take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
+    pub(super) take: &'a mut T,
     /// The properties of the last run of pages, which the next runs like it reuse.
     known: Option<Known>,
 }
 
-impl<M: Machine> Look<'_, M> {
+impl<M: Machine, T: Take> Look<'_, M, T> {
     /// Offers the pages of an entry to the callback, and returns how many it took. A huge page that can be protected
     /// only in part is split first, before it is reported (Linux 7.3 `pagemap_scan_thp_entry`). Returns `None` if the
     /// scan does not select the small pages after the split.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
-        let mut take = |categories, share| (self.take)(pages, categories, share).min(pages.len());
+        let mut take =
+            |categories, share| self.take.take(pages, categories, share).min(pages.len());
         let pooled = self.area.flags().contains(AreaFlags::HUGETLB);
         let huge = categories.contains(Categories::HUGE | Categories::WRITTEN);
         if !self.scan.protect || !(pooled || huge) {
@@ -239,13 +260,16 @@ struct Looked {
     unwritten: bool,
 }
 
+/// The number of runs that a scan write-protects before it passes them to the callback.
+const TOGETHER: usize = 8;
+
 /// The number of page tables between two scheduling points of a scan for written pages.
 pub(super) const TABLES: u32 = 4;
 
 impl<M: Machine> Core<M> {
     fn scan_area(
         &self,
-        look: &mut Look<'_, M>,
+        look: &mut Look<'_, M, impl Take>,
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, WatchError> {
@@ -303,14 +327,14 @@ impl<M: Machine> Core<M> {
     /// at which the scan stopped.
     fn scan_each(
         &self,
-        look: &mut Look<'_, M>,
+        look: &mut Look<'_, M, impl Take>,
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, WatchError> {
         let mut cursor = self.table.cursor(range).pausing();
         loop {
             let extent = cursor.entry();
-            let found = self.categories(look, extent.entry, extent.size);
+            let found = self.categories(look.area, extent.entry, extent.size);
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
@@ -355,7 +379,7 @@ impl<M: Machine> Core<M> {
     /// Scans for written pages from the cursor's position to `end`, in one lowest page table.
     fn look_at_table(
         &self,
-        look: &mut Look<'_, M>,
+        look: &mut Look<'_, M, impl Take>,
         cursor: &mut Cursor<'_, M>,
         end: Page,
         gather: &mut Gather<'_, M>,
@@ -371,12 +395,19 @@ impl<M: Machine> Core<M> {
             found: false,
             unwritten: true,
         };
-        for run in cursor.touched(cursor.position(), end, alike, Tracked::Stores) {
+        let mut from = cursor.position();
+        if alike && !pinned && look.scan.protect {
+            (from, looked.found) = protect_known(look, cursor, end, gather);
+            if from == end {
+                return looked;
+            }
+        }
+        for run in cursor.touched(from, end, alike, Tracked::Stores) {
             let pages = run.range.len();
             let fits = |known: &Known| alike && run.is_like(&known.run);
             if !look.known.as_ref().is_some_and(fits) {
                 let entry = run.entry();
-                let found = self.categories(look, entry, PageSize::Size4K);
+                let found = self.categories(look.area, entry, PageSize::Size4K);
                 let categories = look.common | found;
                 look.known = Some(Known {
                     run,
@@ -391,7 +422,10 @@ impl<M: Machine> Core<M> {
                 looked.unwritten &= !known.categories.contains(Categories::WRITTEN);
                 continue;
             }
-            let taken = (look.take)(run.range, known.categories, Share::Any).min(pages);
+            let taken = look
+                .take
+                .take(run.range, known.categories, Share::Any)
+                .min(pages);
             if look.scan.protect {
                 let mut done = 0;
                 if known.present && !pinned {
@@ -443,13 +477,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns the categories of an entry in a page table whose entries map pages of `size`.
-    pub(super) fn categories(
-        &self,
-        look: &Look<'_, M>,
-        entry: Entry,
-        size: PageSize,
-    ) -> Categories {
-        let area = look.area;
+    pub(super) fn categories(&self, area: &Area<M>, entry: Entry, size: PageSize) -> Categories {
         let flags = area.flags();
         let mut found = Categories::empty();
         let mut set = |category, there| found.set(category, there);
@@ -494,6 +522,36 @@ impl<M: Machine> Core<M> {
             }
         }
         found
+    }
+}
+
+/// Write-protects the written pages of one lowest page table, from the cursor's position to `end`, that have the
+/// properties of the last run, and passes them to the callback. Returns the first page that is left to look at, which has
+/// other properties or for which the callback may have no room, and whether any page was write-protected. The caller has
+/// checked that no page of the table is pinned.
+fn protect_known<M: Machine, T: Take>(
+    look: &mut Look<'_, M, T>,
+    cursor: &Cursor<'_, M>,
+    end: Page,
+    gather: &mut Gather<'_, M>,
+) -> (Page, bool) {
+    let (mut from, mut found) = (cursor.position(), false);
+    let is_for_all = |known: &&Known| known.wanted && known.present && known.arm.changes();
+    let Some(known) = look.known.as_ref().filter(is_for_all) else {
+        return (from, found);
+    };
+    let mut runs = [PageRange::default(); TOGETHER];
+    loop {
+        let most = look.take.room();
+        let edited = cursor.edit_written(from, end, most, &known.arm, &mut runs, gather);
+        for run in &runs[..edited.runs] {
+            let taken = look.take.take(*run, known.categories, Share::Any);
+            debug_assert_eq!(taken, run.len(), "less room than said");
+        }
+        (from, found) = (edited.end, found || edited.pages > 0);
+        if edited.pages == 0 || from == end {
+            return (from, found);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ pub struct FaultedIn {
     /// Pages that were read from a device (`ru_majflt`).
     pub major: u64,
     /// Pages that could not be provided.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Pages for which the zero page was mapped.
     pub(crate) zero: u64,
 }

@@ -22,6 +22,7 @@ mod protect;
 mod remap;
 mod room;
 mod rows;
+mod scan_room;
 mod shared_folio;
 mod shared_huge;
 mod split;

@@ -1,7 +1,7 @@
 //! Tests of memory registered with a userfaultfd: which faults the userfaultfd handles, how unpopulated pages are
 //! protected, and what scans report.
 
-use memwright::track::{Categories, Scan};
+use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{
     Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes,
     WatchedFault, Watcher,
@@ -380,11 +380,15 @@ fn a_scan_stops_where_there_is_no_more_room_and_goes_on_there() {
     };
     let range = |first| PageRange::new(page(first).page(), page(8).page());
     let mut room = 3;
-    let end = process.space.scan(range(0), &scan, &mut |run, _, _| {
-        let taken = run.len().min(room);
-        room -= taken;
-        taken
-    });
+    let end = process.space.scan(
+        range(0),
+        &scan,
+        &mut |run: PageRange, _: Categories, _: Share| {
+            let taken = run.len().min(room);
+            room -= taken;
+            taken
+        },
+    );
     assert_eq!(end, Ok(page(3).page()));
     assert_eq!(written(&process, 8, false), [3, 4, 5, 6, 7]);
 }

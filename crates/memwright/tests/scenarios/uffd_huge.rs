@@ -285,9 +285,10 @@ fn told_of_part(
     let range = PageRange::new(start, start.add(pages));
     let mut found = Vec::new();
     let mut left = most;
-    let end = process
-        .space
-        .scan(range, &scan, &mut |run, categories, share| {
+    let end = process.space.scan(
+        range,
+        &scan,
+        &mut |run: PageRange, categories: Categories, share: Share| {
             let fits = run.len().min(left);
             if share == Share::Whole && fits < run.len() {
                 return 0;
@@ -297,7 +298,8 @@ fn told_of_part(
             }
             left -= fits;
             fits
-        });
+        },
+    );
     assert!(end.is_ok());
     found
 }

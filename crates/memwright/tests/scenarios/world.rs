@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::object::{Object, ObjectIdentity, Shmem};
-use memwright::track::Scan;
+use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::Watch;
 use memwright::{
     Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
@@ -137,10 +137,14 @@ impl<'w> Process<'w> {
     /// Returns the pages of `range` that a scan reports, counted from the start of `range`.
     pub fn matching(&self, range: PageRange, scan: &Scan) -> Vec<u64> {
         let mut found = Vec::new();
-        let end = self.space.scan(range, scan, &mut |run, _, _| {
-            found.extend(run.iter().map(|one| one.number() - range.start.number()));
-            run.len()
-        });
+        let end = self.space.scan(
+            range,
+            scan,
+            &mut |run: PageRange, _: Categories, _: Share| {
+                found.extend(run.iter().map(|one| one.number() - range.start.number()));
+                run.len()
+            },
+        );
         assert_eq!(end, Ok(range.end));
         found
     }

@@ -76,10 +76,10 @@ Examples:
 
 /// The text after the help of `bench`.
 pub const BENCH_HELP: &str = "\
-Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
-2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
-and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps
-randomize_kstack_offset=off.
+Each experiment is a C program, which is part of the package or is built here with musl-gcc or cc. Every column runs the
+same binary on the same machine: 2 GiB, one clock tick for each retired instruction. A measure of many values has a row
+each for the minimum, the median and the mean; a ratio compares the statistic of its row. Linux boots with
+mitigations=off nokaslr norandmaps randomize_kstack_offset=off.
 
 A workload is a whole program of a Debian package that is installed here, counted from outside like PROGRAM, with 1 GiB
 and the files of this machine. Several workloads are the columns of one table, and the kernels its rows.
@@ -88,7 +88,7 @@ Every run is made twice, at the same time, and the two are compared.
 
 Exit codes:
   0   every run gave its figures
-  1   difference: a second run gave different figures
+  1   difference: a second run gave different figures (with --shard, report says so)
   2   usage
   3   a tool is missing: a C compiler (see memwright doctor), the package of a workload
   5   a run gave no figures: the guest crashed or timed out
@@ -98,7 +98,9 @@ Examples:
   memwright bench basics
   memwright bench protect-loop --kernel linux=/boot/vmlinuz
   memwright bench write-after-protect --policy write-upgrade=off --json report.json
-  memwright bench sqlite-wal --kernel memwright --kernel debian:trixie --rows 'region.1.*'";
+  memwright bench sqlite-wal --kernel memwright --kernel debian:trixie --rows 'region.1.*'
+  sbatch --array=1-10 --wrap 'memwright bench --plan sweep.toml --shard auto/10 --results results'
+  memwright report results";
 
 /// The text after the help of `kernels config`.
 pub const CONFIG_HELP: &str = "\

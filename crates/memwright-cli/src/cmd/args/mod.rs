@@ -3,6 +3,7 @@
 mod help;
 
 use crate::compare::identity::Vary;
+use crate::model::faults::By;
 use crate::model::machine::Clock;
 use crate::model::parameter::Parameter;
 use crate::model::plan::{
@@ -22,6 +23,7 @@ use crate::cmd::args::help::{AFTER_HELP, BENCH_HELP, CHECK_HELP, CODES_HELP, CON
 use crate::compare::limit::Limit;
 use crate::model::plan::TraceFormat;
 use crate::model::region_names::RegionId;
+use crate::model::shard::Choice;
 use crate::qemu::launch::LaunchArgs;
 use crate::render::outputs::{Formats, Shown};
 
@@ -55,29 +57,36 @@ pub enum Action {
     Completions(CompletionsArgs),
     /// Write manual pages into a folder.
     Manual(ManualArgs),
+    /// Build the C programs that commands need into a folder, for a package.
+    Prebuild(PrebuildArgs),
     /// Exec QEMU; `run` starts itself this way so that QEMU exits when it does.
     #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
     Launch(LaunchArgs),
 }
 
+/// The group of the options that count by function, or by what caused a page fault. A run has at most one of them.
+const PROFILED: &str = "profiled";
+
 /// `memwright run`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    override_usage = "memwright run [OPTIONS] PROGRAM [ARGS]...",
+    override_usage = "memwright run [OPTIONS] PROGRAM [ARGS]...\n       \
+        memwright run --kernel IMAGE [OPTIONS]",
     after_help = AFTER_HELP,
     args_override_self = true
 )]
 pub struct RunArgs {
     /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright
     /// kernels`. After the image, ,K=V changes an option for this column alone: append, cpus, hugetlb, memory, numa,
-    /// policy, program, swap, thp, thp-size. The image memwright is Memwright's own kernel, counted in the same way.
+    /// policy, program, swap, thp, thp-size. The image memwright is Memwright's own kernel, counted in the same way. A
+    /// kernel that is not Linux (an ELF file with a PVH note, or multiboot 1) boots without PROGRAM.
     #[arg(long, visible_alias = "column", value_name = "[NAME=]IMAGE[,K=V]",
         conflicts_with_all = ["parallel", "tty", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
 
     /// Run on this machine itself, with its perf counters if available, to relate counts to time.
     #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
-        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "mail"])]
+        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "benchmark_json", "mail"])]
     pub native: bool,
 
     /// Take options, columns and PROGRAM from this file (TOML); later options override it.
@@ -97,8 +106,18 @@ pub struct RunArgs {
     pub no_count: bool,
 
     /// With --kernel: also count the kernel's instructions by function.
-    #[arg(long, requires = "kernel", conflicts_with = "no_count")]
+    #[arg(
+        long,
+        requires = "kernel",
+        conflicts_with = "no_count",
+        group = PROFILED
+    )]
     pub functions: bool,
+
+    /// Count page faults by what caused them: the symbol, that is the function of the program or of a library, the line
+    /// of its source, the area of memory, or the process.
+    #[arg(long, value_name = "WHAT", value_enum, group = PROFILED, conflicts_with_all = ["no_count", "native"])]
+    pub faults_by: Option<By>,
 
     /// With --functions: count only this marked region, given by number or name, instead of the whole run.
     #[arg(long, value_name = "N|NAME", requires = "functions")]
@@ -117,8 +136,8 @@ pub struct RunArgs {
     #[arg(long, requires = "functions")]
     pub children: bool,
 
-    /// With --functions: group functions with less than this percentage of all instructions in one row.
-    #[arg(long, value_name = "PERCENT", requires = "functions", default_value = "0.5",
+    /// With --functions or --faults-by: group rows with less than this percentage of the total in one row.
+    #[arg(long, value_name = "PERCENT", requires = PROFILED, default_value = "0.5",
         allow_hyphen_values = true, value_parser = parse_percent)]
     pub percent_limit: f64,
 
@@ -241,6 +260,16 @@ pub struct BenchArgs {
     #[arg(long = "run", value_name = "LABEL")]
     pub labels: Vec<String>,
 
+    /// Keep the result of each run in this folder, and make only the runs without a result there.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "list"])]
+    pub results: Option<PathBuf>,
+
+    /// Make only the I-th of N parts of the runs, which memwright report DIR merges; auto takes I and N from an array
+    /// of Slurm, auto/N takes I from Slurm or Kubernetes.
+    #[arg(long, value_name = "I/N|auto[/N]", requires = "results",
+        conflicts_with_all = ["json", "html", "csv", "md", "mail"])]
+    pub shard: Option<Choice>,
+
     /// Time limit of each run in host seconds, after which the bench fails.
     #[arg(long, value_name = "SECS", default_value = "900",
         allow_hyphen_values = true, value_parser = parse_seconds)]
@@ -319,6 +348,7 @@ pub struct CompareArgs {
     mut_arg("trace_format", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("functions", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("faults_by", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("region", |arg| arg.hide(true)),
     mut_arg("inlined", |arg| arg.hide(true)),
     mut_arg("lines", |arg| arg.hide(true)),
@@ -404,9 +434,15 @@ pub enum FailOn {
 #[derive(Debug, Args)]
 #[command(after_help = CODES_HELP)]
 pub struct ReportArgs {
-    /// Documents written by --json of run, check, compare or bench. Several documents of run are compared.
-    #[arg(required = true, value_name = "[NAME=]FILE")]
+    /// Documents written by --json of run, check, compare or bench, of which several of run are compared; or folders
+    /// written by bench --results, which are merged.
+    #[arg(required = true, value_name = "[NAME=]FILE|DIR")]
     pub files: Vec<String>,
+
+    /// If folders have the results of several benches or versions, report those whose plan has this hash, or a hash
+    /// that begins so.
+    #[arg(long, value_name = "HASH")]
+    pub only: Option<String>,
 
     /// Write the documents as JSON ("-" for standard output).
     #[arg(long, value_name = "PATH")]
@@ -432,11 +468,12 @@ pub struct KernelsArgs {
 /// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
-    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, or [NAME=]TREE
-    /// (a folder in which a kernel was built).
+    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, [NAME=]TREE (a
+    /// folder in which a kernel was built), or [NAME=]PACKAGE (a .deb file, or a folder into which it was unpacked).
     Add {
-        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux.
-        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE")]
+        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux,
+        /// patched=linux-image.deb.
+        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE|[NAME=]PACKAGE")]
         name: String,
         /// Also fetch its debug information, several hundred megabytes, or keep the vmlinux of the TREE; for an IMAGE of
         /// your own, keep this vmlinux of the same build.
@@ -475,6 +512,13 @@ pub struct ManualArgs {
     pub folder: PathBuf,
 }
 
+/// `memwright prebuild`.
+#[derive(Debug, Args)]
+pub struct PrebuildArgs {
+    /// The folder; created if it is missing. A command in PREFIX/bin finds the programs in PREFIX/lib/memwright.
+    pub folder: PathBuf,
+}
+
 impl RunArgs {
     /// Returns the guest's clock.
     pub fn clock(&self) -> Clock {
@@ -490,6 +534,7 @@ impl RunArgs {
             clock: self.clock(),
             terminals: terminals(self.tty),
             trace: self.trace.is_some(),
+            faults: self.faults_by,
             strace: self.strace,
             gdb: self.gdb,
             selftest: self.selftest.clone(),
@@ -507,10 +552,11 @@ impl RunArgs {
         ImagePlan {
             setup: self.setup.clone(),
             care: self.care.clone(),
-            measure: match (self.no_count, self.functions) {
-                (true, _) => Measure::Nothing,
-                (false, false) => Measure::Events,
-                (false, true) => Measure::Functions {
+            measure: match (self.no_count, self.faults_by, self.functions) {
+                (true, _, _) => Measure::Nothing,
+                (false, Some(by), _) => Measure::Faults(by),
+                (false, None, false) => Measure::Events,
+                (false, None, true) => Measure::Functions {
                     region: self.region.clone(),
                     detail,
                 },

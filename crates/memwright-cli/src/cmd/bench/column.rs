@@ -14,7 +14,7 @@ use crate::memwright::kernel;
 use crate::model::bench::Kernel;
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
-use crate::model::image::Image;
+use crate::model::image::{Image, System};
 use crate::model::nodes::Nodes;
 use crate::model::plan::{Care, ImagePlan, Measure, OwnPlan, Plan, Setup};
 use crate::model::records::{self, Record};
@@ -47,6 +47,9 @@ impl Column {
     /// its machine itself.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
+        if named.image.system == System::Alone {
+            bail!("--kernel {text}: a kernel that is not Linux runs no experiment");
+        }
         let append = named.appended();
         Ok(Self::Linux {
             append: append.ok_or_else(|| {
@@ -78,6 +81,14 @@ impl Column {
             Self::Memwright { policies } if policies.is_empty() => "memwright".to_owned(),
             Self::Memwright { policies } => format!("memwright {policies}"),
             Self::Linux { image, .. } => image.name.clone(),
+        }
+    }
+
+    /// Returns the policies in the syntax of `--policy`; empty for a Linux kernel.
+    pub fn policies(&self) -> String {
+        match self {
+            Self::Memwright { policies } => policies.clone(),
+            Self::Linux { .. } => String::new(),
         }
     }
 

@@ -1,15 +1,13 @@
-//! Builds the experiments' programs on the user's machine. Every column runs the same binary.
-
-use std::path::PathBuf;
+//! The programs of the experiments and of the workloads' marks. Every column runs the same binary.
 
 use crate::cmd::bench::experiments::{EXPERIMENTS, Experiment, HEADERS};
-use crate::host::compile::{Compiler, Source};
+use crate::host::compile::{Recipe, Source};
 
 /// The compilers in the order of preference. A program with musl, the smaller C library, takes fewer page faults at
 /// startup.
-pub const COMPILERS: &[&str] = &["musl-gcc", "cc"];
+const COMPILERS: &[&str] = &["musl-gcc", "cc"];
 /// The compiler flags for programs of a guest.
-pub const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
+const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
 
 /// The sources of the program `mark`. A workload's script runs it to mark where a region begins and ends.
 const MARK: &[Source] = &[
@@ -23,49 +21,30 @@ const MARK: &[Source] = &[
     ),
 ];
 
-/// Builds the program `mark` for the scripts of workloads, and returns its path.
-///
-/// # Errors
-/// One line if there is no C compiler or no folder for a cache, or I/O errors of writing files.
-pub fn mark() -> anyhow::Result<PathBuf> {
-    let compiler = Compiler::first_of(COMPILERS)?;
-    let parts: Vec<&str> = MARK.iter().map(|(_, text)| *text).collect();
-    let folder = compiler.folder("workloads", &parts)?;
-    compiler.build(&folder, "mark", FLAGS, MARK)
+/// Returns how the program `mark` is built, which the scripts of workloads run.
+pub fn mark() -> Recipe {
+    recipe("workloads", "mark", MARK.to_vec())
 }
 
-/// A C compiler, and the folder in the cache in which it builds the experiments' programs.
-#[derive(Debug)]
-pub struct Workshop {
-    folder: PathBuf,
-    compiler: Compiler,
+/// Returns how the program of an experiment is built.
+pub fn experiment(experiment: &Experiment) -> Recipe {
+    let main = ("main.c", experiment.source);
+    let sources = HEADERS.iter().copied().chain([main]).collect();
+    recipe("experiments", experiment.name, sources)
 }
 
-impl Workshop {
-    /// Finds a compiler and creates the folder.
-    ///
-    /// # Errors
-    /// One line if there is no C compiler or no folder for a cache, or I/O errors of writing files.
-    pub fn open() -> anyhow::Result<Self> {
-        let compiler = Compiler::first_of(COMPILERS)?;
-        let sources = EXPERIMENTS.iter().map(|one| one.source);
-        let parts = HEADERS.iter().map(|(_, text)| *text).chain(sources);
-        let parts: Vec<&str> = parts.collect();
-        let folder = compiler.folder("experiments", &parts)?;
-        Ok(Self { folder, compiler })
-    }
+/// Returns how each program is built that a bench can need.
+pub fn recipes() -> Vec<Recipe> {
+    let experiments = EXPERIMENTS.iter().map(experiment);
+    experiments.chain([mark()]).collect()
+}
 
-    /// Builds the program of an experiment.
-    ///
-    /// # Errors
-    /// If the compiler rejects the program.
-    pub fn experiment(&self, experiment: &Experiment) -> anyhow::Result<PathBuf> {
-        let sources: Vec<Source> = HEADERS
-            .iter()
-            .copied()
-            .chain([("main.c", experiment.source)])
-            .collect();
-        self.compiler
-            .build(&self.folder, experiment.name, FLAGS, &sources)
+fn recipe(kind: &'static str, name: &'static str, sources: Vec<Source>) -> Recipe {
+    Recipe {
+        kind,
+        name,
+        compilers: COMPILERS,
+        flags: FLAGS.iter().map(|flag| (*flag).to_owned()).collect(),
+        sources,
     }
 }

@@ -1,6 +1,7 @@
 //! `memwright bench`: runs experiments, workloads or the user's own program on Memwright and on Linux kernels in the
 //! same QEMU, and prints one table for each experiment, workload or program.
 
+mod cells;
 mod chosen;
 mod column;
 mod compile;
@@ -8,33 +9,37 @@ mod experiments;
 mod own;
 mod workloads;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, anyhow};
 
+use self::cells::Job;
 use self::chosen::Chosen;
 use self::column::Column;
-use self::compile::Workshop;
+pub use self::compile::recipes;
 use self::experiments::{Experiment, Run};
 use crate::cmd::args::BenchArgs;
-use crate::compare::{bench_sheet, growth};
+use crate::cmd::results::present;
 use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::host::progress::Stage;
 use crate::host::taken::Taken;
 use crate::host::{bounded, output};
+use crate::lab::columns;
 use crate::lab::input::Input;
 use crate::lab::run::Ready;
-use crate::model::bench::{Document, KIND, Measured, MeasuredRun, SCHEMA};
-use crate::model::failure::{DIFFERENCE, Failure};
+use crate::model::bench::{Document, Figures, KIND, Measured, MeasuredRun, SCHEMA};
+use crate::model::cell_plan::{Cell, Experiments, Work};
+use crate::model::cell_result::Found;
+use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::kernel_run::Qemu;
 use crate::model::machine::Machine;
 use crate::model::records;
 use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
-use crate::render;
 use crate::render::outputs::Outputs;
 
 /// Runs the selected experiments or workloads, or the user's own program, and prints the results.
@@ -57,23 +62,25 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         check_workloads(args, &chosen).map_err(Failure::Usage)?;
         return own::bench_workloads(args, &chosen.workloads);
     }
-    if args.shown.all || !args.shown.rows.is_empty() {
-        return Err(Failure::Usage(anyhow!(
-            "--all and --rows select rows of a workload or of a program, not of an experiment"
-        )));
-    }
-    bench_experiments(args, chosen.experiments)
+    present::refuse_rows(&args.shown)?;
+    bench_experiments(args, &chosen.experiments)
 }
 
 /// Runs experiments and prints their results.
-fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Result<u8, Failure> {
-    if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
+fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result<u8, Failure> {
+    if let Some(label) = experiments::unknown_label(chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
     }
+    columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
-    let workshop = Workshop::open().map_err(Failure::Environment)?;
+    let has_runs = |one: &&&'static Experiment| !one.runs_of(&args.labels).is_empty();
+    // All programs are built before the first run, so that one that does not build ends the command at once.
+    let chosen = chosen.iter().filter(has_runs);
+    let programs = chosen.map(|one| anyhow::Ok((*one, compile::experiment(one).obtain()?)));
+    let programs: anyhow::Result<Vec<(&'static Experiment, PathBuf)>> = programs.collect();
+    let programs = programs.map_err(Failure::Environment)?;
     if args.dry_run {
-        return lines(&workshop, &chosen, &columns, args);
+        return lines(&programs, &columns, args);
     }
     let mut taken = Taken::default();
     for column in &columns {
@@ -82,54 +89,42 @@ fn bench_experiments(args: &BenchArgs, chosen: Vec<&'static Experiment>) -> Resu
         }
     }
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
-    let kernels = columns.iter().map(Column::kernel);
-    let mut document = Document {
-        schema: SCHEMA,
-        kind: KIND.to_owned(),
-        columns: kernels.collect::<anyhow::Result<_>>()?,
-        experiments: Vec::new(),
-    };
-    for run in chosen.iter().flat_map(|one| one.runs_of(&args.labels)) {
-        // A QEMU that must be downloaded is downloaded now, while signals still end the command at once.
-        qemu(run, args)?;
+    let job = Job::of(args)?;
+    let selection = Selection::new(programs, args);
+    let mut document = selection.document(&columns)?;
+    if let Some(job) = job {
+        let policies = columns.iter().map(Column::policies).collect();
+        let work = Work::Experiments(Experiments { policies, document });
+        let mut measure = |cell: &Cell, runs: &Runs| {
+            let run = &selection.runs[cell.run];
+            measure_run(run, &columns[cell.column], args, runs).map(Found::Figures)
+        };
+        return job.run(args, work, &outputs, &mut measure);
     }
     let runs = Runs::start(args.timeout).context("cannot receive signals")?;
     let mut sheets = Vec::new();
-    let has_runs = |one: &&Experiment| !one.runs_of(&args.labels).is_empty();
-    for experiment in chosen.into_iter().filter(has_runs) {
-        let measured = measure(&workshop, experiment, &columns, args, &runs)?;
-        let mut sheet = bench_sheet::sheet(&measured, &document.columns);
-        if !outputs.on_output() {
-            print(&render::text(&sheet, true))?;
-            let marks = measured.runs.iter().map(|run| growth::marks(&run.records));
-            for mark in marks.flatten() {
-                print(&format!("  {mark}\n"))?;
+    let mut left = selection.runs.iter();
+    for measured in &mut document.experiments {
+        for (into, run) in measured.runs.iter_mut().zip(left.by_ref()) {
+            for column in &columns {
+                into.add(&column.title(), measure_run(run, column, args, &runs)?);
             }
         }
-        sheet
-            .notes
-            .extend(bench_sheet::origins(&measured, &document.columns));
-        sheets.push(sheet);
-        document.experiments.push(measured);
+        sheets.push(present::experiment(measured, &document.columns, &outputs)?);
     }
-    outputs.write("memwright bench", &sheets, true, &document)?;
-    Ok(if document.differs() { DIFFERENCE } else { 0 })
+    present::experiments(&document, &sheets, &outputs)
 }
 
 /// Prints the QEMU command line of every run.
 fn lines(
-    workshop: &Workshop,
-    chosen: &[&'static Experiment],
+    programs: &[(&'static Experiment, PathBuf)],
     columns: &[Column],
     args: &BenchArgs,
 ) -> Result<u8, Failure> {
-    for experiment in chosen {
-        let program = workshop
-            .experiment(experiment)
-            .map_err(Failure::Environment)?;
+    for (experiment, program) in programs {
         for run in experiment.runs_of(&args.labels) {
             for column in columns {
-                let plan = column.plan(&program, run, args.timeout, args.cold)?;
+                let plan = column.plan(program, run, args.timeout, args.cold)?;
                 let line = Ready::open(&plan, &Input::none(), true)?.line()?;
                 print(&format!("{line}\n"))?;
             }
@@ -166,90 +161,132 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// Runs one experiment in every column.
-fn measure(
-    workshop: &Workshop,
-    experiment: &'static Experiment,
-    columns: &[Column],
-    args: &BenchArgs,
-    runs: &Runs,
-) -> Result<Measured, Failure> {
-    let program = workshop
-        .experiment(experiment)
-        .map_err(Failure::Environment)?;
-    let mut measured = Vec::new();
-    for run in experiment.runs_of(&args.labels) {
-        measured.push(measure_run(experiment, &program, run, columns, args, runs)?);
-    }
-    Ok(Measured {
-        experiment: experiment.name.to_owned(),
-        question: experiment.question.to_owned(),
-        program_sha256: hash(&program)?,
-        runs: measured,
-    })
+/// The runs of the selected experiments.
+struct Selection<'a> {
+    args: &'a BenchArgs,
+    experiments: Vec<(&'static Experiment, PathBuf)>,
+    runs: Vec<Selected>,
 }
 
-/// Makes one run in every column. Unless `--no-verify` is set, each column runs it twice, in parallel.
-fn measure_run(
-    experiment: &Experiment,
-    program: &Path,
-    run: &Run,
-    columns: &[Column],
-    args: &BenchArgs,
-    runs: &Runs,
-) -> Result<MeasuredRun, Failure> {
-    let (mut records, mut differs) = (Vec::new(), Vec::new());
-    for column in columns {
-        let title = column.title();
-        let stage = format!("{} on {title} {}", experiment.name, run.label);
-        let stage = Stage::begin(stage.trim_end());
-        let named = |failure: Failure| match failure {
-            Failure::Guest(error) => {
-                Failure::Guest(error.context(format!("{} on {title}", experiment.name)))
-            }
-            other => other,
-        };
-        let plan = column.plan(program, run, args.timeout, args.cold)?;
-        let input = Input::none();
-        let ready = Ready::open(&plan, &input, false)?;
-        runs.renew();
-        let once = || column::records(&ready, runs).map_err(named);
-        let (found, again) = thread::scope(|scope| {
-            let second = (!args.no_verify).then(|| scope.spawn(once));
-            let first = once();
-            let second = second.map(|thread| {
-                let panicked = |_| Err(anyhow!("a run panicked").into());
-                thread.join().unwrap_or_else(panicked)
-            });
-            (first, second)
-        });
-        let found = found?;
-        stage.done();
-        if let Some(again) = again {
-            let lines = records::differences(&found, &again?);
-            differs.extend(lines.into_iter().map(|line| format!("{title}: {line}")));
+/// A run of an experiment's program.
+struct Selected {
+    experiment: &'static Experiment,
+    program: PathBuf,
+    run: &'static Run,
+}
+
+impl<'a> Selection<'a> {
+    /// Returns the selected runs of the experiments, whose programs are built.
+    fn new(experiments: Vec<(&'static Experiment, PathBuf)>, args: &'a BenchArgs) -> Self {
+        let mut runs = Vec::new();
+        for (experiment, program) in &experiments {
+            let of_it = experiment.runs_of(&args.labels).into_iter();
+            runs.extend(of_it.map(|run| Selected {
+                experiment,
+                program: program.clone(),
+                run,
+            }));
         }
-        records.push((title, found));
+        Self {
+            args,
+            experiments,
+            runs,
+        }
     }
-    let (qemu, version) = qemu(run, args)?;
-    Ok(MeasuredRun {
+
+    /// Returns the document of the bench without results. A QEMU that must be downloaded is downloaded now, while
+    /// signals still end the command at once.
+    fn document(&self, columns: &[Column]) -> Result<Document, Failure> {
+        let kernels = columns.iter().map(Column::kernel);
+        let mut hashes: BTreeMap<OsString, String> = BTreeMap::new();
+        let mut experiments = Vec::new();
+        for (experiment, program) in &self.experiments {
+            let mut measured = Measured {
+                experiment: experiment.name.to_owned(),
+                question: experiment.question.to_owned(),
+                program_sha256: hash(program)?,
+                runs: Vec::new(),
+            };
+            for run in experiment.runs_of(&self.args.labels) {
+                let (qemu, version) = qemu(run, self.args)?;
+                let sha256 = hashes.entry(qemu).or_insert_with_key(version::hash);
+                measured.runs.push(without_results(
+                    run,
+                    Qemu {
+                        version: version.to_string(),
+                        sha256: sha256.clone(),
+                    },
+                ));
+            }
+            experiments.push(measured);
+        }
+        Ok(Document {
+            schema: SCHEMA,
+            kind: KIND.to_owned(),
+            columns: kernels.collect::<anyhow::Result<_>>()?,
+            experiments,
+        })
+    }
+}
+
+/// Returns the document of a run before it has results.
+fn without_results(run: &Run, qemu: Qemu) -> MeasuredRun {
+    let words = run.arguments.iter().map(|word| (*word).to_owned());
+    MeasuredRun {
         label: run.label.to_owned(),
-        arguments: run
-            .arguments
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect(),
+        arguments: words.collect(),
         cpus: run.cpus,
         nodes: run.nodes,
         memory: run.memory.bytes(),
         swap: run.swap.to_owned(),
-        qemu: Qemu {
-            version: version.to_string(),
-            sha256: version::hash(&qemu),
-        },
-        repeats: (!args.no_verify).then_some(differs.is_empty()),
-        differs,
-        records,
+        qemu,
+        repeats: None,
+        differs: Vec::new(),
+        records: Vec::new(),
+    }
+}
+
+/// Makes one run in one column. Unless `--no-verify` is set, the column runs it twice, in parallel.
+fn measure_run(
+    selected: &Selected,
+    column: &Column,
+    args: &BenchArgs,
+    runs: &Runs,
+) -> Result<Figures, Failure> {
+    let Selected {
+        experiment,
+        program,
+        run,
+    } = selected;
+    let title = column.title();
+    let stage = format!("{} on {title} {}", experiment.name, run.label);
+    let stage = Stage::begin(stage.trim_end());
+    let named = |failure: Failure| match failure {
+        Failure::Guest(error) => {
+            Failure::Guest(error.context(format!("{} on {title}", experiment.name)))
+        }
+        other => other,
+    };
+    let plan = column.plan(program, run, args.timeout, args.cold)?;
+    let input = Input::none();
+    let ready = Ready::open(&plan, &input, false)?;
+    runs.renew();
+    let once = || column::records(&ready, runs).map_err(named);
+    let (found, again) = thread::scope(|scope| {
+        let second = (!args.no_verify).then(|| scope.spawn(once));
+        let first = once();
+        let second = second.map(|thread| {
+            let panicked = |_| Err(anyhow!("a run panicked").into());
+            thread.join().unwrap_or_else(panicked)
+        });
+        (first, second)
+    });
+    let found = found?;
+    stage.done();
+    let again = again.transpose()?;
+    Ok(Figures {
+        differs: again.map(|again| records::differences(&found, &again)),
+        records: found,
     })
 }
 

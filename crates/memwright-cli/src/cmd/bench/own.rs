@@ -1,26 +1,36 @@
 //! `memwright bench -- PROGRAM`: runs the user's own program on each kernel, counted by QEMU, once for each combination
 //! of its parameters' values. A bench of workloads is a sweep with one parameter: the name of the workload.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use anyhow::{Context, anyhow};
 
 use crate::cmd::args::BenchArgs;
+use crate::cmd::bench::cells::Job;
 use crate::cmd::bench::workloads::{self, Packed, Workload};
-use crate::compare::{names, sweep_sheet};
+use crate::cmd::results::present;
+use crate::compare::names;
+use crate::guestfs::prepare::{KernelOptions, Prepared, prepare};
 use crate::host::output::{print, show};
 use crate::host::taken::Taken;
+use crate::host::{bounded, host_file};
 use crate::lab::column::Column;
 use crate::lab::columns::{self, Groups};
 use crate::lab::input::Input;
-use crate::model::failure::{DIFFERENCE, Failure};
+use crate::model::cell_plan::{self, Cell, Needs, Program, Work};
+use crate::model::cell_result::Found;
+use crate::model::change::Key;
+use crate::model::failure::Failure;
+use crate::model::hash::hexadecimal_hash;
 use crate::model::image::{MEMWRIGHT, System};
+use crate::model::machine::{Clock, Machine};
 use crate::model::parameter::Parameter;
 use crate::model::plan::{Care, ImagePlan, Measure, Setup};
 use crate::model::sweep::{Document, KIND, Point, SCHEMA};
 use crate::model::{parameter, region_names};
 use crate::qemu::runs::Runs;
-use crate::render;
+use crate::qemu::version;
 use crate::render::outputs::Outputs;
 
 /// A program that is swept over parameters.
@@ -30,6 +40,24 @@ struct Subject<'a> {
     input: Input,
     /// Returns the guest that runs a command. The second argument is the index of the command's point in the sweep.
     guest: &'a dyn Fn(Vec<OsString>, usize) -> Setup,
+}
+
+impl Subject<'_> {
+    /// Returns the plan of the runs at a point, which has this index.
+    fn plan(&self, args: &BenchArgs, values: &[String], point: usize) -> ImagePlan {
+        let command = parameter::command(self.command, self.parameters, values);
+        ImagePlan {
+            setup: (self.guest)(command, point),
+            care: Care {
+                timeout: Some(args.timeout),
+                keep: None,
+                verbose: false,
+            },
+            measure: Measure::Events,
+            verify: !args.no_verify,
+            cold: args.cold,
+        }
+    }
 }
 
 /// Runs the user's program at every point of the sweep on every kernel, and prints the rows that differ between points
@@ -77,6 +105,7 @@ pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, 
 /// Runs the subject at every point of the sweep on every kernel, and prints the rows that differ between points or
 /// kernels.
 fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
+    columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
     let parameters = subject.parameters;
     let mut taken = Taken::default();
@@ -92,11 +121,30 @@ fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
         parameters: parameters.to_vec(),
         points: Vec::new(),
     };
+    if let Some(job) = Job::of(args)? {
+        let work = work(args, subject, &columns, document)?;
+        let points = parameter::points(parameters);
+        let mut measure = |cell: &Cell, runs: &Runs| {
+            let values = &points[cell.run];
+            let column = std::slice::from_ref(&columns[cell.column]);
+            let plan = subject.plan(args, values, cell.run);
+            let groups = Groups::of(column, &plan).map_err(Failure::Usage)?;
+            let laboratories = groups.open(&subject.input, false)?;
+            let measured = columns::measure(&groups.guests(column, &laboratories), runs)?;
+            let document = measured
+                .into_iter()
+                .next()
+                .context("no run was made")?
+                .document;
+            columns::say_ending(&document, &parameter::title(parameters, values));
+            Ok(Found::Counts(Box::new(document)))
+        };
+        return job.run(args, Work::Program(work), &outputs, &mut measure);
+    }
     let mut patterns = Vec::new();
     let mut runs = None;
     for (point, values) in parameter::points(parameters).into_iter().enumerate() {
-        let command = parameter::command(subject.command, parameters, &values);
-        let plan = plan(args, (subject.guest)(command, point));
+        let plan = subject.plan(args, &values, point);
         let groups = Groups::of(&columns, &plan).map_err(Failure::Usage)?;
         let laboratories = groups.open(&subject.input, args.dry_run)?;
         let guests = groups.guests(&columns, &laboratories);
@@ -133,16 +181,88 @@ fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
     if args.dry_run {
         return Ok(0);
     }
-    let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
-    let shown = sweep_sheet::sheet(&document, &patterns, args.shown.all).map_err(unknown)?;
-    if !outputs.on_output() {
-        print(render::text(&shown, true).as_bytes())?;
+    present::program(&document, &patterns, args.shown.all, &outputs)
+}
+
+/// Returns what a bench with kept results runs: the sweep, and the hashes of everything on which its counts depend.
+fn work(
+    args: &BenchArgs,
+    subject: &Subject<'_>,
+    columns: &[Column],
+    document: Document,
+) -> Result<Program, Failure> {
+    if subject.command.iter().any(|word| word.to_str().is_none()) {
+        let why = "--results: a word of the command is not UTF-8";
+        return Err(Failure::Usage(anyhow!(why)));
     }
-    outputs.write("memwright bench", &[shown], true, &document)?;
-    Ok(match document.repeats() {
-        true => 0,
-        false => DIFFERENCE,
-    })
+    let mut work = Program {
+        columns: columns.iter().map(described).collect(),
+        qemu: Vec::new(),
+        stdin_sha256: String::new(),
+        programs: BTreeMap::new(),
+        files: Vec::new(),
+        document,
+    };
+    let mut hashes: BTreeMap<OsString, String> = BTreeMap::new();
+    for (index, values) in work.points().iter().enumerate() {
+        let common = subject.plan(args, values, index);
+        for (column, about) in columns.iter().zip(&work.columns) {
+            let name = work.program(about, values);
+            let is_known = work.programs.contains_key(&name);
+            let brings_files = !common.setup.files.is_empty() && work.files.len() == index;
+            if is_known && !brings_files && work.qemu.len() == columns.len() {
+                continue;
+            }
+            let plan = column.plan(&common).map_err(Failure::Usage)?;
+            if work.qemu.len() < columns.len() {
+                let machine = Machine::of(&plan.setup, Clock::Instructions);
+                let patience = bounded::patience(Some(args.timeout));
+                let missing = Failure::Environment;
+                let qemu = version::program(&machine, patience).map_err(missing)?;
+                let version = version::check_for(&qemu, &machine, patience).map_err(missing)?;
+                let sha256 = hashes.entry(qemu).or_insert_with_key(version::hash);
+                work.qemu.push(format!("{version} {sha256}"));
+                let input = subject.input.read(plan.setup.memory(), args.timeout)?;
+                work.stdin_sha256 = hexadecimal_hash(&input);
+            }
+            let prepared = prepare(&plan.setup, &KernelOptions::default())?;
+            if brings_files {
+                work.files.push(prepared.files.clone());
+            }
+            work.programs.insert(name, needs(&prepared));
+        }
+    }
+    Ok(work)
+}
+
+/// Returns what a program needs to start.
+fn needs(prepared: &Prepared) -> Needs {
+    let companions = prepared.program.companions.iter();
+    let companions = companions.map(|path| host_file::hashed_file(path));
+    Needs {
+        folder: prepared.folder.to_string_lossy().into_owned(),
+        files: [prepared.program.hashed()]
+            .into_iter()
+            .chain(companions)
+            .collect(),
+    }
+}
+
+/// Returns the entry of a column in the plan of the results.
+fn described(column: &Column) -> cell_plan::Column {
+    let image = &column.image;
+    let mut programs = column
+        .changes
+        .iter()
+        .filter(|change| change.key == Key::Program);
+    cell_plan::Column {
+        name: image.name.clone(),
+        sha256: image.sha256.clone(),
+        version: image.version.clone(),
+        config_sha256: image.config_sha256.clone(),
+        changes: column.changes.iter().map(ToString::to_string).collect(),
+        program: programs.next_back().map(|change| change.value.clone()),
+    }
 }
 
 /// Checks the options before a program runs.
@@ -190,18 +310,4 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     }
     columns::check_names(&columns)?;
     Ok(columns)
-}
-
-fn plan(args: &BenchArgs, setup: Setup) -> ImagePlan {
-    ImagePlan {
-        setup,
-        care: Care {
-            timeout: Some(args.timeout),
-            keep: None,
-            verbose: false,
-        },
-        measure: Measure::Events,
-        verify: !args.no_verify,
-        cold: args.cold,
-    }
 }

@@ -175,7 +175,7 @@ impl Workload {
     /// # Errors
     /// If there is no C compiler, or I/O errors of writing.
     pub fn pack(&self) -> Result<Packed, Failure> {
-        let mark = compile::mark().map_err(Failure::Environment)?;
+        let mark = compile::mark().obtain().map_err(Failure::Environment)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let place = folder.path().join("workload");
         self.write(&place, &mark)

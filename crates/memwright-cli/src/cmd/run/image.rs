@@ -9,12 +9,13 @@ use crate::cmd::args::RunArgs;
 use crate::compare::side_by_side;
 use crate::host::output::{print, say, show};
 use crate::lab::column::Column;
+use crate::lab::columns;
 use crate::lab::input::Input;
 use crate::lab::laboratory::{Laboratory, Measured};
-use crate::model::failure::{Failure, exit_code};
+use crate::model::failure::{BROKEN, Failure, exit_code};
 use crate::render::outputs::Outputs;
 use crate::render::profile_outputs::ProfileOutputs;
-use crate::render::{self, functions, short};
+use crate::render::{self, faults, functions, short};
 
 /// Runs the program on a kernel image.
 ///
@@ -24,6 +25,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let [image] = args.kernel.as_slice() else {
         return Err(anyhow!("run takes one --kernel; memwright compare compares several").into());
     };
+    columns::fetch(&args.kernel, args.dry_run)?;
     let column = Column::open(image)?;
     let plan = column.plan(&args.image_plan()).map_err(Failure::Usage)?;
     let image = column.image;
@@ -40,6 +42,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(profile) = &measured.document.functions {
         let command = measured.document.arguments.join(" ");
         profiles.write(profile, &image.name, &command)?;
+    }
+    if measured.document.faults.is_some() {
+        let command = measured.document.arguments.join(" ");
+        profiles.write_faults(&measured.fault_stacks, &image.name, &command)?;
     }
     Ok(code)
 }
@@ -58,10 +64,23 @@ fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8
     if let Some(profile) = &document.functions {
         show(functions::text(profile, args.order()).as_bytes());
     }
+    // With `--full`, the table has the faults already.
+    if let Some(found) = document.faults.as_ref().filter(|_| !args.full) {
+        show(faults::text(found, args.order()).as_bytes());
+    }
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);
-        say(&format!("{}: {error}", document.program.path));
+        let program = document.program.as_ref();
+        let program = program.map_or("", |file| file.path.as_str());
+        say(&format!("{program}: {error}"));
     }
     outputs.write("memwright run", slice::from_ref(&sheet), true, document)?;
+    if said.triple_fault {
+        say(&format!(
+            "{}: the kernel ended in a triple fault",
+            document.kernel.name
+        ));
+        return Ok(BROKEN);
+    }
     Ok(exit_code(said.outcome))
 }

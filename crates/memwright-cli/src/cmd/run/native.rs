@@ -165,6 +165,7 @@ fn sheet(heading: String, times: Option<Times>, counted: &str) -> Sheet {
         unit: unit.to_owned(),
         statistic: None,
         is_state: false,
+        absent: crate::sheet::NOT_MEASURED,
         cells: vec![value],
     };
     let time = |title, pick: fn(Times) -> Duration| {
@@ -192,6 +193,8 @@ fn sheet(heading: String, times: Option<Times>, counted: &str) -> Sheet {
         }],
         notes: Vec::new(),
         commands: Vec::new(),
+        kernels: Vec::new(),
+        verdict: None,
     }
 }
 

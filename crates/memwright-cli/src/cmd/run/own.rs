@@ -17,7 +17,8 @@ use crate::memwright::watch::SignalWatch;
 use crate::model::failure::{Failure, SIGNAL_BASE, SIGPIPE, TIMEOUT, exit_code, signal_code};
 use crate::qemu::process::Cut;
 use crate::render::outputs::Outputs;
-use crate::render::{account, short};
+use crate::render::profile_outputs::ProfileOutputs;
+use crate::render::{account, faults, short};
 
 /// Runs the program and returns the exit code.
 ///
@@ -32,6 +33,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     }
     let mut taken = run.taken();
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
+    let profiles = ProfileOutputs::open(&args.profiles, &mut taken)?;
     let trace = args.trace.as_deref();
     let trace = trace
         .map(|path| {
@@ -47,7 +49,12 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         taken: &taken,
     };
     let finished = run.run(&Attendance::Alone(&signals), wiring)?;
-    conclude(&finished, run.program(), args, &outputs)
+    let code = conclude(&finished, run.program(), args, &outputs)?;
+    if finished.document.faults.is_some() {
+        let command = finished.document.arguments.join(" ");
+        profiles.write_faults(&finished.fault_stacks, account_sheet::COLUMN, &command)?;
+    }
+    Ok(code)
 }
 
 /// Prints how the run ended and returns the exit code.
@@ -87,6 +94,9 @@ fn conclude(
             false => short::own(document),
         };
         show(text.as_bytes());
+        if let Some(faults) = &document.faults {
+            show(faults::text(faults, args.order()).as_bytes());
+        }
     }
     let Some((outcome, text)) = &report.outcome else {
         // The guest did not report how the program ended. The kernel's log and QEMU's messages can show why.

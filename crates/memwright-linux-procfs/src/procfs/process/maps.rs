@@ -4,7 +4,7 @@ use crate::procfs::node::{Line, Subject, Text};
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{Area, AreaFlags, AreaName, Rights, object::Object};
-use memwright_linux_abi::M;
+use memwright_linux_abi::{M, Space};
 use memwright_linux_base::batch::Batch;
 use memwright_table::VirtAddr;
 
@@ -73,7 +73,7 @@ fn pad(text: &mut Text, start: usize) -> fmt::Result {
 
 /// A copy of the fields of an area, made while the address space is locked. The line is written after the lock is
 /// released.
-pub(super) struct Noted {
+pub struct Noted {
     line: AreaLine,
     name: &'static str,
     /// The name that the program has set for anonymous memory (`PR_SET_VMA_ANON_NAME`).
@@ -118,7 +118,7 @@ impl Noted {
     }
 
     /// Returns the fields of the line.
-    pub(super) fn line(&self) -> &AreaLine {
+    pub fn line(&self) -> &AreaLine {
         &self.line
     }
 
@@ -128,7 +128,10 @@ impl Noted {
     }
 
     /// Writes the name of the area, if it has one.
-    pub(super) fn write_name(&self, text: &mut dyn Write) -> fmt::Result {
+    ///
+    /// # Errors
+    /// The errors of `text`.
+    pub fn write_name(&self, text: &mut dyn Write) -> fmt::Result {
         match (&self.object, &self.given) {
             (Some(_), Some(name)) => write_given(text, "anon_shmem", name),
             (Some(object), None) => object.describe(text),
@@ -172,6 +175,12 @@ pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result
     line.text(" ---p 00000000 00:00 0 ").write(text)?;
     pad(text, before)?;
     text.write_str("[rollup]\n")
+}
+
+/// Returns the area that contains `address`.
+pub fn area_at(space: &Space, address: u64) -> Option<Noted> {
+    let noted = space.find(VirtAddr::new(address), Noted::of)?;
+    (noted.line.start <= address).then_some(noted)
 }
 
 /// Number of areas that are copied in one batch.

@@ -2,7 +2,7 @@
 
 mod clear;
 mod limits;
-mod maps;
+pub(super) mod maps;
 pub(super) mod mem;
 mod merge;
 mod mounts;

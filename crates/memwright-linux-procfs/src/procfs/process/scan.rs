@@ -3,7 +3,7 @@
 
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
-use memwright::track::{Categories, Scan, Share};
+use memwright::track::{Categories, Scan, Share, Take};
 use memwright_linux_abi::{Space, abi::Plain, abi_struct, errno::Errno};
 use memwright_linux_memory::userfault::watch_errno;
 use memwright_linux_vfs::user::{USER_END, UserMemory, check_range};
@@ -62,8 +62,6 @@ abi_struct! {
 struct Found {
     /// The regions as the program will read them, each a [`Run`]. They are copied all at once.
     runs: Vec<[u8; Run::SIZE]>,
-    /// The last region in `runs`, in decoded form.
-    last: Run,
     /// The maximum number of regions in this batch.
     room: usize,
     /// Number of pages that the scan may still report.
@@ -73,13 +71,14 @@ struct Found {
     counts: bool,
 }
 
-impl Found {
+impl Take for Found {
     /// Adds the pages of `range` to the regions, up to the limits on regions and pages. Returns the number of added
     /// pages.
     #[allow(
         clippy::disallowed_methods,
         reason = "within the capacity that was reserved"
     )]
+    #[inline(always)]
     fn take(&mut self, range: PageRange, categories: Categories, share: Share) -> u64 {
         if !self.counts {
             return range.len();
@@ -98,26 +97,33 @@ impl Found {
             end,
             categories,
         };
-        let mut bytes = [0; Run::SIZE];
-        match self.runs.last_mut() {
-            Some(last) if self.last.end == start && self.last.categories == categories => {
-                self.last.end = end;
-                self.last.to_bytes(last);
-            }
-            Some(_) | None => {
+        let continues = |last: &Run| last.end == start && last.categories == categories;
+        let last = self.runs.last().map(|bytes| Run::from_bytes(bytes));
+        match (last.filter(continues), self.runs.last_mut()) {
+            (Some(last), Some(bytes)) => Run { end, ..last }.to_bytes(bytes),
+            (Some(_) | None, _) => {
                 let len = self.runs.len();
                 // The capacity is never below `room`. The comparison with the capacity lets the compiler omit the code
                 // that grows the vector.
                 if pages == 0 || len == self.room || len == self.runs.capacity() {
                     return 0;
                 }
+                let mut bytes = [0; Run::SIZE];
                 run.to_bytes(&mut bytes);
                 self.runs.push(bytes);
-                self.last = run;
             }
         }
         self.pages -= pages;
         pages
+    }
+
+    #[inline]
+    fn room(&self) -> u64 {
+        if !self.counts {
+            return u64::MAX;
+        }
+        let regions = self.room.min(self.runs.capacity()) - self.runs.len();
+        self.pages.min(regions as u64)
     }
 }
 
@@ -176,7 +182,6 @@ pub fn scan(
     check_range(request.runs, bytes.ok_or(Errno::EFAULT)?)?;
     let mut found = Found {
         runs: Vec::new(),
-        last: Run::default(),
         room: 0,
         pages: match request.most_pages {
             0 => u64::MAX,
@@ -196,9 +201,7 @@ pub fn scan(
         let rest = PageRange::new(next, range.end);
         let left = request.room - written;
         found.room = chunk.min(left as usize);
-        let ended = space.scan(rest, &scan, &mut |run, categories, share| {
-            found.take(run, categories, share)
-        });
+        let ended = space.scan(rest, &scan, &mut found);
         let to = request.runs + written * Run::SIZE as u64;
         result = user.write_bytes(to, found.runs.as_flattened());
         written += found.runs.len() as u64;
@@ -237,7 +240,6 @@ mod tests {
     fn found(room: usize, pages: u64) -> Found {
         Found {
             runs: Vec::with_capacity(room),
-            last: Run::default(),
             room,
             pages,
             told: Categories::WRITTEN,
