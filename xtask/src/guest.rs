@@ -24,10 +24,8 @@ pub fn build_kernel() -> Result<()> {
         "memwright-kernel",
         "--target",
         install::KERNEL_TARGET,
-        // Without optimisation, the functions of this package have stack frames that are too large for the kernel's
-        // stacks.
-        "--config",
-        "profile.dev.package.yaxpeax-x86.opt-level=1",
+        "--profile",
+        "checked",
     ]);
     // Build in a separate folder, because the flags differ from those of the host's crates: in one folder, each build
     // would replace the artifacts of the other.

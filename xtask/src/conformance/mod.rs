@@ -134,15 +134,14 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     })?;
     report::heading();
     let mut totals = Totals::default();
-    for test in &chosen {
-        let kernel = Kernel::Memwright(&settings.policies);
-        let output = run::run(&command, test, &programs, kernel)?;
+    let kernel = Kernel::Memwright(&settings.policies);
+    run::all(&command, &chosen, &programs, kernel, |test, output| {
         if settings.verbose {
             print!("{}", output.text);
         }
         let lines = expected.of(&test.name);
         totals.add(report::test(test, &lines, &reference, &output));
-    }
+    })?;
     Ok(Outcome::Ran(totals))
 }
 

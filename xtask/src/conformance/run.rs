@@ -3,9 +3,12 @@
 use super::list::Test;
 use crate::shell;
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 /// The output and the end of a test.
 pub struct Output {
@@ -65,6 +68,50 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path, kernel: Kernel<'_>) -
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
         code,
         bad_end: bad_end(code, &errors),
+    })
+}
+
+/// Runs tests as [`run()`] does, as many at a time as there are processors. Calls `report` with each of them in their
+/// order.
+///
+/// # Errors
+/// As for [`run()`]. The tests that follow are not reported then.
+pub fn all<'a>(
+    memwright: &Path,
+    tests: &[&'a Test],
+    programs: &Path,
+    kernel: Kernel<'_>,
+    mut report: impl FnMut(&'a Test, Output),
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(test) = tests.get(number) else { break };
+                    let output = run(memwright, test, programs, kernel);
+                    if sender.send((number, output)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        for (number, test) in tests.iter().enumerate() {
+            let output = loop {
+                if let Some(output) = early.remove(&number) {
+                    break output;
+                }
+                let (ended, output) = receiver.recv().context("a thread panicked")?;
+                early.insert(ended, output);
+            };
+            report(test, output?);
+        }
+        Ok(())
     })
 }
 

@@ -12,7 +12,7 @@ mod table;
 use crate::clock::Took;
 use crate::tier::Tier;
 use crate::{command, guest, programs, shell};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -79,8 +79,15 @@ impl Suite {
     /// # Errors
     /// If the kernel or a test does not build.
     pub fn build() -> Result<Suite> {
-        guest::build_kernel()?;
-        let built = binaries::build()?;
+        // The crates of the kernel depend on one another in a line, so its build leaves processors idle, which the build of
+        // the tests uses.
+        let (kernel, built) = std::thread::scope(|scope| {
+            let kernel = scope.spawn(guest::build_kernel);
+            let built = binaries::build();
+            (kernel.join(), built)
+        });
+        kernel.map_err(|_| anyhow!("the build of the kernel panicked"))??;
+        let built = built?;
         command::of_tests(built.memwright.clone());
         Ok(Suite { built })
     }

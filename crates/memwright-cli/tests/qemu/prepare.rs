@@ -69,7 +69,7 @@ pub fn kernel() -> PathBuf {
         Some(folder) => workspace().join(folder),
         None => workspace().join("target"),
     };
-    target.join("checked/x86_64-unknown-none/debug/memwright-kernel")
+    target.join("checked/x86_64-unknown-none/checked/memwright-kernel")
 }
 
 /// Returns the path of Debian's statically linked busybox.

@@ -2,33 +2,68 @@
 
 use crate::guest::{Ending, Guest};
 use crate::shared::{Boot, part_of};
+use crate::tier::{Tier, tier};
 use libtest_mimic::{Failed, Trial};
 use std::path::Path;
 
 const PROGRAM: &str = "/usr/bin/stress-ng";
 
-/// The stressors, each with its number of operations.
-const LINES: &[(&str, &str)] = &[
-    ("mmap", "--mmap 2 --mmap-bytes 16M --mmap-ops 50 --verify"),
-    ("vm", "--vm 2 --vm-bytes 64M --vm-ops 20 --verify"),
-    ("fork", "--fork 2 --fork-ops 200"),
-    ("mprotect", "--mprotect 1 --mprotect-ops 200"),
-    ("pthread", "--pthread 2 --pthread-ops 500"),
+/// A stressor, its options, and its number of operations.
+struct Stressor {
+    name: &'static str,
+    options: &'static str,
+    operations: u32,
+}
+
+const STRESSORS: &[Stressor] = &[
+    Stressor {
+        name: "mmap",
+        options: "--mmap 2 --mmap-bytes 16M --verify",
+        operations: 50,
+    },
+    Stressor {
+        name: "vm",
+        options: "--vm 2 --vm-bytes 64M --verify",
+        operations: 20,
+    },
+    Stressor {
+        name: "fork",
+        options: "--fork 2",
+        operations: 200,
+    },
+    Stressor {
+        name: "mprotect",
+        options: "--mprotect 1",
+        operations: 200,
+    },
+    Stressor {
+        name: "pthread",
+        options: "--pthread 2",
+        operations: 500,
+    },
 ];
 
+/// The part of the operations that the first tier executes.
+const PART: u32 = 5;
+
 pub fn trials() -> Vec<Trial> {
-    let names = LINES.iter().map(|(name, _)| *name).collect();
+    let names = STRESSORS.iter().map(|stressor| stressor.name).collect();
     Boot::custom("stress", guest(), names, judge)
         .cpus(4)
         .trials()
 }
 
-/// Returns the boot that runs all lines.
+/// Returns the boot that runs all stressors.
 fn guest() -> Guest {
-    let commands: Vec<String> = LINES
+    let part = if tier() == Tier::Test { PART } else { 1 };
+    let commands: Vec<String> = STRESSORS
         .iter()
-        .map(|(name, options)| {
-            format!("echo '# begin {name}'; {PROGRAM} {options} 2>&1; echo \"code $?\"")
+        .map(|stressor| {
+            let Stressor { name, options, operations } = stressor;
+            let operations = operations / part;
+            format!(
+                "echo '# begin {name}'; {PROGRAM} {options} --{name}-ops {operations} 2>&1; echo \"code $?\""
+            )
         })
         .collect();
     Guest::shell(&commands.join("; "))

@@ -1,7 +1,6 @@
 //! Decides which instructions can be executed at another address.
 
-use yaxpeax_arch::LengthedInstruction;
-use yaxpeax_x86::long_mode::{InstDecoder, Opcode, Operand, RegSpec};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 /// The longest instruction in bytes.
 pub(super) const LONGEST: usize = 15;
@@ -23,79 +22,31 @@ pub enum Refused {
 /// One of [`Refused`].
 pub(super) fn steppable_length(code: &[u8]) -> Result<usize, Refused> {
     let code = &code[..code.len().min(LONGEST)];
-    let instruction = InstDecoder::default()
-        .decode_slice(code)
-        .map_err(|_| Refused::Invalid)?;
-    let operands = (0..instruction.operand_count()).map(|index| instruction.operand(index));
-    let bound =
-        is_bound(instruction.opcode()) || operands.into_iter().any(|operand| is_relative(&operand));
-    if bound {
+    let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
+    if instruction.is_invalid() {
+        return Err(Refused::Invalid);
+    }
+    if is_bound(&instruction) {
         return Err(Refused::Bound);
     }
-    Ok(instruction.len().to_const() as usize)
+    Ok(instruction.len())
 }
 
-/// Returns whether the instruction transfers control, traps, or exposes or changes the trap flag.
-fn is_bound(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::CALL
-            | Opcode::CALLF
-            | Opcode::JMP
-            | Opcode::JMPF
-            | Opcode::JMPE
-            | Opcode::JO
-            | Opcode::JNO
-            | Opcode::JB
-            | Opcode::JNB
-            | Opcode::JZ
-            | Opcode::JNZ
-            | Opcode::JA
-            | Opcode::JNA
-            | Opcode::JS
-            | Opcode::JNS
-            | Opcode::JP
-            | Opcode::JNP
-            | Opcode::JL
-            | Opcode::JGE
-            | Opcode::JLE
-            | Opcode::JG
-            | Opcode::JRCXZ
-            | Opcode::LOOP
-            | Opcode::LOOPZ
-            | Opcode::LOOPNZ
-            | Opcode::RETURN
-            | Opcode::RETF
-            | Opcode::IRET
-            | Opcode::IRETD
-            | Opcode::IRETQ
-            | Opcode::INT
-            | Opcode::INTO
-            | Opcode::SYSCALL
-            | Opcode::SYSENTER
-            | Opcode::SYSRET
-            | Opcode::SYSEXIT
-            | Opcode::XBEGIN
-            | Opcode::XABORT
-            | Opcode::PUSHF
-            | Opcode::POPF
-            | Opcode::UD0
-            | Opcode::UD1
-            | Opcode::UD2
-            | Opcode::HLT
-    )
-}
-
-/// Returns whether the operand is an address relative to the instruction pointer.
-fn is_relative(operand: &Operand) -> bool {
-    let is_pointer = |reg: &RegSpec| *reg == RegSpec::rip() || *reg == RegSpec::eip();
-    match operand {
-        Operand::MemDeref { base }
-        | Operand::Disp { base, .. }
-        | Operand::MemDerefMasked { base, .. }
-        | Operand::DispMasked { base, .. } => is_pointer(base),
-        _ => false,
-    }
+/// Returns whether the instruction transfers control, traps, uses an address relative to itself, or exposes or changes
+/// the trap flag.
+fn is_bound(instruction: &Instruction) -> bool {
+    instruction.flow_control() != FlowControl::Next
+        || instruction.is_ip_rel_memory_operand()
+        || matches!(
+            instruction.mnemonic(),
+            Mnemonic::Hlt
+                | Mnemonic::Pushf
+                | Mnemonic::Pushfd
+                | Mnemonic::Pushfq
+                | Mnemonic::Popf
+                | Mnemonic::Popfd
+                | Mnemonic::Popfq
+        )
 }
 
 #[cfg(test)]
@@ -119,7 +70,7 @@ mod tests {
             (&[0x48, 0x8d, 0x05, 0x10, 0, 0, 0], Err(Refused::Bound)),
             // cmpl $0,0x10(%rip)
             (&[0x83, 0x3d, 0x10, 0, 0, 0, 0], Err(Refused::Bound)),
-            // jmp, je, call, ret, syscall, int3, pushf, ud2
+            // jmp, je, call, ret, syscall, int3, pushf, ud2, hlt
             (&[0xeb, 0x02], Err(Refused::Bound)),
             (&[0x74, 0x02], Err(Refused::Bound)),
             (&[0xe8, 0, 0, 0, 0], Err(Refused::Bound)),
@@ -129,6 +80,22 @@ mod tests {
             (&[0xcc], Err(Refused::Bound)),
             (&[0x9c], Err(Refused::Bound)),
             (&[0x0f, 0x0b], Err(Refused::Bound)),
+            (&[0xf4], Err(Refused::Bound)),
+            // popf, loop, xbegin, an indirect jump, iretq, sysret
+            (&[0x9d], Err(Refused::Bound)),
+            (&[0xe2, 0xfe], Err(Refused::Bound)),
+            (&[0xc7, 0xf8, 0, 0, 0, 0], Err(Refused::Bound)),
+            (&[0xff, 0xe0], Err(Refused::Bound)),
+            (&[0x48, 0xcf], Err(Refused::Bound)),
+            (&[0x48, 0x0f, 0x07], Err(Refused::Bound)),
+            // vpaddd (%rip),%ymm0,%ymm1
+            (&[0xc5, 0xfd, 0xfe, 0x0d, 0, 0, 0, 0], Err(Refused::Bound)),
+            // vpaddd %ymm2,%ymm0,%ymm1
+            (&[0xc5, 0xfd, 0xfe, 0xca], Ok(4)),
+            // Only 64-bit code is decoded: pusha does not exist in it.
+            (&[0x60], Err(Refused::Invalid)),
+            // Sixteen bytes of prefixes are too long.
+            (&[0x66; 16], Err(Refused::Invalid)),
             // A truncated instruction and an empty slice are invalid.
             (&[0x48, 0x83], Err(Refused::Invalid)),
             (&[], Err(Refused::Invalid)),
