@@ -1,5 +1,5 @@
-//! Counts a program on two CPUs: each CPU and each region by itself, functions, and interprocessor interrupts. The program
-//! is `programs/lab/two_cpus.c`, some of whose instructions are known.
+//! Counts a program on two CPUs: each CPU and each region by itself, functions, and interprocessor interrupts. The
+//! program is `programs/lab/two_cpus.c`, some of whose instructions are known.
 
 mod kept;
 mod skipped;
@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The vector of TLB shootdowns on Memwright's kernel, and of the calls of a function on one CPU on Linux, with which it
-/// flushes if there is one other CPU.
+/// The vector of TLB shootdowns on Memwright's kernel, and of the calls of a function on one CPU on Linux, with which
+/// it flushes if there is one other CPU.
 const SHOOTDOWN: u64 = 0x24;
 const CALL_FUNCTION_SINGLE: u64 = 0xfb;
 
@@ -123,8 +123,8 @@ fn check_loops(document: &Value, passes: u64) {
     }
 }
 
-/// Checks two runs with different loops, of which the second unmaps 25 pages more: CPU 0 interrupts CPU 1 by this vector
-/// once for each.
+/// Checks two runs with different loops, of which the second unmaps 25 pages more: CPU 0 interrupts CPU 1 by this
+/// vector once for each.
 fn check_runs(folder: &TempDir, program: &Path, kernel: &str, vector: u64) {
     let counts = [(300_000, 10), (400_000, 35)].map(|(passes, pages): (u64, u64)| {
         let options = ["--no-verify", "--kernel", kernel];
@@ -157,8 +157,8 @@ fn linux_is_counted_on_two_cpus() {
     }
 }
 
-/// A second run has the same profile, and its functions add up to the kernel's instructions: of the run on both CPUs, and
-/// of the region on its own CPU alone, while the other one handles the interrupts that the first sends.
+/// A second run has the same profile, and its functions add up to the kernel's instructions: of the run on both CPUs,
+/// and of the region on its own CPU alone, while the other one handles the interrupts that the first sends.
 #[test]
 fn functions_add_up_to_the_kernels_instructions() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Counts interprocessor interrupts, by what CPUs write to the interrupt command register of their APIC (Intel SDM volume
-//! 3, 12.6.1 and 12.12.9).
+//! Counts interprocessor interrupts, by what CPUs write to the interrupt command register of their APIC (Intel SDM
+//! volume 3, 12.6.1 and 12.12.9).
 
 use std::collections::BTreeMap;
 

@@ -30,8 +30,8 @@ impl Placement {
     }
 
     /// Returns the CPU that received an exception, by its base of the task state segment and the base of GS that was
-    /// recorded before; `None` if it is not known. `running` is the CPU that executes, if the exception was raised by an
-    /// instruction that had begun.
+    /// recorded before; `None` if it is not known. `running` is the CPU that executes, if the exception was raised by
+    /// an instruction that had begun.
     pub fn cpu(&mut self, task_state: u64, running: Option<usize>) -> Option<usize> {
         let is_kernels = self.gs >> 63 != 0;
         let knows = self.gs_by_task_state.contains_key(&task_state);
