@@ -96,7 +96,9 @@ fn kernels(text: &str) -> Vec<&str> {
     let words = text
         .split_whitespace()
         .filter(|word| word.contains("=debian:"));
-    for name in words.filter_map(|word| Some(word.split_once('=')?.1)) {
+    // What follows a comma are options of the column.
+    let named = words.filter_map(|word| word.split_once('=')?.1.split(',').next());
+    for name in named {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn kernels_are_those_of_the_commands() {
-        let text = "Debian's debian:sid\n$ x --kernel a=debian:trixie --kernel b=debian:y-backports \\\n a=debian:trixie";
+        let text = "Debian's debian:sid\n$ x --kernel a=debian:trixie --kernel b=debian:y-backports \\\n \
+            --kernel c=debian:trixie,thp=never";
         assert_eq!(kernels(text), ["debian:trixie", "debian:y-backports"]);
     }
 

@@ -33,6 +33,7 @@ struct State {
 /// If a stage fails, or if `cargo xtask ci` exceeds its hard time limit.
 pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     let begun = Begun::now();
+    shell::build_all();
     let mut state = State {
         tier,
         shard,

@@ -19,8 +19,8 @@ impl Tier {
     /// them.
     pub fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "500,1")],
-            Tier::Ci => &[("MEMWRIGHT_TIER", "ci")],
+            Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "150,1")],
+            Tier::Ci => &[("MEMWRIGHT_TIER", "ci"), ("MEMWRIGHT_GROWN", "1500,1")],
             Tier::Full => &[("MEMWRIGHT_TIER", "full")],
         }
     }
@@ -125,7 +125,7 @@ pub const STAGES: &[Row] = &[
     row(Stage::HostLints,          "lints, host",                   [None,      Some(120), None]),
     row(Stage::KernelLints,        "lints, kernel",                 [None,      Some(35),  None]),
     row(Stage::Documentation,      "documentation",                 [None,      Some(50),  None]),
-    row(Stage::Build,              "build",                         [Some(350), Some(320), Some(0)]),
+    row(Stage::Build,              "build",                         [Some(320), Some(320), Some(0)]),
     row(Stage::Tests,              "tests, host and QEMU",          [Some(460), Some(820), Some(0)]),
     row(Stage::DocumentationTests, "examples in the documentation", [Some(20),  Some(20),  Some(0)]),
     row(Stage::Unsafe,             "unsafe code",                   [None,      Some(5),   Some(0)]),

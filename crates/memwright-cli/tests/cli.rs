@@ -174,6 +174,54 @@ fn a_package_is_added_without_apt() {
     }
 }
 
+/// A version that the suite does not have is a usage error of one line, which lists the versions that it has. The programs
+/// of apt are stand-ins.
+#[test]
+fn a_version_that_is_gone_is_answered_with_those_that_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = folder.path().join("bin");
+    fs::create_dir(&programs).unwrap();
+    for (name, script) in [
+        (
+            "apt-get",
+            "case \"$*\" in indextargets*) echo 'Debian|trixie|http://mirror.example/debian/';; esac",
+        ),
+        (
+            "apt-cache",
+            "case \"$*\" in\n\
+             *pkgnames*) echo linux-image-cloud-amd64; echo linux-image-6.12.9-cloud-amd64;;\n\
+             *show*cloud-amd64/trixie) printf 'Package: linux-image-6.12.9-cloud-amd64\\nVersion: 6.12.9-1\\n';;\n\
+             *) exit 100;;\n\
+             esac",
+        ),
+    ] {
+        let path = programs.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+    for action in [
+        vec!["kernels", "add", "debian:trixie=6.12.1-1"],
+        vec!["run", "--kernel", "old=debian:trixie=6.12.1-1", "/bin/true"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+            .args(&action)
+            .env("PATH", &programs)
+            .env("XDG_CACHE_HOME", folder.path().join("cache"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let code = if action[0] == "run" { 125 } else { 2 };
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(
+            said.ends_with(
+                "memwright: Debian's trixie has no kernel 6.12.1-1; it has 6.12.9-1 \
+                 (memwright kernels add debian:trixie=VERSION)\n"
+            ),
+            "{said}"
+        );
+    }
+}
+
 /// What is no complete package of a kernel is refused in one line, and nothing is kept.
 #[test]
 fn hostile_packages_are_refused() {

@@ -23,6 +23,16 @@ fn compile(arguments: &[&str], folder: &Path) {
     assert!(output.status.success(), "{said}");
 }
 
+/// The arguments of the compiler that build the program.
+const PROGRAM: [&str; 6] = [
+    "-o",
+    "faults",
+    "faults.c",
+    "-L.",
+    "-ltouch",
+    "-Wl,-rpath,$ORIGIN",
+];
+
 /// Builds the program and its library with these options, and returns the path of the program.
 fn built(folder: &TempDir, options: &[&str]) -> PathBuf {
     let folder = folder.path();
@@ -30,15 +40,7 @@ fn built(folder: &TempDir, options: &[&str]) -> PathBuf {
     fs::write(folder.join("library.c"), LIBRARY).unwrap();
     let library = ["-shared", "-fPIC", "-o", "libtouch.so", "library.c"];
     compile(&[options, &library].concat(), folder);
-    let program = [
-        "-o",
-        "faults",
-        "faults.c",
-        "-L.",
-        "-ltouch",
-        "-Wl,-rpath,$ORIGIN",
-    ];
-    compile(&[options, &program].concat(), folder);
+    compile(&[options, &PROGRAM].concat(), folder);
     folder.join("faults")
 }
 
@@ -201,18 +203,7 @@ fn files_without_symbols_or_lines_are_noted() {
     assert!(notes(&faults).contains("-g adds it"), "{faults}");
     assert!(notes(&faults).contains(path), "{faults}");
 
-    compile(
-        &[
-            "-s",
-            "-o",
-            "faults",
-            "faults.c",
-            "-L.",
-            "-ltouch",
-            "-Wl,-rpath,$ORIGIN",
-        ],
-        folder.path(),
-    );
+    compile(&[&["-s"][..], &PROGRAM].concat(), folder.path());
     let faults = run(&folder, &program, "symbol", "known");
     assert!(notes(&faults).contains("code without symbols"), "{faults}");
     let at_address = |row: &Value| {

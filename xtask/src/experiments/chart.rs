@@ -11,7 +11,7 @@ use super::figures::{Figures, Table};
 /// The suffix of the name of a measure that is the exponent with which the cost of an operation grows.
 const EXPONENT: &str = ": exponent";
 /// The colours of the kernels, in their order. Colour-blind readers can distinguish them, on white and on black.
-const COLOURS: [&str; 6] = [
+pub const COLOURS: [&str; 6] = [
     "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#e69f00",
 ];
 /// The number of panels side by side. The constants that follow are in pixels.
@@ -20,7 +20,8 @@ const PANEL: (f64, f64) = (400.0, 230.0);
 /// The area of a panel inside the axes: the left end, the top, the width and the height.
 const PLOT: (f64, f64, f64, f64) = (52.0, 26.0, 332.0, 160.0);
 const LEGEND: f64 = 30.0;
-const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#57606a}.case{font-weight:600}\
+/// The style of the charts, in light and in dark pages.
+pub const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#57606a}.case{font-weight:600}\
     .axis{stroke:#8b949e}.mark{stroke:#8b949e;stroke-opacity:.3}polyline{fill:none;stroke-width:2}\
     @media(prefers-color-scheme:dark){text{fill:#c9d1d9}}";
 
@@ -223,7 +224,8 @@ fn short(power: f64) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Escapes a text for SVG.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -3,6 +3,7 @@
 //! A page states the measures, the kernels, the program and the version of QEMU. `--memwright` measures only
 //! Memwright's columns, which change with its kernel. `--check` measures again and fails if a cell has changed.
 
+mod bars;
 mod chart;
 mod check;
 mod compare;
@@ -10,6 +11,7 @@ mod figures;
 mod merge;
 mod options;
 mod page;
+mod releases;
 mod slice;
 
 use std::path::Path;
@@ -73,8 +75,11 @@ pub fn run(arguments: &[&str]) -> Result<()> {
                 let words = page.words();
                 add_kernels(&memwright, &words)?;
                 page.write(&measure(&memwright, &words, &[])?)?;
+                if name == releases::NAME {
+                    releases::write_jumps(&memwright)?;
+                }
             }
-            options::write()
+            write_tables()
         }
         Task::Memwright(names) => {
             for name in chosen(&names)? {
@@ -87,10 +92,16 @@ pub fn run(arguments: &[&str]) -> Result<()> {
                     &merged.with_context(|| format!("{place}: cargo xtask experiments {name}"))?,
                 )?;
             }
-            options::write()
+            write_tables()
         }
         Task::Check(part) => check(part),
     }
+}
+
+/// Writes the tables that are made from the figures of pages.
+fn write_tables() -> Result<()> {
+    options::write()?;
+    releases::write()
 }
 
 /// Returns the names of the chosen pages: `names`, or all pages if it is empty.

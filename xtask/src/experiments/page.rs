@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::chart;
 use super::figures::Figures;
+use super::{bars, chart, releases};
 use crate::shell;
 
 /// The prefix of the line of a page that contains the command.
@@ -95,7 +95,11 @@ impl Page {
     /// # Errors
     /// If a cell is not a number.
     pub fn charts(&self, figures: &Figures) -> Result<Vec<(PathBuf, String)>> {
-        let charts = chart::charts(figures)?.into_iter();
+        let mut charts = chart::charts(figures)?;
+        if self.name == releases::NAME {
+            charts.push(("change".to_owned(), bars::picture(figures)?));
+        }
+        let charts = charts.into_iter();
         let place = |label: &str| folder().join(format!("{}-{label}.svg", self.name));
         Ok(charts
             .map(|(label, picture)| (place(&label), picture))

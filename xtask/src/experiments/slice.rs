@@ -57,6 +57,7 @@ const COSTS: &[(Unit, u32)] = &[
     (unit("numa-hint", "pages on the other node, and the own is full"), 15),
     (unit("protect-loop", "1 thread"), 2),
     (unit("protect-loop", "2 threads on 2 CPUs, one busy"), 2),
+    (unit("releases", ""), 4),
     (unit("snapshot-pause", ""), 14),
     (unit("swapin-reuse", ""), 3),
     (unit("working-set", ""), 4),

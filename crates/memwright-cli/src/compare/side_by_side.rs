@@ -49,7 +49,9 @@ pub fn sheet(documents: &[Document]) -> Sheet {
     let numbers = region_numbers(documents).into_iter();
     sections.extend(numbers.map(|number| region_section(documents, number)));
     let causes: Vec<_> = documents.iter().map(|one| one.faults.as_ref()).collect();
-    sections.extend(faults::section(&causes));
+    if causes.iter().any(Option::is_some) {
+        sections.extend(faults::section(&causes));
+    }
     let mut sheet = Sheet {
         heading: heading.unwrap_or_default(),
         columns: documents

@@ -37,13 +37,21 @@ impl<'a> Archive<'a> {
         Ok(archive)
     }
 
-    /// Returns the output of `apt-cache show` for a package.
+    /// Returns the output of `apt-cache show` for these packages.
     ///
     /// # Errors
-    /// One line if the suite does not contain the package.
-    pub fn show(&self, package: &str) -> anyhow::Result<String> {
-        let name = format!("{package}/{}", self.suite);
-        self.apt("apt-cache", &["show".to_owned(), name])
+    /// One line if the suite does not contain a package.
+    pub fn show(&self, packages: &[&str]) -> anyhow::Result<String> {
+        self.apt("apt-cache", &self.words("show", packages))
+    }
+
+    /// Returns the names of the suite's packages that begin with `beginning`, one per line.
+    ///
+    /// # Errors
+    /// One line if apt-cache is missing or fails.
+    pub fn names(&self, beginning: &str) -> anyhow::Result<String> {
+        let words = ["pkgnames", beginning].map(str::to_owned);
+        self.apt("apt-cache", &words)
     }
 
     /// Downloads packages, and unpacks the files for whose path `wanted` returns true into the folder `root`.
@@ -77,10 +85,7 @@ impl<'a> Archive<'a> {
 
     /// Downloads packages, and returns their paths.
     fn download(&self, packages: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
-        let mut words = vec!["download".to_owned()];
-        let names = packages.iter();
-        words.extend(names.map(|package| format!("{package}/{}", self.suite)));
-        self.apt("apt-get", &words)?;
+        self.apt("apt-get", &self.words("download", packages))?;
         let entries = fs::read_dir(self.work.join("archives"))?;
         let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();
         let mut paths = paths.map_err(|error: std::io::Error| error)?;
@@ -95,6 +100,13 @@ impl<'a> Archive<'a> {
         Ok(paths)
     }
 
+    /// Returns the arguments for an action on packages of the suite.
+    fn words(&self, action: &str, packages: &[&str]) -> Vec<String> {
+        let names = packages.iter();
+        let names = names.map(|package| format!("{package}/{}", self.suite));
+        [action.to_owned()].into_iter().chain(names).collect()
+    }
+
     /// Runs one of apt's programs, which keeps all of its state in the folder `work`.
     fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
         let work = self.work;
@@ -104,6 +116,8 @@ impl<'a> Archive<'a> {
             ("Dir::Etc::sourcelist", work.join("sources.list")),
             ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
             ("Dir::State::lists", work.join("lists")),
+            // The packages that are installed on this machine are not the suite's.
+            ("Dir::State::status", PathBuf::from("/dev/null")),
             ("Dir::Cache", work.join("archives")),
             ("Dir::Cache::archives", work.join("archives")),
             ("APT::Sandbox::User", PathBuf::from("root")),

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 
 use crate::lab::image;
 use crate::model::change::{Change, KEYS, Key, derived_name};
-use crate::model::image::{Image, split_name};
+use crate::model::image::{Image, split_image};
 use crate::model::plan::ImagePlan;
 
 /// A kernel image, and the options that have other values in its runs.
@@ -34,7 +34,7 @@ impl Column {
                 return Err(anyhow!("--kernel {text}: {why}"));
             }
         }
-        if !changes.is_empty() && split_name(named).0.is_none() {
+        if !changes.is_empty() && split_image(named).0.is_none() {
             opened.name = derived_name(&opened.name, &changes);
         }
         Ok(Self {
@@ -100,7 +100,7 @@ pub fn other_program(text: &str) -> Option<OsString> {
 /// Returns the image of a column as it is given; `None` if the column is invalid, which [`Column::open`] reports.
 pub fn image_of(text: &str) -> Option<&str> {
     let (named, _) = split(text).ok()?;
-    Some(split_name(named).1)
+    Some(split_image(named).1)
 }
 
 /// Splits `[NAME=]IMAGE[,KEY=VALUE]...`. A comma that is not followed by `KEY=` belongs to the image or the value.

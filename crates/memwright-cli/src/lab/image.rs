@@ -9,7 +9,7 @@ use crate::linux::kept;
 use crate::memwright::kernel;
 use crate::model::code::Code;
 use crate::model::hash::hexadecimal_hash;
-use crate::model::image::{Image, MEMWRIGHT, System, split_name};
+use crate::model::image::{Image, MEMWRIGHT, System, split_image};
 
 /// Parses `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
 ///
@@ -17,7 +17,7 @@ use crate::model::image::{Image, MEMWRIGHT, System, split_name};
 /// One line if there is no such image, or if the file is not a kernel image.
 pub fn open(text: &str) -> anyhow::Result<Image> {
     let context = || format!("--kernel {text}");
-    let (name, image) = split_name(text);
+    let (name, image) = split_image(text);
     if image == MEMWRIGHT {
         let bytes = kernel::image().with_context(context)?;
         return Ok(Image {

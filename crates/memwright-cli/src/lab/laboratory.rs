@@ -2,7 +2,6 @@
 
 use crate::alone::guest::AloneGuest;
 use crate::count::tree;
-use crate::guestfs::prepare::check_swap;
 use crate::host::bounded;
 use crate::lab::fault_runs;
 use crate::lab::input::Input;
@@ -33,6 +32,7 @@ use crate::lab::kernel_symbols::{self, Names};
 use crate::lab::linux_run;
 use crate::lab::load::Load;
 use crate::lab::missed_names::{missed, say_missed};
+use crate::lab::options;
 use crate::lab::profiled::total;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
@@ -121,7 +121,7 @@ impl<'a> Laboratory<'a> {
         dry_run: bool,
     ) -> Result<Self, Failure> {
         let machine = Machine::of(&plan.setup, Clock::Instructions);
-        let swap = checked_setup(plan, system).map_err(Failure::Usage)?;
+        let swap = options::checked(plan, system).map_err(Failure::Usage)?;
         check_plan(plan, &machine, system)?;
         let mut load = match system {
             System::Alone => None,
@@ -599,60 +599,6 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow:
         .unwrap_or_else(|_| Err(anyhow!("a run panicked")))
 }
 
-/// Returns an error for options that Memwright's kernel does not support.
-fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
-    if !setup.append.is_empty() {
-        return Err(anyhow!(
-            "Memwright's kernel has no command line; give --append to the others: --kernel IMAGE,append=WORD"
-        ));
-    }
-    check_swap(&setup.swap)
-}
-
-/// Returns an error for options that a kernel without a program does not support.
-fn alone_takes(setup: &Setup) -> anyhow::Result<()> {
-    if let Some(program) = setup.command.first() {
-        return Err(anyhow!(
-            "{}: a kernel that is not Linux runs no PROGRAM; it boots alone",
-            program.display()
-        ));
-    }
-    let usual = Setup::of(Vec::new());
-    let given = [
-        ("--env", !setup.environment.is_empty()),
-        ("--file", !setup.files.is_empty()),
-        ("--hugetlb", setup.hugetlb.is_some()),
-        ("--policy", !setup.policies.is_empty()),
-        ("--root", setup.root.is_some()),
-        ("--swap", !setup.swap.is_empty()),
-        ("--thp", setup.thp != usual.thp),
-        ("--thp-size", !setup.thp_sizes.is_empty()),
-    ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(anyhow!(
-            "{option}: a kernel that is not Linux boots alone, and does not have this"
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Checks that kernels of this kind support the options of the guest. Returns the swap device of a Linux guest.
-fn checked_setup(plan: &ImagePlan, system: System) -> anyhow::Result<Option<SwapSize>> {
-    let setup = &plan.setup;
-    match system {
-        System::Linux => only_swap(&setup.swap),
-        System::Memwright => own_kernel_takes(setup).map(|()| None),
-        System::Alone => {
-            let is_whole = matches!(plan.measure, Measure::Functions { region: None, .. });
-            anyhow::ensure!(
-                !is_whole,
-                "--functions: of a kernel that is not Linux, functions are counted in a region: --region N"
-            );
-            alone_takes(setup).map(|()| None)
-        }
-    }
-}
-
 /// Writes the files from which a guest boots.
 fn write_files(load: &Load, files: &Path, system: System) -> anyhow::Result<()> {
     let Prepared { manifest, tree, .. } = &load.prepared;
@@ -668,15 +614,6 @@ fn write_files(load: &Load, files: &Path, system: System) -> anyhow::Result<()> 
 fn write_kernel(place: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", place.display());
     std::fs::write(place, kernel::image()?).with_context(context)
-}
-
-/// Returns the swap device of a Linux guest, which can have at most one.
-fn only_swap(wanted: &[SwapSize]) -> anyhow::Result<Option<SwapSize>> {
-    match wanted {
-        [] => Ok(None),
-        [one] => Ok(Some(*one)),
-        [..] => Err(anyhow!("a Linux kernel takes one --swap")),
-    }
 }
 
 /// Returns the files of the initrd: the init process.

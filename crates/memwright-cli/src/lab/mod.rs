@@ -10,6 +10,7 @@ pub mod laboratory;
 mod linux_run;
 pub mod load;
 mod missed_names;
+mod options;
 mod own_run;
 mod profiled;
 mod rehearsal;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::host::apt::{Archive, mirror};
@@ -14,16 +14,19 @@ use crate::host::folder::PrivateFolder;
 use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::output::say;
 use crate::linux::kept::{
-    self, ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
+    self, ABOUT, CONFIGURATION, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
 };
 use crate::linux::modules::{self, LISTS};
 use crate::linux::{built_tree, config_fragment, image, unpacked};
 use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
-use crate::model::image::split_name;
+use crate::model::image::{DEBIAN, split_name};
 
 /// The Debian package that always depends on the package with the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// The beginning of the names of packages with images, and the end of those of the same flavour as [`PACKAGE`].
+const IMAGES: &str = "linux-image-";
+const FLAVOUR: &str = "-cloud-amd64";
 /// The file that is locked while an image is obtained. No image can have its name.
 const LOCK: &str = ".lock";
 
@@ -39,8 +42,8 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
     let (name, source) = match text.strip_prefix(DEBIAN) {
         Some(suite) => {
             place(text).map_err(Failure::Usage)?;
-            let source = fetch(suite, work.path(), &fresh, debug.is_some());
-            (text.to_owned(), source.map_err(Failure::Environment)?)
+            let source = fetch(suite, work.path(), &fresh, debug.is_some())?;
+            (text.to_owned(), source)
         }
         None => {
             let copied = copy(text, work.path(), &fresh, debug == Some(&None));
@@ -235,26 +238,117 @@ fn copy_modules(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Downloads and unpacks the newest image of a suite into the folder `fresh`. Returns its package and version.
-fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<String> {
+/// Downloads and unpacks an image of a suite into the folder `fresh`: that of the version in `SUITE=VERSION`, otherwise
+/// the newest. Returns its package and version.
+///
+/// # Errors
+/// A usage error if the suite does not have the version, or an environment error if apt fails or the cache cannot be
+/// written.
+fn fetch(wanted: &str, work: &Path, fresh: &Path, debug: bool) -> Result<String, Failure> {
+    let (suite, version) = match wanted.split_once('=') {
+        Some((suite, version)) => (suite, Some(version)),
+        None => (wanted, None),
+    };
     say(&format!(
-        "fetching {PACKAGE} of Debian's {suite} (nothing is installed)"
+        "fetching {PACKAGE} of Debian's {wanted} (nothing is installed)"
     ));
-    let archive = Archive::open(work, &mirror()?, suite)?;
-    let shown = archive.show(PACKAGE)?;
-    let (package, version) =
-        newest(&shown).with_context(|| format!("{PACKAGE} of {suite} depends on no image"))?;
-    let parts = parts(&archive.show(&package)?);
-    let mut packages = vec![package.as_str()];
+    let open = || Archive::open(work, &mirror()?, suite);
+    let archive = open().map_err(Failure::Environment)?;
+    let (package, version) = match version {
+        None => newest_of(&archive, suite).map_err(Failure::Environment)?,
+        Some(version) => {
+            let offered = offered_by(&archive).map_err(Failure::Environment)?;
+            choose(&offered, suite, version).map_err(Failure::Usage)?
+        }
+    };
+    download(&archive, &package, work, fresh, debug).map_err(Failure::Environment)?;
+    Ok(format!("{package} {version}"))
+}
+
+/// Returns the package and version of the suite's newest image.
+fn newest_of(archive: &Archive<'_>, suite: &str) -> anyhow::Result<(String, String)> {
+    let shown = archive.show(&[PACKAGE])?;
+    newest(&shown).with_context(|| format!("{PACKAGE} of {suite} depends on no image"))
+}
+
+/// Returns the package and version of each image in the suite.
+fn offered_by(archive: &Archive<'_>) -> anyhow::Result<Vec<(String, String)>> {
+    let names = archive.names(IMAGES)?;
+    let images: Vec<&str> = names.lines().filter(|name| is_image(name)).collect();
+    if images.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(versions(&archive.show(&images)?))
+}
+
+/// Returns whether a package contains an image, and does not only depend on the one that does.
+fn is_image(package: &str) -> bool {
+    let version = package.strip_prefix(IMAGES);
+    let version = version.and_then(|rest| rest.strip_suffix(FLAVOUR));
+    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+/// Returns the package and version of each stanza.
+fn versions(shown: &str) -> Vec<(String, String)> {
+    let stanza = |stanza: &str| {
+        let value = |field: &str| stanza.lines().find_map(|line| line.strip_prefix(field));
+        Some((
+            value("Package: ")?.to_owned(),
+            value("Version: ")?.to_owned(),
+        ))
+    };
+    shown.split("\n\n").filter_map(stanza).collect()
+}
+
+/// Returns the package and version of the image with this version.
+///
+/// # Errors
+/// If the suite does not have it. The error lists the versions that it has.
+fn choose(
+    offered: &[(String, String)],
+    suite: &str,
+    version: &str,
+) -> anyhow::Result<(String, String)> {
+    if let Some(found) = offered.iter().find(|(_, one)| one == version) {
+        return Ok(found.clone());
+    }
+    let mut others: Vec<&str> = offered.iter().map(|(_, one)| one.as_str()).collect();
+    others.sort_by_key(|version| numbers(version));
+    ensure!(
+        !others.is_empty(),
+        "Debian's {suite} has no kernel {version}, and no other one for the cloud"
+    );
+    bail!(
+        "Debian's {suite} has no kernel {version}; it has {} (memwright kernels add {DEBIAN}{suite}=VERSION)",
+        others.join(", ")
+    )
+}
+
+/// Returns the numbers in a version, by which versions are listed in order.
+fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|letter: char| !letter.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
+/// Downloads a package with an image, and unpacks what a guest needs of it into the folder `fresh`.
+fn download(
+    archive: &Archive<'_>,
+    package: &str,
+    work: &Path,
+    fresh: &Path,
+    debug: bool,
+) -> anyhow::Result<()> {
+    let parts = parts(&archive.show(&[package])?);
+    let mut packages = vec![package];
     packages.extend(parts.iter().map(String::as_str));
     archive.unpack(&packages, unpacked::is_needed)?;
-    copy_unpacked(&work.join("root"), fresh).with_context(|| package.clone())?;
+    copy_unpacked(&work.join("root"), fresh).with_context(|| package.to_owned())?;
     if debug {
         let package = format!("{package}-dbg");
         say(&format!("fetching {package}: this takes a while"));
         archive.unpack_one(&package, "vmlinux", &fresh.join(DEBUG))?;
     }
-    Ok(format!("{package} {version}"))
+    Ok(())
 }
 
 /// Returns the packages with the other parts of the kernel, if Debian splits the package of the first stanza into
@@ -278,7 +372,7 @@ fn newest(shown: &str) -> Option<(String, String)> {
     let depends = value("Depends: ")?.split(',');
     let image = depends
         .map(str::trim)
-        .find(|name| name.starts_with("linux-image-"))?;
+        .find(|name| name.starts_with(IMAGES))?;
     let name = image.split_whitespace().next()?;
     Some((name.to_owned(), value("Version: ")?.to_owned()))
 }
@@ -295,6 +389,36 @@ mod tests {
         let found = newest(shown).unwrap();
         assert_eq!((found.0.as_str(), found.1.as_str()), expected);
         assert_eq!(newest("Version: 1\nDepends: other\n"), None);
+    }
+
+    #[test]
+    fn a_version_that_the_suite_lacks_is_answered_with_those_that_it_has() {
+        let shown = "Package: linux-image-6.12.107+deb13-cloud-amd64\nSource: linux\nVersion: 6.12.107-1\n\n\
+            Package: linux-image-6.12.94+deb13-cloud-amd64\nVersion: 6.12.94-1\n";
+        let offered = versions(shown);
+        let found = choose(&offered, "trixie", "6.12.107-1").unwrap();
+        assert_eq!(found.0, "linux-image-6.12.107+deb13-cloud-amd64");
+        for version in ["6.12.1-1", "", "6.12.117"] {
+            let error = choose(&offered, "trixie", version).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "Debian's trixie has no kernel {version}; it has 6.12.94-1, 6.12.107-1 \
+                     (memwright kernels add debian:trixie=VERSION)"
+                )
+            );
+        }
+        let none = choose(&[], "sid", "7").unwrap_err().to_string();
+        assert!(none.contains("no other one"), "{none}");
+        for (name, expected) in [
+            ("linux-image-6.12.107+deb13-cloud-amd64", true),
+            ("linux-image-cloud-amd64", false),
+            ("linux-image-6.12.107+deb13-cloud-amd64-dbg", false),
+            ("linux-image-6.12.107+deb13-amd64", false),
+            ("linux-headers-6.12.107+deb13-cloud-amd64", false),
+        ] {
+            assert_eq!(is_image(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -11,11 +11,9 @@ use crate::host::host_file::{self, LARGEST_DOCUMENT};
 use crate::linux::config_fragment::Lacking;
 use crate::linux::modules::{self, LISTS};
 use crate::linux::{built_tree, config_fragment};
-use crate::model::image::MEMWRIGHT;
+use crate::model::image::{DEBIAN, MEMWRIGHT};
 use crate::model::size::SwapKind;
 
-/// The prefix of names that refer to a Debian package.
-pub const DEBIAN: &str = "debian:";
 /// The file name of the image.
 pub const IMAGE: &str = "vmlinuz";
 /// The file name of its configuration.
@@ -114,7 +112,11 @@ pub fn folder() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// If the name is invalid, or if no folder for a cache can be determined.
 pub fn place(name: &str) -> anyhow::Result<PathBuf> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+~".contains(&byte);
+    // A Debian package can have a version: `debian:SUITE=VERSION`.
+    let versioned = name.starts_with(DEBIAN);
+    let plain = |byte: u8| {
+        byte.is_ascii_alphanumeric() || b"-_.:+~".contains(&byte) || versioned && byte == b'='
+    };
     ensure!(
         !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain),
         "{name:?}: a kernel's name is of letters, digits and -_.:+~"
@@ -197,6 +199,8 @@ mod tests {
     fn names_are_plain() {
         for (name, good) in [
             ("debian:trixie", true),
+            ("debian:trixie=6.12.1-1~bpo12+1", true),
+            ("trixie=6.12", false),
             ("6.12.1+x~1", true),
             ("", false),
             (".hidden", false),

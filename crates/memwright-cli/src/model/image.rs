@@ -38,10 +38,43 @@ pub struct Image {
 /// `./memwright`.
 pub const MEMWRIGHT: &str = "memwright";
 
+/// The prefix of names that refer to a Debian package.
+pub const DEBIAN: &str = "debian:";
+
 /// Splits `[NAME=]PATH`. The text before the `=` is not a name if it is empty or contains a slash.
 pub fn split_name(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
         Some(_) | None => (None, text),
+    }
+}
+
+/// Splits `[NAME=]IMAGE`. In the name of a Debian package, `debian:SUITE=VERSION`, the `=` precedes a version.
+pub fn split_image(text: &str) -> (Option<&str>, &str) {
+    if text.starts_with(DEBIAN) {
+        return (None, text);
+    }
+    split_name(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_part_of_the_image() {
+        for (text, expected) in [
+            ("new=./bzImage", (Some("new"), "./bzImage")),
+            ("./a=b", (None, "./a=b")),
+            ("=x", (None, "=x")),
+            ("debian:trixie", (None, "debian:trixie")),
+            ("debian:trixie=6.12.1-1", (None, "debian:trixie=6.12.1-1")),
+            (
+                "6.12=debian:trixie=6.12.1-1",
+                (Some("6.12"), "debian:trixie=6.12.1-1"),
+            ),
+        ] {
+            assert_eq!(split_image(text), expected, "{text}");
+        }
     }
 }

@@ -468,12 +468,13 @@ pub struct KernelsArgs {
 /// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
-    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), [NAME=]IMAGE, [NAME=]TREE (a
-    /// folder in which a kernel was built), or [NAME=]PACKAGE (a .deb file, or a folder into which it was unpacked).
+    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), debian:SUITE=VERSION (that one),
+    /// [NAME=]IMAGE, [NAME=]TREE (a folder in which a kernel was built), or [NAME=]PACKAGE (a .deb file, or a folder into
+    /// which it was unpacked).
     Add {
-        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage, patched=../linux,
+        /// For example debian:trixie, debian:trixie=6.12.117-1, debian:unstable, patched=./bzImage, patched=../linux,
         /// patched=linux-image.deb.
-        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE|[NAME=]TREE|[NAME=]PACKAGE")]
+        #[arg(value_name = "debian:SUITE[=VERSION]|[NAME=]IMAGE|[NAME=]TREE|[NAME=]PACKAGE")]
         name: String,
         /// Also fetch its debug information, several hundred megabytes, or keep the vmlinux of the TREE; for an IMAGE of
         /// your own, keep this vmlinux of the same build.

@@ -71,6 +71,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         runs: ONCE,
     },
     Experiment {
+        name: "operations",
+        question: "What does each operation of memory management cost?",
+        source: include_str!("../../../../../programs/experiments/operations.c"),
+        runs: &[Run {
+            swap: "zram:256M",
+            ..RUN
+        }],
+    },
+    Experiment {
         name: "write-after-protect",
         question: "What does a write cost after mprotect removed and restored write permission?",
         source: include_str!("../../../../../programs/experiments/write_after_protect.c"),
