@@ -50,7 +50,7 @@ typedef struct {
 	size_t offset;
 } qemu_plugin_u64;
 struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
-uint64_t qemu_plugin_u64_sum(qemu_plugin_u64 counter);
+void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int cpu);
 uint64_t qemu_plugin_u64_get(qemu_plugin_u64 counter, unsigned int cpu);
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *instruction,
 							 enum qemu_plugin_op operation, qemu_plugin_u64 counter,

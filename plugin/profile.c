@@ -25,13 +25,14 @@
 #include "profile.h"
 #include "alone.h"
 #include "bytes.h"
+#include "counters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
-enum { THE_RUN = 32767, NO_GATE = -1, UNKNOWN_GATE = -2, CHAINS = 4096, ROOT = 0 };
+enum { NO_GATE = -1, UNKNOWN_GATE = -2, CHAINS = 4096, ROOT = 0 };
 /* In bytes: a stack; and how far below, and above, the place where a task slept its next slot can be. */
 enum { STACK = 16384, NEAR = 256, BODY = 64 };
 enum { JOURNAL = 1 << 20 };
@@ -43,8 +44,8 @@ struct block {
 	/* The vector whose handler begins here. */
 	int gate;
 	uint8_t *sizes;
-	/* The cell that was credited last, and its node. */
-	uint32_t node, cell;
+	/* The cell that was credited last, and its node and CPU. */
+	uint32_t node, cpu, cell;
 };
 
 struct node {
@@ -69,6 +70,7 @@ struct chain {
 	struct chain *next;
 };
 
+/* Each CPU has its own cells: one may discard a pass that it did not end. */
 struct cell {
 	uint32_t node, block;
 	uint64_t total, pass;
@@ -89,11 +91,27 @@ struct index {
 	size_t count, room;
 };
 
+/* What a CPU does. */
+struct progress {
+	struct chain *now;
+	int leaves, switching, returned;
+	/* Whether the kernel was left for user mode with open calls. */
+	int in_user;
+	uint64_t left_at, returned_from;
+	/* The block that runs, or its rest after a mark, and the complete block. */
+	struct block *open_block, *open_whole;
+	uint32_t open_node;
+	uint64_t open_start, last_address;
+	/* Whether a pass of the region is open, the thread that began it, and the cells that it credited. */
+	int counting;
+	uint64_t thread;
+	uint32_t *touched;
+	size_t touched_count, touched_room;
+};
+
 static const char *path;
 static unsigned int wanted;
-static int following, counting, leaves, switching, resumes;
-/* Whether the kernel was left for user mode with open calls. */
-static int in_user;
+static int following, resumes;
 static uint64_t gates[VECTORS];
 
 static struct index block_index, site_index, node_index, cell_index;
@@ -101,19 +119,21 @@ static struct block **blocks;
 static struct node *nodes;
 static struct cell *cells;
 static uint32_t block_count, node_count, cell_count;
-static uint32_t *touched;
-static size_t touched_count, touched_room;
 static struct entry *journal;
 static uint64_t journaled;
-static uint64_t left_open, forgotten, left_at;
+static uint64_t left_open, forgotten;
+/* The empty block that counts entries. */
+static struct block *entered;
 
-static struct chain *now, *asleep[CHAINS];
-static int returned;
-static uint64_t returned_from;
-/* The block that runs, or its rest after a mark; the complete block; and the empty block that counts entries. */
-static struct block *open_block, *open_whole, *entered;
-static uint32_t open_node;
-static uint64_t open_start, last_address;
+static struct chain *asleep[CHAINS];
+/* Of all CPUs, and of the one that executes. */
+static struct progress progress[CPUS], *on = progress;
+
+/* The number of instructions that have begun on the CPU. */
+static uint64_t begun(enum half half)
+{
+	return counted_on(on - progress, half);
+}
 
 static void *larger(void *old, size_t size)
 {
@@ -201,15 +221,16 @@ static uint32_t node_with(uint32_t parent, enum kind kind, uint64_t from, uint64
 
 static uint32_t cell_with(uint32_t node, struct block *block)
 {
-	if (block->node == node)
+	uint32_t cpu = on - progress;
+	if (block->node == node && block->cpu == cpu)
 		return block->cell;
-	uint32_t *number = number_of(&cell_index, node, block->number);
+	uint32_t *number = number_of(&cell_index, (uint64_t)cpu << 32 | node, block->number);
 	if (*number == NONE) {
 		ROOM_FOR(cells, cell_count);
 		cells[cell_count] = (struct cell){ .node = node, .block = block->number };
 		*number = cell_count++;
 	}
-	block->node = node;
+	block->node = node, block->cpu = cpu;
 	return block->cell = *number;
 }
 
@@ -219,11 +240,11 @@ static void credit(uint32_t node, struct block *block, uint32_t count, uint64_t 
 		block = block_with(block->start, block->sizes, count);
 	uint32_t number = cell_with(node, block);
 	if (cells[number].pass++ == 0) {
-		if (touched_count == touched_room) {
-			touched_room = touched_room ? 2 * touched_room : 1024;
-			touched = larger(touched, touched_room * sizeof *touched);
+		if (on->touched_count == on->touched_room) {
+			on->touched_room = on->touched_room ? 2 * on->touched_room : 1024;
+			on->touched = larger(on->touched, on->touched_room * sizeof *on->touched);
 		}
-		touched[touched_count++] = number;
+		on->touched[on->touched_count++] = number;
 	}
 	journal[journaled++ % JOURNAL] = (struct entry){ start, number, count };
 }
@@ -240,25 +261,28 @@ static uint64_t address_of(const struct block *block, uint32_t count)
 /* Credits the block that began last. `undone` says whether its last instruction was undone. */
 static void close_block(int undone)
 {
-	struct block *block = open_block;
-	open_block = NULL;
+	struct block *block = on->open_block;
+	on->open_block = NULL;
 	if (!block)
 		return;
-	uint64_t begun = kernel_begun() - open_start;
-	uint32_t first = begun < block->count ? begun : block->count;
-	last_address = address_of(block, first);
-	if (undone && begun)
-		begun--;
-	if (begun == 0 || !counting)
+	/* What was counted for no known CPU may since be that of a CPU that started. */
+	if (begun(KERNEL) < on->open_start)
 		return;
-	first = begun < first ? begun : first;
-	credit(open_node, block, first, open_start);
-	if (begun == first)
+	uint64_t started = begun(KERNEL) - on->open_start;
+	uint32_t first = started < block->count ? started : block->count;
+	on->last_address = address_of(block, first);
+	if (undone && started)
+		started--;
+	if (started == 0 || !on->counting)
+		return;
+	first = started < first ? started : first;
+	credit(on->open_node, block, first, on->open_start);
+	if (started == first)
 		return;
 	/* A repeated instruction that QEMU iterates within the block. */
-	struct block *last = block_with(last_address, block->sizes + block->count - 1, 1);
-	for (uint64_t i = first; i < begun; i++)
-		credit(open_node, last, 1, open_start + i);
+	struct block *last = block_with(on->last_address, block->sizes + block->count - 1, 1);
+	for (uint64_t i = first; i < started; i++)
+		credit(on->open_node, last, 1, on->open_start + i);
 }
 
 static struct chain *new_chain(void)
@@ -281,25 +305,25 @@ static uint64_t distance(uint64_t one, uint64_t other)
 
 static struct frame *newest(void)
 {
-	return now->count ? &now->frames[now->count - 1] : NULL;
+	return on->now->count ? &on->now->frames[on->now->count - 1] : NULL;
 }
 
 static void push(enum kind kind, uint64_t slot, uint64_t from)
 {
 	uint32_t parent = ROOT;
 	if (kind == CALLED || kind == EXCEPTION)
-		for (size_t i = now->count; i-- > 0;)
-			if (now->frames[i].node != NONE) {
-				parent = now->frames[i].node;
+		for (size_t i = on->now->count; i-- > 0;)
+			if (on->now->frames[i].node != NONE) {
+				parent = on->now->frames[i].node;
 				break;
 			}
-	if (now->count == now->room) {
-		now->room = now->room ? 2 * now->room : 64;
-		now->frames = larger(now->frames, now->room * sizeof *now->frames);
+	if (on->now->count == on->now->room) {
+		on->now->room = on->now->room ? 2 * on->now->room : 64;
+		on->now->frames = larger(on->now->frames, on->now->room * sizeof *on->now->frames);
 	}
-	now->frames[now->count++] = (struct frame){ slot, from, NONE, parent, kind, in_user };
+	on->now->frames[on->now->count++] = (struct frame){ slot, from, NONE, parent, kind, on->in_user };
 	if (slot)
-		now->slot = slot;
+		on->now->slot = slot;
 }
 
 /* Handles a return to user mode, or to the code that an exception or interrupt had interrupted: ends the newest entry into
@@ -309,12 +333,12 @@ static void leave_entry(void)
 {
 	struct frame *frame = newest();
 	if (resumes && frame) {
-		in_user = frame->kind == CALLED || frame->kind == TASK || frame->kind == FROM_USER || frame->from_user;
+		on->in_user = frame->kind == CALLED || frame->kind == TASK || frame->kind == FROM_USER || frame->from_user;
 		if (frame->kind == CALLED || frame->kind == TASK)
 			return;
 	}
-	while (now->count) {
-		enum kind kind = now->frames[--now->count].kind;
+	while (on->now->count) {
+		enum kind kind = on->now->frames[--on->now->count].kind;
 		if (kind != CALLED)
 			return;
 		left_open++;
@@ -324,15 +348,15 @@ static void leave_entry(void)
 /* Saves the current chain, and continues with this one. */
 static void switch_to(struct chain *other)
 {
-	if (now->count) {
-		struct chain **sleeper = sleepers(now->slot / STACK);
-		now->next = *sleeper;
-		*sleeper = now;
+	if (on->now->count) {
+		struct chain **sleeper = sleepers(on->now->slot / STACK);
+		on->now->next = *sleeper;
+		*sleeper = on->now;
 	} else {
-		free(now->frames);
-		free(now);
+		free(on->now->frames);
+		free(on->now);
 	}
-	now = other;
+	on->now = other;
 }
 
 /* The chain whose task slept when its stack pointer was here: the first slot that it uses is a little below, never far above.
@@ -351,40 +375,56 @@ static struct chain *take_sleeper(uint64_t slot)
 	return NULL;
 }
 
+/* Begins a task, the calls of which are not known. */
+static void begin_task(void)
+{
+	push(TASK, 0, 0);
+	newest()->node = node_with(ROOT, TASK, 0, 0);
+}
+
+/* Continues with the CPU that executes. */
+static void follow_cpu(void)
+{
+	on = &progress[cpu_now()];
+	if (on->now)
+		return;
+	on->now = new_chain();
+	/* A CPU that starts during the run. */
+	if (following && has_several_cpus())
+		begin_task();
+}
+
 /* Switches to the chain of another stack: of a task that slept, or of one that was not seen before. */
 static void change_task(uint64_t slot)
 {
 	struct chain *sleeper = take_sleeper(slot);
 	switch_to(sleeper ? sleeper : new_chain());
-	if (!sleeper) {
-		/* The calls that its task is in are not known. */
-		push(TASK, 0, 0);
-		newest()->node = node_with(ROOT, TASK, 0, 0);
-	}
-	now->slot = slot;
+	if (!sleeper)
+		begin_task();
+	on->now->slot = slot;
 }
 
 /* Handles the use of a slot by a CALL or RET, which can be the first one after a task switch. */
 static void arrive(uint64_t slot)
 {
 	/* The value loaded into the stack pointer may have been on the same stack. */
-	if (switching && now->slot && distance(now->slot, slot) >= STACK)
+	if (on->switching && on->now->slot && distance(on->now->slot, slot) >= STACK)
 		change_task(slot);
-	switching = 0;
+	on->switching = 0;
 }
 
 static int pop_to(uint64_t slot)
 {
 	size_t entries = 0;
-	for (size_t i = now->count; i-- > 0;) {
-		const struct frame *frame = &now->frames[i];
+	for (size_t i = on->now->count; i-- > 0;) {
+		const struct frame *frame = &on->now->frames[i];
 		if (frame->kind != CALLED) {
 			if (!resumes || !(frame->kind == FROM_USER || frame->from_user) || entries++)
 				return 0;
 		} else if (frame->slot == slot) {
-			left_open += now->count - 1 - i - entries;
-			now->count = i;
-			now->slot = slot;
+			left_open += on->now->count - 1 - i - entries;
+			on->now->count = i;
+			on->now->slot = slot;
 			return 1;
 		}
 	}
@@ -398,22 +438,22 @@ static void return_to(uint64_t slot, uint64_t target)
 		return;
 	/* The first function that an entry calls may move its return address from the entry stack to that of the task. */
 	struct frame *frame = newest();
-	int called_by_entry = now->count >= 2 && now->frames[now->count - 2].kind != CALLED;
+	int called_by_entry = on->now->count >= 2 && on->now->frames[on->now->count - 2].kind != CALLED;
 	if (called_by_entry && frame->kind == CALLED && frame->from == target) {
-		now->count--;
-		now->slot = slot;
+		on->now->count--;
+		on->now->slot = slot;
 		return;
 	}
-	if (now->slot && distance(now->slot, slot) >= STACK) {
+	if (on->now->slot && distance(on->now->slot, slot) >= STACK) {
 		change_task(slot);
 		if (pop_to(slot))
 			return;
 	}
 	/* A frame that began before the profile, or a jump through the stack. */
-	now->slot = slot;
+	on->now->slot = slot;
 	while ((frame = newest()) && frame->kind == CALLED && frame->slot < slot) {
 		left_open++;
-		now->count--;
+		on->now->count--;
 	}
 }
 
@@ -432,8 +472,8 @@ static int gate_at(struct block *block)
 static uint32_t enter(const struct frame *frame, uint64_t start)
 {
 	uint32_t node = node_with(frame->parent, frame->kind, frame->from, start);
-	if (counting)
-		credit(node, entered, 0, kernel_begun());
+	if (on->counting)
+		credit(node, entered, 0, begun(KERNEL));
 	return node;
 }
 
@@ -458,7 +498,7 @@ static void open_in_frame(struct block *block, struct block *whole)
 	struct frame *frame = newest();
 	if (frame->node == NONE)
 		frame->node = enter(frame, block->start);
-	open_block = block, open_whole = whole, open_node = frame->node, open_start = kernel_begun();
+	on->open_block = block, on->open_whole = whole, on->open_node = frame->node, on->open_start = begun(KERNEL);
 }
 
 static void at_block(unsigned int cpu, void *data)
@@ -467,23 +507,24 @@ static void at_block(unsigned int cpu, void *data)
 	(void)cpu;
 	if (!following)
 		return;
+	follow_cpu();
 	int vector = gate_at(block);
-	int left = leaves && (!is_of_return(vector) || user_begun() != left_at);
-	close_block(is_fault(vector) && now->count && !left);
-	if (returned)
-		return_to(returned_from, vector == NO_GATE ? block->start : 0);
+	int left = on->leaves && (!is_of_return(vector) || begun(USER) != on->left_at);
+	close_block(is_fault(vector) && on->now->count && !left);
+	if (on->returned)
+		return_to(on->returned_from, vector == NO_GATE ? block->start : 0);
 	if (left) {
 		leave_entry();
-		switching = 0;
+		on->switching = 0;
 	}
-	leaves = returned = 0;
+	on->leaves = on->returned = 0;
 	if (vector >= FIRST_INTERRUPT)
 		push(INTERRUPT, 0, 0);
-	else if (now->count == 0 || in_user)
+	else if (on->now->count == 0 || on->in_user)
 		push(FROM_USER, 0, 0);
 	else if (vector != NO_GATE)
-		push(EXCEPTION, 0, last_address + 1);
-	in_user = 0;
+		push(EXCEPTION, 0, on->last_address + 1);
+	on->in_user = 0;
 	open_in_frame(block, block);
 }
 
@@ -492,7 +533,7 @@ static void at_block(unsigned int cpu, void *data)
  */
 static int is_of(const struct block *block)
 {
-	return following && open_block && open_whole == block;
+	return following && on->open_block && on->open_whole == block;
 }
 
 /* Called for the accesses of a block's final CALL. A call through memory loads the address first: ignored. */
@@ -500,6 +541,7 @@ static void at_call(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot
 {
 	const struct block *block = data;
 	(void)cpu;
+	follow_cpu();
 	if (!is_of(block) || !qemu_plugin_mem_is_store(about))
 		return;
 	close_block(0);
@@ -511,23 +553,26 @@ static void at_call(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot
 static void at_return(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot, void *data)
 {
 	(void)cpu, (void)about;
+	follow_cpu();
 	if (!is_of(data))
 		return;
 	close_block(0);
 	arrive(slot);
-	returned = 1, returned_from = slot;
+	on->returned = 1, on->returned_from = slot;
 }
 
 void profile_leaves(unsigned int cpu, void *data)
 {
 	(void)cpu, (void)data;
-	leaves = 1, left_at = user_begun();
+	follow_cpu();
+	on->leaves = 1, on->left_at = begun(USER);
 }
 
 void profile_switches(unsigned int cpu, void *data)
 {
 	(void)cpu, (void)data;
-	switching = 1;
+	follow_cpu();
+	on->switching = 1;
 }
 
 static int is_call(const uint8_t *bytes, size_t size)
@@ -588,7 +633,6 @@ void profile_open(const char *file, unsigned int region, int kernel_resumes)
 	wanted = region;
 	resumes = kernel_resumes;
 	journal = larger(NULL, JOURNAL * sizeof *journal);
-	now = new_chain();
 	node_with(NONE, TASK, 0, 0);
 	entered = block_with(0, (const uint8_t *)"", 0);
 }
@@ -620,23 +664,75 @@ static void cut_at(uint64_t end)
 	forgotten = first > 0;
 }
 
-static void begin_pass(void)
+static void discard_pass(struct progress *of)
 {
-	for (size_t i = 0; i < touched_count; i++)
-		cells[touched[i]].pass = 0;
-	touched_count = journaled = 0;
-	counting = 1;
+	for (size_t i = 0; i < of->touched_count; i++)
+		cells[of->touched[i]].pass = 0;
+	of->touched_count = 0;
+	of->counting = 0;
 }
 
-static void end_pass(void)
+static void begin_pass(struct progress *of, uint64_t thread)
 {
-	for (size_t i = 0; i < touched_count; i++) {
-		struct cell *cell = &cells[touched[i]];
+	discard_pass(of);
+	journaled = 0;
+	of->counting = 1;
+	of->thread = thread;
+}
+
+static void end_pass(struct progress *of)
+{
+	for (size_t i = 0; i < of->touched_count; i++) {
+		struct cell *cell = &cells[of->touched[i]];
 		cell->total += cell->pass;
 		cell->pass = 0;
 	}
-	touched_count = 0;
-	counting = 0;
+	of->touched_count = 0;
+	of->counting = 0;
+}
+
+/* Begins the run on every CPU. A CPU whose last instruction was the kernel's is in calls that are not known. */
+static void begin_run(void)
+{
+	struct progress *marked = on;
+	following = 1;
+	for (unsigned int cpu = 0; has_several_cpus() && cpu < cpus_known(); cpu++) {
+		on = &progress[cpu];
+		if (!on->now)
+			on->now = new_chain();
+		if (on != marked && was_in_kernel(cpu))
+			begin_task();
+	}
+	on = marked;
+}
+
+/* Ends the pass of this thread on the CPU that executes. One that it began on another CPU is discarded. */
+static void end_pass_of(uint64_t thread)
+{
+	if (on->counting && on->thread == thread) {
+		end_pass(on);
+		return;
+	}
+	for (unsigned int cpu = 0; thread && cpu < CPUS; cpu++)
+		if (progress[cpu].counting && progress[cpu].thread == thread)
+			discard_pass(&progress[cpu]);
+}
+
+/* Begins or ends a pass of the complete run, which is on every CPU. */
+static void pass_run(int ends, uint64_t end)
+{
+	/* With several CPUs, the run ends with the mark. */
+	if (ends && on->counting && !has_several_cpus())
+		cut_at(end);
+	struct progress *marked = on;
+	for (on = progress; on < progress + CPUS; on++)
+		if (!ends) {
+			begin_pass(on, 0);
+		} else if (on->counting) {
+			close_block(0);
+			end_pass(on);
+		}
+	on = marked;
 }
 
 static void put(FILE *file, uint64_t value, size_t bytes)
@@ -674,27 +770,27 @@ static void write_profile(void)
 	fclose(file);
 }
 
-void profile_marked(const struct mark *mark, uint64_t end)
+void profile_marked(const struct mark *mark, uint64_t end, uint64_t thread)
 {
 	unsigned int region = mark->code >> 1, ends = mark->code & 1;
 	if (!path)
 		return;
+	follow_cpu();
 	close_block(0);
 	if (region == THE_RUN && !ends)
-		following = 1;
-	if (region == wanted && following && !ends)
-		begin_pass();
-	if (region == wanted && ends && counting) {
-		if (region == THE_RUN)
-			cut_at(end);
-		end_pass();
-	}
+		begin_run();
+	if (region == wanted && region == THE_RUN && following)
+		pass_run(ends, end);
+	else if (region == wanted && following && !ends)
+		begin_pass(on, thread);
+	else if (region == wanted && following)
+		end_pass_of(thread);
 	if (region == THE_RUN && ends) {
 		following = 0;
 		write_profile();
 	} else if (following && mark->rest) {
 		/* The kernel executed the mark, among counted instructions. */
-		if (now->count == 0)
+		if (on->now->count == 0)
 			push(FROM_USER, 0, 0);
 		open_in_frame(mark->rest, mark->whole);
 	}

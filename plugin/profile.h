@@ -9,10 +9,8 @@
 
 /* Vectors of an interrupt descriptor table, and the first that is no exception. */
 enum { VECTORS = 256, FIRST_INTERRUPT = 32 };
-
-/* The number of instructions of the kernel, and of programs, that have begun by now; count.c defines both. */
-uint64_t kernel_begun(void);
-uint64_t user_begun(void);
+/* The region that is the complete run. */
+enum { THE_RUN = 32767 };
 
 /* Writes the profile of this region to this file when the run has ended. If `resumes` is set, the kernel may return to user
  * mode from within calls, and continue in them at the next entry.
@@ -40,7 +38,9 @@ struct mark {
 /* Returns the mark that is this instruction of a block. */
 struct mark *profile_mark(struct qemu_plugin_tb *block, size_t at, unsigned int code);
 
-/* A mark was executed; `end` is how many instructions of the kernel had begun where the run ended. */
-void profile_marked(const struct mark *mark, uint64_t end);
+/* A thread executed a mark; `end` is how many instructions of the kernel had begun where the run ended. Threads are known by
+ * the base of FS, with several CPUs only.
+ */
+void profile_marked(const struct mark *mark, uint64_t end, uint64_t thread);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * A mark is the 7-byte NOP with a 32-bit displacement. The upper half of the displacement is a magic number, the lower half
  * is twice the region's number, plus one at its end. Every x86-64 processor executes it as a NOP; on other processors it is
- * empty. A region may be executed many times, and regions may be nested.
+ * empty. A region may be executed many times, and regions may be nested. It belongs to the CPU on which a thread begins it:
+ * with several CPUs, pin the thread by sched_setaffinity until it has ended the region.
  */
 #ifndef MEMWRIGHT_MARK_H
 #define MEMWRIGHT_MARK_H

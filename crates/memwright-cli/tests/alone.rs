@@ -222,6 +222,12 @@ fn what_cannot_run_is_refused() {
             125,
             "--thp: a kernel that is not Linux boots alone",
         ),
+        (
+            &image,
+            &["--cpus", "2"],
+            125,
+            "a kernel that is not Linux is counted with one CPU, and this guest has 2",
+        ),
         (&image, &["--functions"], 125, "--region N"),
         (&hang, &["--timeout", "3"], 124, "--timeout expired"),
         (&triple, &[], 125, "the kernel ended in a triple fault"),

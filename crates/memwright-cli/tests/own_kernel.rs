@@ -256,10 +256,6 @@ fn what_the_kernel_does_not_have_is_refused() {
             "no such policy",
         ),
         (
-            &["--kernel", "memwright", "--cpus", "2", "--functions"],
-            "one CPU",
-        ),
-        (
             &[
                 "--kernel",
                 "memwright",

@@ -385,6 +385,13 @@ pub const RULES: &[Rule] = &[
         what: "ticks on Debian's kernel, compared with ticks counted by hand",
     },
     Rule {
+        binary: "memwright-cli/several_cpus",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "counts of two CPUs, compared with counts made by hand",
+    },
+    Rule {
         binary: "memwright-cli/faults_by",
         beginnings: &[""],
         of: 1,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::compare::names;
 use crate::model::words::grouped;
 use crate::sheet::{Cell, Limited, Sheet, Value, cell_text};
 
@@ -169,9 +170,17 @@ impl Limit {
 /// Judges a run, which is the last column of the sheet, against each limit.
 pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
     let rows = || sheet.sections.iter().flat_map(|section| &section.rows);
+    let first_cpu = names::cpu(0) + ".";
+    let counts_cpus = rows().any(|row| row.name.starts_with(&first_cpu));
     let result = |limit: &Limit| {
-        let row = rows().find(|row| row.name == limit.row);
-        row.map_or(Judgement::Absent, |row| limit.judge(&row.cells))
+        match rows().find(|row| row.name == limit.row) {
+            Some(row) => limit.judge(&row.cells),
+            // Of interprocessor interrupts, there are only the rows that are not 0.
+            None if names::is_sent(&limit.row) && counts_cpus => {
+                limit.judge(&vec![Some(Value::Count(0)); sheet.columns.len()])
+            }
+            None => Judgement::Absent,
+        }
     };
     let judged = limits.iter().map(|limit| Judged {
         limit: limit.clone(),
@@ -348,5 +357,24 @@ mod tests {
             now: 0,
         };
         assert_eq!((results[0], results[2]), (good, Judgement::NotMeasured));
+    }
+
+    /// A row of interprocessor interrupts that does not exist is 0, if the CPUs are counted.
+    #[test]
+    fn interrupts_that_were_not_sent_are_none() {
+        let mut sheet = example();
+        let limits = ["sent.0.1.0xfb=0", "sent.0.1=0"].map(|text| text.parse().unwrap());
+        let results = |sheet: &Sheet| {
+            let judged = judge(&limits, sheet);
+            judged.iter().map(|one| one.result).collect::<Vec<_>>()
+        };
+        assert_eq!(results(&sheet), [Judgement::Absent; 2]);
+        let cpu = counts("cpu.0.invlpg", "INVLPG", &[Some(1), Some(1)]);
+        sheet.sections[0].rows.push(cpu);
+        let good = Judgement::Good {
+            baseline: None,
+            now: 0,
+        };
+        assert_eq!(results(&sheet), [good, Judgement::Absent]);
     }
 }

@@ -7,6 +7,7 @@ use crate::sheet::{UnknownRow, check_pattern};
 
 use crate::model::counts::{Counts, ROWS};
 use crate::model::region_names;
+use crate::model::sent::Sent;
 use crate::model::statistic::Pass;
 
 /// The prefix of the names of the complete run's rows.
@@ -66,6 +67,35 @@ pub const TABLES: [Name; 10] = [
 ];
 const PAGES: &str = "pages";
 
+/// Returns the prefix of the names of the rows of the run on one CPU.
+pub fn cpu(number: usize) -> String {
+    format!("cpu.{number}")
+}
+
+/// Returns the name of the row of interprocessor interrupts with a sender, a receiver and a vector.
+pub fn sent(one: &Sent) -> String {
+    format!("sent.{}.{}.{:#x}", one.from, one.to, one.vector)
+}
+
+/// Returns whether a row of interprocessor interrupts has this name.
+pub fn is_sent(name: &str) -> bool {
+    sent_by(name).is_some()
+}
+
+/// Returns the interprocessor interrupts whose row has this name; `None` for other names.
+fn sent_by(name: &str) -> Option<Sent> {
+    let words: Vec<&str> = name.strip_prefix("sent.")?.split('.').collect();
+    let [from, to, vector] = words[..] else {
+        return None;
+    };
+    Some(Sent {
+        from: from.parse().ok()?,
+        to: to.parse().ok()?,
+        vector: u8::from_str_radix(vector.strip_prefix("0x")?, 16).ok()?,
+        count: 0,
+    })
+}
+
 /// Returns the prefix of the names of a region's rows.
 pub fn region(number: u16) -> String {
     format!("region.{number}")
@@ -81,8 +111,8 @@ pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
 }
 
-/// Returns the name and the group of every row that a run with these regions can have.
-fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
+/// Returns the name and the group of every row that a run with this CPU and this region can have.
+fn known(in_cpu: usize, in_region: u16) -> Vec<(String, &'static str)> {
     let counts = || {
         let rows = Counts::default().rows().into_iter();
         rows.zip(COUNTS)
@@ -90,20 +120,17 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     };
     let of = |section: &str, (group, name)| (full(section, name), group);
     let mut all: Vec<_> = counts().map(|row| of(RUN, row)).collect();
-    for number in regions {
-        let section = region(*number);
+    all.extend(counts().map(|row| of(&cpu(in_cpu), row)));
+    let section = region(in_region);
+    all.extend(counts().map(|row| of(&section, row)));
+    for pass in Pass::ALL {
+        let section = each(&section, pass);
         all.extend(counts().map(|row| of(&section, row)));
-        for pass in Pass::ALL {
-            let section = each(&section, pass);
-            all.extend(counts().map(|row| of(&section, row)));
-        }
-        all.extend(
-            MARKS.map(|(name, _)| of(&section, (crate::compare::side_by_side::MARKS, name))),
-        );
-        for (group, place, _) in crate::compare::side_by_side::PLACES {
-            let section = full(&section, place);
-            all.extend(TABLES.map(|(name, _)| of(&section, (group, name))));
-        }
+    }
+    all.extend(MARKS.map(|(name, _)| of(&section, (crate::compare::side_by_side::MARKS, name))));
+    for (group, place, _) in crate::compare::side_by_side::PLACES {
+        let section = full(&section, place);
+        all.extend(TABLES.map(|(name, _)| of(&section, (group, name))));
     }
     all
 }
@@ -116,10 +143,20 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
 pub fn check(pattern: &str) -> Result<(), UnknownRow> {
     let by_number = region_names::named(pattern).map(|(_, rest)| full(&region(1), rest));
     let pattern = by_number.as_deref().unwrap_or(pattern);
-    let named = pattern
-        .strip_prefix("region.")
-        .and_then(|rest| rest.split('.').next()?.parse().ok());
-    let known = known(&[named.unwrap_or(1)]);
+    let number = |section: &str| {
+        let rest = pattern.strip_prefix(section)?;
+        rest.split('.').next()?.parse::<u16>().ok()
+    };
+    let in_cpu = number("cpu.").map_or(0, usize::from);
+    let mut known = known(in_cpu, number("region.").unwrap_or(1));
+    let usual = Sent {
+        from: 0,
+        to: 1,
+        vector: 0xfb,
+        count: 0,
+    };
+    let row = sent(&sent_by(pattern).unwrap_or(usual));
+    known.push((row, crate::compare::side_by_side::SENT));
     check_pattern(
         pattern,
         known.iter().map(|(name, group)| (name.as_str(), *group)),
@@ -196,6 +233,11 @@ mod tests {
             "region.toggle.each.max.user_faults.write",
             "region.*.each.median.*",
             "region.32000.at_end.small_dirty",
+            "cpu.1.instructions.user",
+            "cpu.*.invlpg",
+            "sent.3.12.0x24",
+            "sent.*",
+            "Interprocessor interrupts",
             "Page faults",
             "Marks",
         ] {
@@ -207,6 +249,8 @@ mod tests {
             ("region.7.user_fault.write", "region.7.user_faults.write"),
             ("Page fault", "Page faults"),
             ("region.7.each.mean.invlpg", "region.7.each.median.invlpg"),
+            ("cpu.1.instructions.usr", "cpu.1.instructions.user"),
+            ("sent.0.1.251", "sent.0.1.0xfb"),
         ] {
             let unknown = check(pattern).unwrap_err();
             assert_eq!(unknown.close.first().map(String::as_str), Some(close));

@@ -12,6 +12,7 @@ use crate::model::profile::{Call, Line, Profile};
 use crate::model::region::{Marks, Region};
 use crate::model::saved::Saved;
 use crate::model::schema::{faults, published};
+use crate::model::sent::Sent;
 
 const FILE: &str = "kernel-run.json";
 
@@ -59,6 +60,13 @@ pub fn document() -> Document {
         differs: vec!["output".to_owned()],
         missed: Some(vec!["/etc/x".to_owned()]),
         run: Some(counts),
+        by_cpu: vec![counts, counts],
+        sent: vec![Sent {
+            from: 0,
+            to: 1,
+            vector: 0xfb,
+            count: 3,
+        }],
         regions: Some(vec![region(counts)]),
         faults: Some(example()),
         functions: Some(profile()),

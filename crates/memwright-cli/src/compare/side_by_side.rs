@@ -7,6 +7,7 @@ use crate::model::kernel_run::Document;
 use crate::model::page_tables::{PageTables, SMALL_READ_ONLY};
 use crate::model::passes::Each;
 use crate::model::region::{Marks, Region};
+use crate::model::sent::Sent;
 use crate::model::size::in_mebibytes;
 use crate::model::statistic::{Pass, Statistic};
 use crate::model::{region_names, words};
@@ -14,6 +15,8 @@ use crate::sheet::{MeasuredKernel, NOT_MEASURED, NOT_OBSERVABLE, Row, Section, S
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
+/// The group of the rows about interprocessor interrupts.
+pub const SENT: &str = "Interprocessor interrupts";
 /// The marks of a region, at which its page tables are read: for each, the group of the rows, the name in the JSON, and
 /// a function that returns the page tables.
 pub const PLACES: [(&str, &str, PickTables); 2] = [
@@ -41,6 +44,8 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         is_ranked: false,
         rows: count_rows(names::RUN, &runs),
     }];
+    sections.extend(cpu_sections(documents));
+    sections.extend(sent_section(documents));
     let numbers = region_numbers(documents).into_iter();
     sections.extend(numbers.map(|number| region_section(documents, number)));
     let causes: Vec<_> = documents.iter().map(|one| one.faults.as_ref()).collect();
@@ -73,6 +78,50 @@ pub fn sheet(documents: &[Document]) -> Sheet {
     sheet.notes.extend(differing_names(documents));
     sheet.notes.extend(documents.iter().flat_map(notes));
     sheet
+}
+
+/// Returns one section for each CPU whose counts at least one column has.
+fn cpu_sections(documents: &[Document]) -> impl Iterator<Item = Section> + '_ {
+    let most = documents.iter().map(|one| one.by_cpu.len()).max();
+    (0..most.unwrap_or(0)).map(|cpu| {
+        let counts = documents.iter().map(|one| one.by_cpu.get(cpu).copied());
+        Section {
+            title: format!("CPU {cpu}"),
+            remark: String::new(),
+            is_ranked: false,
+            rows: count_rows(&names::cpu(cpu), &counts.collect::<Vec<_>>()),
+        }
+    })
+}
+
+/// Returns the section with the interprocessor interrupts of any of the documents; `None` if none was sent. A document
+/// with several CPUs that lacks a row has none of these interrupts.
+fn sent_section(documents: &[Document]) -> Option<Section> {
+    let mut all: Vec<Sent> = documents.iter().flat_map(|one| one.sent.clone()).collect();
+    let key = |one: &Sent| (one.from, one.to, one.vector);
+    all.sort_by_key(key);
+    all.dedup_by_key(|one| key(one));
+    let cell = |document: &Document, row: &Sent| {
+        let sent = document.sent.iter().find(|one| key(one) == key(row));
+        let count = sent.map_or(0, |sent| sent.count);
+        (!document.by_cpu.is_empty()).then_some(Value::Count(count))
+    };
+    let rows = all.iter().map(|row| Row {
+        name: names::sent(row),
+        group: SENT.to_owned(),
+        title: row.title(),
+        unit: "interrupts".to_owned(),
+        statistic: None,
+        is_state: false,
+        absent: NOT_MEASURED,
+        cells: documents.iter().map(|one| cell(one, row)).collect(),
+    });
+    (!all.is_empty()).then(|| Section {
+        title: "between CPUs".to_owned(),
+        remark: String::new(),
+        is_ranked: false,
+        rows: rows.collect(),
+    })
 }
 
 /// Returns whether a row depends on how a kernel is made, so that it cannot be observed on one that is neither Linux

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
-use crate::count::log::{Counted, Tally};
+use crate::count::counted::Counted;
+use crate::count::log::Tally;
 use crate::count::wires::Wires;
 use crate::model::code::Code;
 use crate::model::image::System;
@@ -48,7 +49,7 @@ impl Counting {
         if let Self::Plugin(plugin) = self {
             let mut words = option("file=", plugin);
             if cpus > 1 {
-                words.push(",instructions=off");
+                words.push(format!(",cpus={cpus}"));
             }
             if let Some(code) = code {
                 words.push(Self::of_code(code));
@@ -69,6 +70,7 @@ impl Counting {
             line.extend([OsString::from("-plugin"), words]);
         }
         let log = match self {
+            Self::Plugin(_) if cpus > 1 => Some("int,mmu,plugin,trace:apic_register_write"),
             Self::Plugin(_) => Some("int,mmu,plugin"),
             Self::Log => Some("int,mmu"),
             Self::Halts(_) | Self::Nothing => None,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::count::fault_maps::Maps;
 use crate::count::fault_sites::{Place, Site, Sites};
-use crate::count::line::Line;
+use crate::count::line::{Exception, Line};
 use crate::model::counts::{Counts, Faults, PAGE_FAULT, USER, kind};
 use crate::model::faults::{EXECVE, UNMAPPED};
 
@@ -85,19 +85,24 @@ impl FaultLog {
     /// Processes a line of the log. The marks of the run are reported by [`begin`](Self::begin) and [`end`](Self::end).
     pub fn line(&mut self, line: Line) {
         match line {
-            Line::Exception {
+            Line::Exception(Exception {
                 vector,
                 error,
                 by_instruction: _,
                 at,
                 address,
-            } => self.exception(vector, error, at, address),
+            }) => self.exception(vector, error, at, address),
             Line::HeldCr3(value) => self.settle(value & TABLES),
             Line::Cr3(value) => self.load(value),
             Line::Call { at, cr3, number } => self.call(at, cr3, number),
             Line::Idt(_)
+            | Line::Gs(_)
+            | Line::TaskState(_)
             | Line::TripleFault
             | Line::Counting
+            | Line::Cpu(_)
+            | Line::Counts { .. }
+            | Line::Apic { .. }
             | Line::Cr3Next { .. }
             | Line::Enter(_)
             | Line::Return(_)

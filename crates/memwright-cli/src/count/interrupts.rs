@@ -46,6 +46,8 @@ struct Open {
 /// Tracks the interrupts of one CPU, and the instructions that did not complete.
 #[derive(Debug, Default)]
 pub struct Interrupts {
+    /// Whether the run has begun.
+    follows: bool,
     undone: [u64; 2],
     /// The kernel's code in the lower half.
     code: Code,
@@ -57,22 +59,29 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Returns the interrupts of a kernel whose code is not only in the upper half.
+    /// Returns the interrupts of a kernel whose code is not only in the upper half. Its run is all that is counted.
     pub fn of_code(code: &Code) -> Self {
         Self {
+            follows: true,
             code: code.clone(),
             ..Self::default()
         }
     }
 
-    /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler.
+    /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler. What
+    /// was counted before has no meaning.
     pub fn handlers_are_known(&mut self) {
-        (self.spent, self.delivered, self.open) = (Some(0), false, None);
+        *self = Self {
+            spent: Some(0),
+            follows: true,
+            code: std::mem::take(&mut self.code),
+            ..Self::default()
+        };
     }
 
     /// Records that an exception or interrupt is delivered at `address`.
     pub fn exception(&mut self, vector: u8, error: u16, by_instruction: bool, address: u64) {
-        if undoes(vector, error, by_instruction, address) {
+        if self.follows && undoes(vector, error, by_instruction, address) {
             self.undone[usize::from(self.code.has(address))] += 1;
         }
         self.expect_handler();
@@ -123,6 +132,12 @@ impl Interrupts {
     /// are a separate count, which includes those of an interrupt that has not ended.
     pub fn count(&mut self, counted: Instructions) -> Instructions {
         self.expect_handler();
+        self.count_between(counted)
+    }
+
+    /// Returns the same as [`Interrupts::count`] while another CPU executes: this one may have received an interrupt
+    /// whose handler has not begun yet.
+    pub fn count_between(&mut self, counted: Instructions) -> Instructions {
         self.notice_user(counted);
         let (user, kernel) = self.completed(counted);
         let under_way = self.open.map_or(0, |open| kernel - open.before);
@@ -136,7 +151,9 @@ impl Interrupts {
 
     fn completed(&self, counted: Instructions) -> (u64, u64) {
         let [user, kernel] = self.undone;
-        (counted.user - user, counted.kernel - kernel)
+        // A log that attributes an exception to the wrong CPU has more of them than instructions.
+        let user = counted.user.saturating_sub(user);
+        (user, counted.kernel.saturating_sub(kernel))
     }
 
     /// Ends the open interrupt if user instructions have been executed since it began, because the kernel then switched

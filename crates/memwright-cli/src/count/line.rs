@@ -1,26 +1,34 @@
-//! Parses the lines of QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and those of the plugin.
+//! Parses QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin.
 
 use crate::model::counts::Instructions;
+
+/// An exception or interrupt that QEMU delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exception {
+    /// The vector.
+    pub vector: u8,
+    /// The error code; 0 if the exception has none.
+    pub error: u16,
+    /// Whether an INT instruction raised it.
+    pub by_instruction: bool,
+    /// The address of the instruction at which it was delivered.
+    pub at: u64,
+    /// CR2, the address that caused a page fault; `None` if the line does not contain it.
+    pub address: Option<u64>,
+}
 
 /// A parsed line of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
     /// QEMU delivered an exception or interrupt.
-    Exception {
-        /// The vector of the exception or interrupt.
-        vector: u8,
-        /// The error code; 0 if the exception has none.
-        error: u16,
-        /// Whether an INT instruction raised it.
-        by_instruction: bool,
-        /// The address of the instruction at which it was delivered.
-        at: u64,
-        /// CR2, the address that caused a page fault; `None` if the line does not contain it.
-        address: Option<u64>,
-    },
+    Exception(Exception),
     /// The address of the interrupt descriptor table of the CPU that received the previous exception.
     Idt(u64),
-    /// The value of CR3 of the CPU that received the previous exception.
+    /// The base of GS when the CPU received the previous exception.
+    Gs(u64),
+    /// The base of the task state segment of that CPU. This line is after the one about GS.
+    TaskState(u64),
+    /// The value of CR3 of that CPU.
     HeldCr3(u64),
     /// A CPU loaded CR3 with this value.
     Cr3(u64),
@@ -37,11 +45,31 @@ pub enum Line {
     },
     /// The plugin has been loaded.
     Counting,
+    /// The following lines of the plugin are about this CPU. Only guests with several CPUs have such lines.
+    Cpu(usize),
+    /// The counts of a CPU before the first and the last mark. Only guests with several CPUs have such lines.
+    Counts {
+        /// The CPU; the number of CPUs for what the plugin could not attribute to one.
+        cpu: usize,
+        /// The base of GS while the kernel runs on this CPU.
+        gs: u64,
+        /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
+        flushes: [u64; 3],
+        /// The instruction counts.
+        instructions: Instructions,
+    },
+    /// A CPU wrote a register of its APIC.
+    Apic {
+        /// The number of the register.
+        register: u8,
+        /// The value.
+        value: u64,
+    },
     /// The next instruction loads CR3.
     Cr3Next {
         /// The CPU that executes the load.
         cpu: usize,
-        /// The current value of CR3; `None` if QEMU is too old to report it. With a newer QEMU, `cpu` is not reliable.
+        /// The current value of CR3; `None` if QEMU is too old to report it.
         holds: Option<u64>,
         /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
@@ -60,15 +88,26 @@ pub enum Line {
         code: u16,
         /// The CPU that executed the mark.
         cpu: usize,
-        /// The value of that CPU's CR3; `None` if QEMU is too old to report it. With a newer QEMU, `cpu` is not
-        /// reliable.
+        /// The value of that CPU's CR3; `None` if QEMU is too old to report it.
         cr3: Option<u64>,
+        /// The thread that executed the mark, by its base of FS; 0 if the guest has one CPU.
+        thread: u64,
         /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
         /// The instruction counts at that point; `None` if the plugin does not count instructions.
         instructions: Option<Instructions>,
     },
 }
+
+/// A register of the log: how its line begins, the place of the base among the words that follow, and the parsed line.
+type Register = (&'static str, usize, fn(u64) -> Line);
+
+/// The registers of the log that are parsed.
+const REGISTERS: [Register; 3] = [
+    ("IDT=", 0, Line::Idt),
+    ("GS =", 1, Line::Gs),
+    ("TR =", 1, Line::TaskState),
+];
 
 /// Parses a line. Returns `None` for the majority of lines, which contain nothing that is counted.
 pub fn parse(line: &[u8]) -> Option<Line> {
@@ -81,9 +120,12 @@ pub fn parse(line: &[u8]) -> Option<Line> {
             .ok()
             .map(Line::Cr3);
     }
-    if let Some(table) = line.strip_prefix("IDT=") {
-        let base = table.split_ascii_whitespace().next()?;
-        return u64::from_str_radix(base, 16).ok().map(Line::Idt);
+    if let Some(rest) = line.strip_prefix("apic_register_write register 0x") {
+        let (register, value) = rest.trim_end().split_once(" = 0x")?;
+        return Some(Line::Apic {
+            register: u8::from_str_radix(register, 16).ok()?,
+            value: u64::from_str_radix(value, 16).ok()?,
+        });
     }
     if line.starts_with(TRIPLE_FAULT) {
         return Some(Line::TripleFault);
@@ -92,6 +134,12 @@ pub fn parse(line: &[u8]) -> Option<Line> {
         let mut words = registers.split_ascii_whitespace();
         let value = words.find_map(|word| word.strip_prefix("CR3="))?;
         return u64::from_str_radix(value, 16).ok().map(Line::HeldCr3);
+    }
+    for (prefix, place, make) in REGISTERS {
+        if let Some(rest) = line.strip_prefix(prefix) {
+            let base = rest.split_ascii_whitespace().nth(place)?;
+            return u64::from_str_radix(base, 16).ok().map(make);
+        }
     }
     parse_exception(line)
 }
@@ -134,14 +182,23 @@ fn parse_plugin(line: &str) -> Option<Line> {
                 words => Some(begun(words)?),
             },
         }),
-        ("mark", [code, cpu, cr3, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Mark {
+        ("cpu", [cpu]) => usize::try_from(*cpu).ok().map(Line::Cpu),
+        ("counts", [cpu, gs, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Counts {
+            cpu: usize::try_from(*cpu).ok()?,
+            gs: *gs,
+            flushes: [*invlpg, *invpcid, *cr4],
+            instructions: begun(instructions)?,
+        }),
+        ("mark", [code, cpu, cr3, invlpg, invpcid, cr4, rest @ ..]) => Some(Line::Mark {
             code: u16::try_from(*code).ok()?,
             cpu: usize::try_from(*cpu).ok()?,
             cr3: Some(*cr3).filter(|value| *value != 0),
+            thread: rest.get(2).copied().unwrap_or(0),
             flushes: [*invlpg, *invpcid, *cr4],
-            instructions: match instructions {
+            instructions: match rest {
                 [] => None,
-                words => Some(begun(words)?),
+                [user, kernel, ..] => Some(begun(&[*user, *kernel])?),
+                [_] => return None,
             },
         }),
         _ => None,
@@ -159,13 +216,13 @@ fn parse_exception(line: &str) -> Option<Line> {
     let at = words.find_map(|word| word.strip_prefix("IP=")?.split_once(':'))?;
     let at = u64::from_str_radix(at.1, 16).ok()?;
     let address = words.find_map(|word| word.strip_prefix("CR2="));
-    Some(Line::Exception {
+    Some(Line::Exception(Exception {
         vector,
         error: error as u16,
         by_instruction,
         at,
         address: address.and_then(|text| u64::from_str_radix(text, 16).ok()),
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -183,13 +240,13 @@ mod tests {
     #[test]
     fn lines_parse() {
         let exception = |vector, error, by_instruction| {
-            Some(Line::Exception {
+            Some(Line::Exception(Exception {
                 vector,
                 error,
                 by_instruction,
                 at: 0x40_1000,
                 address: (vector == 0x0e).then_some(0x1000),
-            })
+            }))
         };
         for (text, expected) in [
             (
@@ -216,6 +273,21 @@ mod tests {
             ("RAX=0000000000010068 RBX=0000000000000003", None),
             ("check_exception old: 0xffffffff new 0xe", None),
             ("check_exception old: 0x8 new 0xd", Some(Line::TripleFault)),
+            (
+                "GS =0000 ffff88807d800000 00000000 00000000",
+                Some(Line::Gs(0xffff_8880_7d80_0000)),
+            ),
+            (
+                "TR =0040 fffffe0000003000 00004087 00008b00 DPL=0 TSS64-busy",
+                Some(Line::TaskState(0xffff_fe00_0000_3000)),
+            ),
+            (
+                "apic_register_write register 0x30 = 0x1000000fb",
+                Some(Line::Apic {
+                    register: 0x30,
+                    value: 0x1_0000_00fb,
+                }),
+            ),
             ("Servicing hardware INT=0x30", None),
             ("", None),
         ] {
@@ -252,6 +324,7 @@ mod tests {
                     code: 65534,
                     cpu: 1,
                     cr3: None,
+                    thread: 0,
                     flushes: [30, 40, 50],
                     instructions: Some(instructions(10, 20)),
                 }),
@@ -262,6 +335,7 @@ mod tests {
                     code: 1,
                     cpu: 0,
                     cr3: Some(4096),
+                    thread: 0,
                     flushes: [30, 40, 50],
                     instructions: None,
                 }),
@@ -296,6 +370,36 @@ mod tests {
                 }),
             ),
             ("memwright enter", None),
+        ] {
+            assert_eq!(parse(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_about_several_cpus_parse() {
+        for (text, expected) in [
+            (
+                "memwright mark 2 1 4096 30 40 50 10 20 77",
+                Some(Line::Mark {
+                    code: 2,
+                    cpu: 1,
+                    cr3: Some(4096),
+                    thread: 77,
+                    flushes: [30, 40, 50],
+                    instructions: Some(instructions(10, 20)),
+                }),
+            ),
+            ("memwright cpu 1", Some(Line::Cpu(1))),
+            (
+                "memwright counts 1 4096 30 40 50 10 20",
+                Some(Line::Counts {
+                    cpu: 1,
+                    gs: 4096,
+                    flushes: [30, 40, 50],
+                    instructions: instructions(10, 20),
+                }),
+            ),
+            ("memwright counts 1 4096 30 40 50", None),
         ] {
             assert_eq!(parse(text.as_bytes()), expected, "{text}");
         }

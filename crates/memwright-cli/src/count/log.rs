@@ -4,30 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memwright_linux_abi::channel::THE_RUN;
 
+use crate::count::apics::Apics;
+use crate::count::counted::Counted;
+use crate::count::cpu::Cpu;
 use crate::count::fault_log::FaultLog;
-use crate::count::interrupts::Interrupts;
-use crate::count::line::Line;
+use crate::count::interrupts::undoes;
+use crate::count::line::{Exception, Line};
+use crate::count::open_passes::{Ended, Open, OpenPasses};
+use crate::count::placement::Placement;
 use crate::count::system::Marker;
 use crate::model::code::Code;
-use crate::model::counts::{Counts, Instructions};
+use crate::model::counts::Counts;
 use crate::model::page_tables::PageTables;
 use crate::model::passes::Passes;
 use crate::model::region::Region;
-
-/// The counts of a guest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
-    /// The counts of the program's run.
-    pub run: Counts,
-    /// The counts of each region that the program marked, by number; `None` without the plugin, which alone detects
-    /// marks.
-    pub regions: Option<Vec<Region>>,
-    /// The regions of a kernel that runs alone that began before its handlers were known. No profile of them is
-    /// possible.
-    pub unhandled: BTreeSet<u16>,
-    /// The page faults of the run; `None` if they are not collected.
-    pub faults: Option<FaultLog>,
-}
+use crate::model::sent::Sent;
 
 /// Unmapped addresses that the guest's init process accesses just before [`THE_RUN`] begins and just after it has
 /// ended. The log contains these page faults even without the plugin.
@@ -37,29 +28,36 @@ const RUN_ENDS: u64 = 0x4d57_0000_1000;
 /// Counts the events of a log.
 #[derive(Debug)]
 pub struct Tally {
-    now: Counts,
-    cr3: Vec<u64>,
+    // With several CPUs, one more for what the plugin could not attribute to a CPU.
+    each: Vec<Cpu>,
+    // The CPU that the following lines are about.
+    told: usize,
+    placement: Placement,
+    // An exception whose CPU is not known yet.
+    pending: Option<Exception>,
     next: (usize, Option<u64>),
     cpus: u8,
     marker: Marker,
-    interrupts: Interrupts,
     idt: Option<u64>,
     // CR3 and the address of the interrupt descriptor table at the start of the run; `None` before it, and once the
     // caller has taken them.
     gates: Option<(u64, u64)>,
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
-    begun: Option<u64>,
     // Whether the kernel runs alone. The handlers are then known from the first mark on at which the interrupt
     // descriptor table is, and not from the start of the run.
     is_alone: bool,
     triple_fault: bool,
     // The regions that began before the handlers were known.
     unhandled: BTreeSet<u16>,
-    // The value of `begun` at the end of the run; `None` before it, and once the caller has taken it.
+    // The number of kernel instructions that had begun at the end of the run; `None` before it, and once the caller has
+    // taken it.
     end: Option<u64>,
     counting: bool,
-    open: Vec<(u16, Counts)>,
+    open: OpenPasses,
+    by_cpu: Vec<Counts>,
+    apics: Apics,
+    sent: Vec<Sent>,
     regions: Vec<Region>,
     passes: BTreeMap<u16, Passes>,
     states: BTreeMap<u16, Option<PageTables>>,
@@ -70,28 +68,27 @@ impl Tally {
     /// Returns an empty tally for a guest with `cpus` CPUs. With several CPUs, loads of CR3 are counted only with the
     /// plugin: without it, the log does not contain the CPU.
     pub fn new(cpus: u8, marker: Marker) -> Self {
-        let told = (cpus == 1).then_some(0);
+        let count = if cpus == 1 { 1 } else { usize::from(cpus) + 1 };
         Self {
-            now: Counts {
-                full_flushes: told,
-                switches: told,
-                ..Counts::default()
-            },
-            cr3: Vec::new(),
+            each: (0..count).map(|_| Cpu::new(cpus == 1)).collect(),
+            told: 0,
+            placement: Placement::default(),
+            pending: None,
             next: (0, None),
             cpus,
             marker,
-            interrupts: Interrupts::default(),
             idt: None,
             gates: None,
             at_switch: None,
-            begun: None,
             is_alone: false,
             triple_fault: false,
             unhandled: BTreeSet::new(),
             end: None,
             counting: false,
-            open: Vec::new(),
+            open: OpenPasses::default(),
+            by_cpu: Vec::new(),
+            apics: Apics::default(),
+            sent: Vec::new(),
             regions: Vec::new(),
             passes: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -110,8 +107,9 @@ impl Tally {
     /// Returns an empty tally for a guest with a kernel that runs alone. The vectors of its interrupts mean nothing.
     pub fn alone(cpus: u8, code: &Code) -> Self {
         let mut tally = Self::new(cpus, Marker::Kernel);
-        tally.now.call_interrupts = None;
-        tally.interrupts = Interrupts::of_code(code);
+        for one in &mut tally.each {
+            one.run_alone(code);
+        }
         tally.is_alone = true;
         tally
     }
@@ -128,29 +126,68 @@ impl Tally {
             faults.line(line);
         }
         match line {
-            Line::Exception {
-                vector,
-                error,
-                by_instruction,
-                at,
-                address,
-            } => {
-                self.interrupts.exception(vector, error, by_instruction, at);
-                match (self.counting, address) {
-                    (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true),
-                    (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false),
-                    (_, _) => self.now.exception(vector, error, by_instruction),
+            Line::Exception(exception) => {
+                self.place(None);
+                self.pending = Some(exception);
+                // With one CPU there is nothing to wait for.
+                if self.cpus == 1 {
+                    self.place(None);
                 }
             }
             Line::Idt(base) => self.idt = Some(base),
             Line::TripleFault => self.triple_fault = true,
-            Line::HeldCr3(_) | Line::Call { .. } => {}
-            Line::Enter(counted) => self.interrupts.enter(counted),
-            Line::Return(counted) => self.interrupts.leave(counted),
-            Line::Switch(counted) => self.interrupts.switch(counted),
+            Line::HeldCr3(_) => {}
+            Line::Gs(base) => self.placement.gs(base),
+            Line::TaskState(base) => {
+                let raised =
+                    |one: &Exception| undoes(one.vector, one.error, one.by_instruction, one.at);
+                let running = self.pending.filter(raised).map(|_| self.told);
+                let cpu = self.placement.cpu(base, running);
+                self.place(cpu);
+            }
+            Line::Cr3(value) => {
+                self.place(None);
+                self.load_cr3(value);
+            }
+            line => {
+                self.place(None);
+                return self.plugin_line(line, look);
+            }
+        }
+        false
+    }
+
+    /// Processes a line of the plugin. Returns whether it is a mark.
+    fn plugin_line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
+        match line {
+            Line::Enter(counted) => self.each[self.told].interrupts.enter(counted),
+            Line::Return(counted) => self.each[self.told].interrupts.leave(counted),
+            Line::Switch(counted) => self.each[self.told].interrupts.switch(counted),
             Line::Counting => {
                 self.counting = true;
-                (self.now.full_flushes, self.now.switches) = (Some(0), Some(0));
+                for one in &mut self.each {
+                    one.count_loads(true);
+                }
+            }
+            Line::Cpu(cpu) => self.told = self.known(cpu),
+            Line::Counts {
+                cpu,
+                gs,
+                flushes,
+                instructions,
+            } => {
+                let cpu = self.known(cpu);
+                if self.placement.know(cpu, gs) {
+                    self.start_cpu(cpu);
+                }
+                let one = &mut self.each[cpu];
+                one.take_flushes(flushes);
+                one.begun = Some(instructions);
+                one.now.instructions = Some(one.interrupts.count_between(instructions));
+            }
+            Line::Apic { register, value } => {
+                let cpus = usize::from(self.cpus);
+                self.apics.write(self.told, register, value, cpus);
             }
             Line::Cr3Next {
                 cpu,
@@ -158,36 +195,72 @@ impl Tally {
                 flushes,
                 instructions,
             } => {
+                let cpu = self.known(cpu);
                 self.next = (cpu, holds);
-                self.take(flushes, instructions);
+                self.each[cpu].take(flushes, instructions);
             }
-            Line::Cr3(value) => self.load_cr3(value),
             Line::Mark {
                 code,
                 cpu,
                 cr3,
+                thread,
                 flushes,
                 instructions,
             } => {
+                let cpu = self.known(cpu);
+                let cr3 = cr3.or(Some(self.each[cpu].cr3).filter(|value| *value != 0));
                 // Reading large page tables takes long, so they are read for the first pass of each mark only.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
-                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
                 }
                 if self.is_alone && code >> 1 != THE_RUN {
-                    self.find_handlers(code, cr3.or_else(|| self.cr3.get(cpu).copied()));
+                    self.find_handlers(code, cr3);
                 } else if code == THE_RUN << 1 && instructions.is_some() && !self.is_alone {
-                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     self.gates = cr3.zip(self.idt);
-                    self.interrupts.handlers_are_known();
+                    for one in &mut self.each {
+                        one.interrupts.handlers_are_known();
+                        one.now.instructions = one.begun.map(|begun| one.interrupts.count(begun));
+                    }
                 }
-                self.take(flushes, instructions);
-                self.mark(code >> 1, code & 1 == 0);
+                self.each[cpu].take(flushes, instructions);
+                self.mark(code >> 1, code & 1 == 0, cpu, thread);
                 return true;
             }
+            Line::Call { .. }
+            | Line::Exception(_)
+            | Line::Idt(_)
+            | Line::HeldCr3(_)
+            | Line::Gs(_)
+            | Line::TaskState(_)
+            | Line::Cr3(_)
+            | Line::TripleFault => {}
         }
         false
+    }
+
+    /// Returns the CPU with this number, or the last one if a line names none that the guest has.
+    fn known(&self, cpu: usize) -> usize {
+        cpu.min(self.each.len() - 1)
+    }
+
+    /// Counts the pending exception on a CPU; if that is not known, on the CPU that executed last.
+    fn place(&mut self, cpu: Option<usize>) {
+        let Some(one) = self.pending.take() else {
+            return;
+        };
+        let cpu = cpu.unwrap_or(self.told);
+        let place = &mut self.each[cpu];
+        place
+            .interrupts
+            .exception(one.vector, one.error, one.by_instruction, one.at);
+        match (self.counting, one.address) {
+            (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true, cpu, 0),
+            (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false, cpu, 0),
+            (_, _) => place
+                .now
+                .exception(one.vector, one.error, one.by_instruction),
+        }
     }
 
     /// Finds the handlers of a kernel that runs alone, at a mark of a region. They can be others than at the mark
@@ -196,6 +269,19 @@ impl Tally {
         self.gates = cr3.zip(self.idt);
         if self.gates.is_none() && code & 1 == 0 {
             self.unhandled.insert(code >> 1);
+        }
+    }
+
+    /// Moves the events of no known CPU to one that starts during the run: they are of its first instructions.
+    fn start_cpu(&mut self, cpu: usize) {
+        let rest = self.each.len() - 1;
+        let Some(before) = self.open.run().and_then(|run| run.get(rest).copied()) else {
+            return;
+        };
+        if cpu != rest {
+            let events = self.each[rest].now.since(before);
+            self.each[cpu].now = self.each[cpu].now.plus(events);
+            self.each[rest].now = before;
         }
     }
 
@@ -210,77 +296,118 @@ impl Tally {
         self.end.take()
     }
 
-    /// Stores the plugin's counts as the current ones.
-    fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
-        self.begun = instructions.map(|counted| counted.kernel);
-        [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
-        self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
-    }
-
     fn load_cr3(&mut self, value: u64) {
         let (cpu, holds) = self.next;
-        if self.cr3.len() <= cpu {
-            self.cr3.resize(cpu + 1, 0);
-        }
-        let last = &mut self.cr3[cpu];
-        let count = if holds.unwrap_or(*last) == value {
-            &mut self.now.full_flushes
+        let one = &mut self.each[cpu];
+        let count = if holds.unwrap_or(one.cr3) == value {
+            &mut one.now.full_flushes
         } else {
-            self.at_switch = Some((self.now, self.begun));
-            &mut self.now.switches
+            self.at_switch = Some((one.now, one.begun.map(|begun| begun.kernel)));
+            &mut one.now.switches
         };
         if let Some(count) = count {
             *count += 1;
         }
-        *last = value;
+        one.cr3 = value;
     }
 
-    /// Processes a mark. A begin mark in an open region restarts the pass; an end mark without a begin mark ends no
-    /// pass.
-    fn mark(&mut self, region: u16, begins: bool) {
-        let open = self.open.iter().position(|(other, _)| *other == region);
-        let now = match (region, begins) {
-            (THE_RUN, true) => {
-                if let Some(faults) = &mut self.faults {
-                    faults.begin();
-                }
-                self.at_switch = None;
-                if let Some(counted) = &mut self.now.instructions {
-                    counted.user += self.marker.before_exec();
-                }
-                self.now
-            }
-            (THE_RUN, false) => {
-                let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
-                let switch = self.at_switch.filter(|_| is_earlier);
-                if let Some(faults) = &mut self.faults {
-                    faults.end(switch.is_some());
-                }
-                let (now, begun) = switch.unwrap_or((self.now, self.begun));
-                self.end = begun;
-                now
-            }
-            (_, _) => self.now,
-        };
-        match (begins, open) {
-            (true, None) => self.open.push((region, now)),
-            (true, Some(place)) => {
-                self.open[place].1 = now;
+    /// Processes a mark that a thread executed on a CPU. A region belongs to the CPU that began it. A begin mark in an
+    /// open region restarts the pass; an end mark of another thread, or on another CPU, ends no pass.
+    fn mark(&mut self, region: u16, begins: bool, cpu: usize, thread: u64) {
+        let now = self.counts_at(region, begins, cpu);
+        if begins {
+            let pass = Open {
+                region,
+                cpu,
+                thread,
+                before: now,
+            };
+            if self.open.begin(pass) {
                 self.region(region).marks.begun_again += 1;
             }
-            (false, None) => self.region(region).marks.not_begun += 1,
-            (false, Some(place)) => {
-                let (_, before) = self.open.swap_remove(place);
-                let passed = now.since(before);
-                self.passes.entry(region).or_default().add(passed);
-                let known = self.region(region);
-                known.counts = match known.marks.passes {
-                    0 => passed,
-                    _ => known.counts.plus(passed),
-                };
-                known.marks.passes += 1;
+            return;
+        }
+        match self.open.end(region, cpu, thread) {
+            Ended::Pass(before) => self.end_pass(region, &before, &now),
+            Ended::NoPass { moved } => {
+                let marks = &mut self.region(region).marks;
+                marks.not_begun += 1;
+                marks.not_ended += u64::from(moved);
             }
         }
+    }
+
+    /// Returns the counts at a mark: of the CPU, or of every CPU at the marks of [`THE_RUN`].
+    fn counts_at(&mut self, region: u16, begins: bool, cpu: usize) -> Vec<Counts> {
+        if region != THE_RUN {
+            return vec![self.each[cpu].now];
+        }
+        if begins {
+            if let Some(faults) = &mut self.faults {
+                faults.begin();
+            }
+            self.at_switch = None;
+            self.apics.restart();
+            if let Some(counted) = &mut self.each[cpu].now.instructions {
+                counted.user += self.marker.before_exec();
+            }
+        }
+        let now = self.each.iter().map(|one| one.now).collect();
+        if begins {
+            return now;
+        }
+        let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
+        let switch = self.at_switch.filter(|_| is_earlier);
+        if let Some(faults) = &mut self.faults {
+            faults.end(switch.is_some());
+        }
+        if self.cpus > 1 {
+            return now;
+        }
+        let begun = self.each[cpu].begun.map(|begun| begun.kernel);
+        let (now, begun) = switch.unwrap_or((self.each[cpu].now, begun));
+        self.end = begun;
+        vec![now]
+    }
+
+    fn end_pass(&mut self, region: u16, before: &[Counts], now: &[Counts]) {
+        let passed: Vec<Counts> = now
+            .iter()
+            .zip(before)
+            .map(|(now, before)| now.since(*before))
+            .collect();
+        let sum = passed.iter().copied().reduce(Counts::plus);
+        let mut sum = sum.unwrap_or_default();
+        if region == THE_RUN && self.cpus > 1 {
+            sum = self.place_run(sum, passed);
+        }
+        self.passes.entry(region).or_default().add(sum);
+        let known = self.region(region);
+        known.counts = match known.marks.passes {
+            0 => sum,
+            _ => known.counts.plus(sum),
+        };
+        known.marks.passes += 1;
+    }
+
+    /// Stores the interprocessor interrupts of the run, and its counts by CPU if they add up to the counts of the run.
+    /// The last of them are of no known CPU: if it executed instructions, none are measured. Returns the counts of all
+    /// CPUs.
+    fn place_run(&mut self, mut sum: Counts, mut passed: Vec<Counts>) -> Counts {
+        self.sent = self.apics.sent();
+        let rest = passed.pop().and_then(|rest| rest.instructions);
+        if rest.is_some_and(|rest| rest.user + rest.kernel > 0) {
+            sum.instructions = None;
+            passed.clear();
+        }
+        let is_known = passed.iter().all(|one| one.instructions.is_some());
+        let is_all = passed.iter().copied().reduce(Counts::plus) == Some(sum);
+        self.by_cpu = if is_known && is_all {
+            passed
+        } else {
+            Vec::new()
+        };
+        sum
     }
 
     /// Returns the entry of a region, which is added if it does not exist.
@@ -301,8 +428,7 @@ impl Tally {
         let is_run = |one: &Region| one.region == THE_RUN && one.marks.passes > 0;
         let run = self.regions.iter().position(is_run)?;
         let run = self.regions.swap_remove(run);
-        let open = std::mem::take(&mut self.open);
-        for (region, _) in open.into_iter().filter(|(region, _)| *region != THE_RUN) {
+        for region in self.open.regions() {
             self.region(region).marks.not_ended += 1;
         }
         self.regions.sort_by_key(|one| one.region);
@@ -314,6 +440,8 @@ impl Tally {
         }
         Some(Counted {
             run: run.counts,
+            by_cpu: self.by_cpu,
+            sent: self.sent,
             regions: self.counting.then_some(self.regions),
             unhandled: self.unhandled,
             faults: self.faults,
@@ -325,6 +453,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::count::line::parse;
+    use crate::model::counts::Instructions;
     use crate::model::region::Marks;
 
     fn tally(lines: &[&str]) -> Tally {
@@ -471,6 +600,126 @@ mod tests {
             let found: Vec<_> = regions.iter().map(|one| (one.region, one.marks)).collect();
             assert_eq!(found, [(1, expected)], "{name}");
         }
+    }
+
+    /// The bases of GS of two CPUs, as the plugin reports them in decimal and QEMU in hexadecimal.
+    const BASES: [&str; 2] = ["18446612682594320384", "18446612682595368960"];
+    const IN_KERNEL: [&str; 2] = ["GS =0000 ffff88801f400000", "GS =0000 ffff88801f500000"];
+    const IN_USER: &str = "GS =0000 0000000000000000";
+    const SEGMENTS: [&str; 2] = ["TR =0040 fffffe0000003000", "TR =0040 fffffe0000083000"];
+
+    /// Returns the lines of a run on two CPUs. `rest` is how many instructions of no known CPU are in the run.
+    fn on_two_cpus(lines: &[&str], rest: u64) -> Vec<String> {
+        let counts = |cpu: usize, user: u64, kernel: u64| {
+            let base = BASES.get(cpu).unwrap_or(&"0");
+            format!("memwright counts {cpu} {base} {user} 0 0 {user} {kernel}")
+        };
+        let begin = [counts(0, 10, 100), counts(1, 20, 200), counts(2, 7, 7)];
+        let end = [
+            counts(0, 15, 160),
+            counts(1, 40, 1000),
+            counts(2, 7, 7 + rest),
+        ];
+        let mut all = vec!["memwright count 3".to_owned()];
+        all.extend(begin);
+        all.push("memwright mark 65534 0 4096 10 0 0 10 100 0".to_owned());
+        all.push("memwright cpu 0".to_owned());
+        all.extend(lines.iter().map(|line| (*line).to_owned()));
+        all.extend(end);
+        all.push("memwright mark 65535 1 4096 40 0 0 40 1000 0".to_owned());
+        all
+    }
+
+    fn counted_on_two(lines: &[&str], rest: u64) -> Counted {
+        let lines = on_two_cpus(lines, rest);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        tally_of(2, &lines).finish().unwrap()
+    }
+
+    #[test]
+    fn each_cpu_has_counts_of_its_own() {
+        let fault = "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000";
+        let counted = counted_on_two(
+            &[
+                // CPU 1 has received an exception in the kernel, so that its task state segment is known.
+                "    1: v=ec e=0000 i=0 cpl=0 IP=0010:ffffffff81000000",
+                IN_KERNEL[1],
+                SEGMENTS[1],
+                fault,
+                IN_USER,
+                SEGMENTS[1],
+                // The segment of CPU 0 is not known. The plugin's last line was about CPU 0.
+                fault,
+                IN_USER,
+                SEGMENTS[0],
+                "memwright cr3 1 4096 20 0 0 20 200",
+                "CR3 update: CR3=1000",
+            ],
+            0,
+        );
+        let [one, other] = counted.by_cpu[..] else {
+            panic!("{counted:?}")
+        };
+        assert_eq!(
+            (one.user_faults.write, other.user_faults.write),
+            (1, 1),
+            "{counted:?}"
+        );
+        assert_eq!((one.other_interrupts, other.other_interrupts), (0, 1));
+        assert_eq!((one.full_flushes, other.full_flushes), (Some(0), Some(1)));
+        assert_eq!((one.invlpg, other.invlpg), (Some(5), Some(20)));
+        let [of_one, of_other] = [one, other].map(|one| one.instructions.unwrap());
+        // The instruction that faulted did not complete, and the first process executed two.
+        assert_eq!((of_one.user, of_one.kernel), (5 - 1 - 2, 60));
+        assert_eq!((of_other.user, of_other.kernel), (20 - 1, 800));
+        assert_eq!(counted.run, one.plus(other));
+    }
+
+    #[test]
+    fn a_cpu_that_starts_late_has_its_first_events() {
+        let other = 0xffff_8880_1f60_0000_u64;
+        let started = format!("memwright counts 1 {other} 30 0 0 30 300");
+        let counted = counted_on_two(
+            &[
+                "memwright cpu 2",
+                "memwright cr3 2 4096 7 0 0 7 7",
+                "CR3 update: CR3=2000",
+                &started,
+                "memwright cpu 1",
+            ],
+            0,
+        );
+        let [one, other] = counted.by_cpu[..] else {
+            panic!("{counted:?}")
+        };
+        assert_eq!((one.switches, other.switches), (Some(0), Some(1)));
+        assert_eq!(counted.run, one.plus(other));
+    }
+
+    #[test]
+    fn instructions_of_no_known_cpu_are_not_measured() {
+        let counted = counted_on_two(&[], 1);
+        assert_eq!((counted.run.instructions, counted.by_cpu), (None, vec![]));
+        assert_eq!(counted.run.invlpg, Some(25));
+    }
+
+    #[test]
+    fn interprocessor_interrupts_have_a_sender_and_receivers() {
+        let counted = counted_on_two(
+            &[
+                "apic_register_write register 0x30 = 0x1000000fb",
+                "apic_register_write register 0x30 = 0x1000000fb",
+                "memwright cpu 1",
+                "apic_register_write register 0x0b = 0x0",
+                "apic_register_write register 0x30 = 0xfd",
+            ],
+            0,
+        );
+        let sent = counted.sent.into_iter();
+        let sent: Vec<_> = sent
+            .map(|one| (one.from, one.to, one.vector, one.count))
+            .collect();
+        assert_eq!(sent, [(0, 1, 0xfb, 2), (1, 0, 0xfd, 1)]);
     }
 
     #[test]

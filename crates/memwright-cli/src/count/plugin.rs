@@ -7,8 +7,10 @@ use crate::qemu::version::Version;
 
 /// The plugin's source files, which are licensed under GPL-2.0-or-later. They are in a separate folder because they are
 /// not part of this command, which only compiles them.
-const SOURCES: [Source; 10] = [
+const SOURCES: [Source; 12] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
+    ("counters.c", include_str!("../../../../plugin/counters.c")),
+    ("counters.h", include_str!("../../../../plugin/counters.h")),
     ("profile.c", include_str!("../../../../plugin/profile.c")),
     ("profile.h", include_str!("../../../../plugin/profile.h")),
     ("halt.c", include_str!("../../../../plugin/halt.c")),

@@ -2,8 +2,8 @@
 
 use memwright_linux_abi::channel::Outcome;
 
+use crate::count::counted::Counted;
 use crate::count::fault_log::FaultLog;
-use crate::count::log::Counted;
 use crate::count::raw::Raw;
 use crate::model::counts::Counts;
 use crate::model::region::{Marks, Region};
@@ -68,33 +68,17 @@ impl Said {
                 found.push(what.to_owned());
             }
         }
+        let sent = |said: &Self| said.counted.as_ref().map(|one| one.sent.clone());
+        if sent(self) != sent(other) {
+            found.push("interprocessor interrupts".to_owned());
+        }
         let regions = |said: &Self| -> Vec<Region> {
             let counted = said.counted.iter();
             counted
                 .flat_map(|one| one.regions.clone().unwrap_or_default())
                 .collect()
         };
-        let columns = |said: &Self| {
-            let once = Marks {
-                passes: 1,
-                ..Marks::default()
-            };
-            let run = said.counted.iter();
-            let run = run.map(|one| (String::new(), once, one.run));
-            let regions = regions(said);
-            let of_region = |one: &Region| {
-                let name = format!("{}: ", one.title());
-                let each = one.each.iter().flat_map(|each| {
-                    Pass::ALL.map(|pass| (format!("{name}{}: ", pass.name()), each.of(pass)))
-                });
-                let all = [(name.clone(), one.counts)].into_iter().chain(each);
-                all.map(|(name, counts)| (name, one.marks, counts))
-                    .collect::<Vec<_>>()
-            };
-            run.chain(regions.iter().flat_map(of_region))
-                .collect::<Vec<_>>()
-        };
-        let (mine, others) = (columns(self), columns(other));
+        let (mine, others) = (self.columns(), other.columns());
         let names = |columns: &[(String, Marks, Counts)]| -> Vec<(String, Marks)> {
             columns
                 .iter()
@@ -129,6 +113,33 @@ impl Said {
             }
         }
         found
+    }
+
+    /// Returns the counts of the run, of each CPU, and of each region with the statistics of its passes: for each, the
+    /// beginning of the titles of its rows, and its marks.
+    fn columns(&self) -> Vec<(String, Marks, Counts)> {
+        let once = Marks {
+            passes: 1,
+            ..Marks::default()
+        };
+        let Some(counted) = &self.counted else {
+            return Vec::new();
+        };
+        let of_cpu = |(cpu, counts): (usize, &Counts)| (format!("CPU {cpu}: "), once, *counts);
+        let of_region = |one: &Region| {
+            let name = format!("{}: ", one.title());
+            let each = one.each.iter().flat_map(|each| {
+                Pass::ALL.map(|pass| (format!("{name}{}: ", pass.name()), each.of(pass)))
+            });
+            let all = [(name.clone(), one.counts)].into_iter().chain(each);
+            all.map(|(name, counts)| (name, one.marks, counts))
+                .collect::<Vec<_>>()
+        };
+        [(String::new(), once, counted.run)]
+            .into_iter()
+            .chain(counted.by_cpu.iter().enumerate().map(of_cpu))
+            .chain(counted.regions.iter().flatten().flat_map(of_region))
+            .collect()
     }
 }
 
@@ -165,6 +176,8 @@ mod tests {
             triple_fault: false,
             counted: Some(Counted {
                 run: Counts::default(),
+                by_cpu: Vec::new(),
+                sent: Vec::new(),
                 regions: Some(vec![region]),
                 unhandled: std::collections::BTreeSet::new(),
                 faults: None,

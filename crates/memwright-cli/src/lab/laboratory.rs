@@ -7,7 +7,7 @@ use crate::lab::fault_runs;
 use crate::lab::input::Input;
 use crate::model::kernel_run::{KIND, SCHEMA};
 use crate::model::machine::Clock;
-use crate::model::plan::{Detail, ImagePlan, Measure, Setup};
+use crate::model::plan::{ImagePlan, Measure, Setup};
 use crate::model::settings::settings;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -33,6 +33,7 @@ use crate::lab::linux_run;
 use crate::lab::load::Load;
 use crate::lab::missed_names::{missed, say_missed};
 use crate::lab::options;
+use crate::lab::profiled::total;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
 use crate::memwright::guest::OwnGuest;
@@ -478,47 +479,11 @@ impl<'a> Laboratory<'a> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
         };
-        let counts = match self.region {
-            None => Some(counted.run),
-            Some(number) => {
-                let mut regions = counted.regions.iter().flatten();
-                regions
-                    .find(|one| one.region == number && one.marks.passes > 0)
-                    .map(|one| one.counts)
-            }
-        };
-        let Some(counts) = counts else {
-            return Err(Failure::Guest(anyhow!(
-                "{}: the program did not pass {}",
-                image.name,
-                self.names.title(self.region.unwrap_or(THE_RUN))
-            )));
-        };
-        if let Some(number) = self
-            .region
-            .filter(|number| counted.unhandled.contains(number))
-        {
-            return Err(Failure::Guest(anyhow!(
-                "{}: no profile of {}: the kernel has to take an exception or an interrupt before, which shows where its \
-                 handlers are",
-                image.name,
-                self.names.title(number)
-            )));
-        }
-        let total = counts
-            .instructions
-            .and_then(|counted| match self.system {
-                System::Alone => Some(counted.kernel),
-                System::Linux | System::Memwright => Some(counted.kernel + counted.interrupts?),
-            })
-            .with_context(|| {
-                format!(
-                    "{}: no profile: the handlers of interrupts are not known",
-                    image.name
-                )
-            })?;
+        let total = total(counted, self.region, self.system, &self.names)
+            .with_context(|| image.name.clone())
+            .map_err(Failure::Guest)?;
         let mut names = names().map_err(Failure::Guest)?;
-        if let Some(with_lines) = self.by_source() {
+        if let Some(with_lines) = self.plan.measure.with_lines() {
             let debug = match self.system {
                 System::Linux => kernel_symbols::debug_file(image),
                 System::Memwright => Ok(self.files.join(KERNEL)),
@@ -535,18 +500,6 @@ impl<'a> Laboratory<'a> {
             ..tree::build(raw, &names.source, names.sha256, region, total)
         };
         Ok(Some((profile, names.source.names())))
-    }
-
-    /// Returns whether the profile needs source lines; `None` if it needs no debug information.
-    fn by_source(&self) -> Option<bool> {
-        match self.plan.measure {
-            Measure::Functions { detail, .. } => match detail {
-                Detail::Functions => None,
-                Detail::Inlined => Some(false),
-                Detail::Lines => Some(true),
-            },
-            Measure::Nothing | Measure::Events | Measure::Faults(_) => None,
-        }
     }
 
     /// Returns the guest's settings for documents.
@@ -575,9 +528,12 @@ impl<'a> Laboratory<'a> {
     ) -> Document {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         let differs = again.map(|again| said.differences(again));
-        let (run, regions) = said
-            .counted
-            .clone()
+        let counted = said.counted.clone();
+        let (by_cpu, sent) = counted
+            .as_ref()
+            .map(|counted| (counted.by_cpu.clone(), counted.sent.clone()))
+            .unzip();
+        let (run, regions) = counted
             .map(|counted| (counted.run, counted.regions))
             .unzip();
         Document {
@@ -615,6 +571,8 @@ impl<'a> Laboratory<'a> {
             differs: differs.unwrap_or_default(),
             missed: None,
             run,
+            by_cpu: by_cpu.unwrap_or_default(),
+            sent: sent.unwrap_or_default(),
             regions: regions.flatten(),
             faults: None,
             functions,
@@ -669,12 +627,12 @@ fn first_process() -> Tree {
 /// Checks that a guest with this machine and this kind of kernel can run the plan and be counted.
 ///
 /// # Errors
-/// If functions are requested with several CPUs, if the kernel's command line would be too long, or if this command was
-/// built without the init process for Linux.
+/// If a kernel that runs alone would have several CPUs, if the kernel's command line would be too long, or if this
+/// command was built without the init process for Linux.
 fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
-    if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
+    if system == System::Alone && machine.cpus > 1 {
         return Err(Failure::Usage(anyhow!(
-            "--functions: instructions are counted with one CPU, and this guest has {}",
+            "a kernel that is not Linux is counted with one CPU, and this guest has {}",
             machine.cpus
         )));
     }

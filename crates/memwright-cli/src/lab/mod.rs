@@ -12,5 +12,6 @@ pub mod load;
 mod missed_names;
 mod options;
 mod own_run;
+mod profiled;
 mod rehearsal;
 pub mod run;

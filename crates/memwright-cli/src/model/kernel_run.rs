@@ -8,6 +8,7 @@ use crate::model::hashed_file::HashedFile;
 use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
 use crate::model::region::Region;
+use crate::model::sent::Sent;
 
 /// The version of the document's format. It increases when a name in the JSON is removed or changes its meaning, but
 /// not when one is added.
@@ -65,6 +66,13 @@ pub struct Document {
     /// The counts from the program's exec to its exit; absent if nothing could be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Counts>,
+    /// The counts of the run on each CPU, which add up to `run`; absent if the guest has one CPU, or if they are not
+    /// known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_cpu: Vec<Counts>,
+    /// The interprocessor interrupts that CPUs sent in the run; absent if the guest has one CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sent: Vec<Sent>,
     /// The counts of each region that the program marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,

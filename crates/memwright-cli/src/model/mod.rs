@@ -29,6 +29,7 @@ pub mod region_names;
 pub mod saved;
 #[cfg(test)]
 pub mod schema;
+pub mod sent;
 pub mod settings;
 pub mod shard;
 pub mod shell;

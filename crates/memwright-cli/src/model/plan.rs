@@ -101,6 +101,20 @@ pub enum Measure {
     },
 }
 
+impl Measure {
+    /// Returns whether the profile needs source lines; `None` if it needs no debug information.
+    pub fn with_lines(&self) -> Option<bool> {
+        match self {
+            Self::Functions { detail, .. } => match detail {
+                Detail::Functions => None,
+                Detail::Inlined => Some(false),
+                Detail::Lines => Some(true),
+            },
+            Self::Nothing | Self::Events | Self::Faults(_) => None,
+        }
+    }
+}
+
 /// What a profile lists separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
