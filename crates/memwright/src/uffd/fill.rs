@@ -26,21 +26,21 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`FillError`]. On error nothing has changed.
     pub fn fill(&self, page: Page, fill: Fill<'_>, protect: bool) -> Result<(), FillError> {
         let memory = &*self.core.memory;
-        while let Some((object, index)) = self.fill_from_memory(page, fill, protect)? {
-            let found = object.find(memory, index).map_err(refusal)?;
+        while let Some(away) = self.fill_from_memory(page, fill, protect)? {
+            let found = away.object.find(memory, away.index).map_err(refusal)?;
             drop(found.map(|frame| memory.frames().adopt(frame)));
         }
         Ok(())
     }
 
-    /// Fills `page` like [`fill`](Self::fill), unless the page of the object is in swap. Returns the object and the
-    /// index of its page then. The caller swaps the page in with no lock held.
+    /// Fills `page` like [`fill`](Self::fill), unless the page of the object is in swap. Returns that page then. The
+    /// caller swaps it in with no lock held.
     fn fill_from_memory(
         &self,
         page: Page,
         fill: Fill<'_>,
         protect: bool,
-    ) -> Result<Option<(Arc<dyn Object<M>>, u64)>, FillError> {
+    ) -> Result<Option<InSwap<M>>, FillError> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
@@ -68,7 +68,10 @@ impl<M: Machine> AddressSpace<M> {
             (Fill::Poison, _) => place.poison()?,
             (Fill::Object, Some(object)) => {
                 if !place.show(&**object, false)? {
-                    return Ok(Some((object.clone(), area.offset_of(page))));
+                    return Ok(Some(InSwap {
+                        object: object.clone(),
+                        index: area.offset_of(page),
+                    }));
                 }
             }
             (Fill::Object, None) => return Err(FillError::Invalid),
@@ -81,6 +84,12 @@ impl<M: Machine> AddressSpace<M> {
         }
         Ok(None)
     }
+}
+
+/// A page of an object that is in swap.
+struct InSwap<M: Machine> {
+    object: Arc<dyn Object<M>>,
+    index: u64,
 }
 
 /// The marks of a marker that a filled page may replace. A marker with any other mark stays (Linux 7.2
