@@ -52,7 +52,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "swap-in",
         block: "walk swap-in",
         title: "a load of a page in swap",
-        most: counts(97, 31, 22, 66),
+        most: counts(91, 31, 22, 60),
         before: counts(105, 28, 22, 77),
     },
     Ceiling {

@@ -28,6 +28,7 @@ pub(crate) mod swapped_page;
 use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
 
 use crate::fault::attempt::Fault;
+use crate::fault::swap_wait::{Finished, Purpose, wait_a_moment};
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::{Access, FaultKind};
@@ -115,6 +116,35 @@ impl<M: Machine> Core<M> {
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)
+    }
+
+    /// Resolves a fault after it returned [`FaultError::WouldBlock`], if that was because it had begun to read the
+    /// page. If `awaits`, also if another thread reads the page. Does not count the fault.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the page is busy for another reason; otherwise the errors of a fault.
+    #[cold]
+    pub(crate) fn finish_fault(
+        &self,
+        address: VirtAddr,
+        access: Access,
+        awaits: bool,
+    ) -> Result<FaultKind, FaultError> {
+        let (page, purpose) = (address.page(), Purpose::Access(access));
+        let mut has_read = false;
+        loop {
+            match self.finish_reads(page, purpose) {
+                Finished::Over(outcome) => return outcome,
+                Finished::Again => has_read = true,
+                Finished::Nothing if awaits && self.is_in_swap(page) => wait_a_moment(),
+                Finished::Nothing => return Err(FaultError::WouldBlock),
+            }
+            match self.fault(self.cpu(), address, access) {
+                Ok(_) if has_read => return Ok(FaultKind::SwapIn),
+                Err(FaultError::WouldBlock) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Completes a fault that began to read its page from a swap device, and counts it.

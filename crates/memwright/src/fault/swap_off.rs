@@ -1,11 +1,10 @@
 //! Swap-in without an access: for swapoff (Linux 7.2 `mm/swapfile.c`, `unuse_mm`), or for a collapse.
 
 use core::sync::atomic::Ordering;
-use memwright_table::{Bits, Cursor, Entry, Machine, Page, PageRange, PageSize, Present, Swapped};
+use memwright_table::{Cursor, Entry, Machine, Page, PageRange, Swapped};
 
 use crate::fault::attempt::Fault;
 use crate::fault::swap_wait::{Finished, Purpose};
-use crate::fault::swapped_page::Back;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
@@ -140,24 +139,5 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         let back = self.bring(swapped, false)?;
         Ok(self.show_unasked(cursor, swapped, back))
-    }
-
-    /// Maps a page that was swapped in, as not accessed, in the entry under the cursor.
-    pub(super) fn show_unasked(
-        self,
-        cursor: &mut Cursor<'_, M>,
-        swapped: Swapped,
-        back: Back<'_, M>,
-    ) -> FaultKind {
-        let kind = back.kind;
-        let bits = self.bits_of(swapped.bits, back.exclusive, false) - Bits::ACCESSED;
-        cursor.swap_in(Present {
-            frame: back.frame.into_raw(),
-            size: PageSize::Size4K,
-            bits,
-        });
-        self.core.note_filled(self.cpu, 1);
-        self.core.note_swapped(-1);
-        kind
     }
 }

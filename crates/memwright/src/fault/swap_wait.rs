@@ -3,9 +3,7 @@
 //! no lock held, takes the locks again, and maps the page where the entry still names its slot.
 
 use memwright_table::sync::{pause_point, relax};
-use memwright_table::{
-    Bits, Cursor, Entry, FrameRef, Machine, Page, PageRange, Slots, Swapped, VirtAddr,
-};
+use memwright_table::{Bits, Cursor, Entry, FrameRef, Machine, Page, PageRange, Slots, Swapped};
 
 use crate::fault::attempt::Fault;
 use crate::mm::core::Core;
@@ -269,7 +267,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns whether the page, or the page of the object that is mapped there, is in swap.
-    fn is_in_swap(&self, page: Page) -> bool {
+    pub(super) fn is_in_swap(&self, page: Page) -> bool {
         if let Entry::Swapped(_) = self.table.look(PageRange::single(page)).peek() {
             return true;
         }
@@ -279,39 +277,10 @@ impl<M: Machine> Core<M> {
             object.is_some_and(|object| object.swapped(area.offset_of(page), 1) > 0)
         })
     }
-
-    /// Resolves a fault after it returned [`FaultError::WouldBlock`], if that was because it had begun to read the
-    /// page. If `awaits`, also if another thread reads the page. Does not count the fault.
-    ///
-    /// # Errors
-    /// `WouldBlock` if the page is busy for another reason; otherwise the errors of a fault.
-    #[cold]
-    pub(crate) fn finish_fault(
-        &self,
-        address: VirtAddr,
-        access: Access,
-        awaits: bool,
-    ) -> Result<FaultKind, FaultError> {
-        let (page, purpose) = (address.page(), Purpose::Access(access));
-        let mut has_read = false;
-        loop {
-            match self.finish_reads(page, purpose) {
-                Finished::Over(outcome) => return outcome,
-                Finished::Again => has_read = true,
-                Finished::Nothing if awaits && self.is_in_swap(page) => wait_a_moment(),
-                Finished::Nothing => return Err(FaultError::WouldBlock),
-            }
-            match self.fault(self.cpu(), address, access) {
-                Ok(_) if has_read => return Ok(FaultKind::SwapIn),
-                Err(FaultError::WouldBlock) => {}
-                outcome => return outcome,
-            }
-        }
-    }
 }
 
 /// Lets other threads run, of which one reads a page.
-fn wait_a_moment() {
+pub(super) fn wait_a_moment() {
     pause_point();
     relax();
 }

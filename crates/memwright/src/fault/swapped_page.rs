@@ -50,6 +50,25 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
+    /// Maps a page that was swapped in, as not accessed, in the entry under the cursor.
+    pub(super) fn show_unasked(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        swapped: Swapped,
+        back: Back<'_, M>,
+    ) -> FaultKind {
+        let kind = back.kind;
+        let bits = self.bits_of(swapped.bits, back.exclusive, false) - Bits::ACCESSED;
+        cursor.swap_in(Present {
+            frame: back.frame.into_raw(),
+            size: PageSize::Size4K,
+            bits,
+        });
+        self.core.note_filled(self.cpu, 1);
+        self.core.note_swapped(-1);
+        kind
+    }
+
     /// Returns the bits of an entry that maps a page after its swap-in. `carried` has the bits of the swap entry, whose
     /// tracking bits can deny write permission. `stores` is whether the fault is a store.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {

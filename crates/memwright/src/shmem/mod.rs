@@ -1,6 +1,7 @@
 //! Memory as an object: shared anonymous memory, and the files of a tmpfs.
 
 pub(crate) mod fill;
+pub(crate) mod look_up;
 pub(crate) mod store;
 pub(crate) mod swap;
 pub(crate) mod unmapped;
@@ -256,56 +257,6 @@ impl<M: Machine> Shmem<M> {
                 found => return found,
             };
         }
-    }
-
-    /// Like [`frame_for`](Self::frame_for), but does not swap in a page: returns [`ObjectError::InSwap`] for a page in
-    /// swap.
-    fn frame_in_memory(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
-        self.shared_frame(&mut self.store.lock(), index, create)
-    }
-
-    /// Implements [`frame_in_memory`](Self::frame_in_memory) while the caller holds the lock of the pages.
-    #[inline]
-    fn shared_frame(
-        &self,
-        state: &mut State<M>,
-        index: u64,
-        create: bool,
-    ) -> Result<Option<Frame>, ObjectError> {
-        if index >= pages_of(state.size) {
-            return Err(ObjectError::BeyondEnd);
-        }
-        let frame = match state.pages.look_up(index) {
-            Lookup::InMemory(frame) => frame,
-            Lookup::InSwap => return Err(ObjectError::InSwap),
-            Lookup::Vacant(vacancy) if create => self.create(state, &vacancy, true)?,
-            Lookup::Vacant(_) => return Ok(None),
-        };
-        Ok(Some(self.memory.frames().share(frame).into_raw()))
-    }
-
-    /// Implements [`Object::cached_run`] while the caller holds the lock of the pages.
-    #[inline]
-    fn run_in_memory(
-        &self,
-        state: &State<M>,
-        first: u64,
-        wanted: u64,
-        frames: &mut [Frame],
-    ) -> u64 {
-        let inside = pages_of(state.size).saturating_sub(first);
-        let wanted = match inside {
-            0..64 => wanted & ((1 << inside) - 1),
-            64.. => wanted,
-        };
-        let found = state.pages.get_run_unasked(first, wanted, frames);
-        let mut left = found;
-        while left != 0 {
-            let frame = frames[left.trailing_zeros() as usize];
-            left &= left - 1;
-            let _ = self.memory.frames().share(frame).into_raw();
-        }
-        found
     }
 
     /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. The call

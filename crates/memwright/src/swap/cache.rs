@@ -62,6 +62,18 @@ pub(super) enum Remains {
 }
 
 impl<M: Machine> Swap<M> {
+    /// Calls `act` with the slot map of the device of `slot`.
+    ///
+    /// # Panics
+    /// If there is no such device: an entry names a slot that was never allocated.
+    pub(super) fn with_slots<R>(&self, slot: u64, act: impl FnOnce(&mut SlotMap, u32) -> R) -> R {
+        let place = Place::of(slot);
+        let mut devices = self.devices.lock();
+        let active = devices.get_mut(place.device).and_then(Option::as_mut);
+        let active = active.unwrap_or_else(|| panic!("slot {slot:#x} is of no device"));
+        act(&mut active.slots, place.offset)
+    }
+
     /// Returns the state of the page in `slot`.
     ///
     /// # Errors
