@@ -51,6 +51,7 @@ const IN_PARALLEL: &[&str] = &[
 ];
 /// Programs whose threads write to pages that are migrated within and between NUMA nodes, or merged.
 const ON_NODES: &[&str] = &["page_races all 10000 0", "move_shared 1000"];
+const ON_NODES_IN_CI: &[&str] = &["page_races all 4000 0", "move_shared 1000"];
 const ON_NODES_FIRST_TIER: &[&str] = &["page_races all 1000 0", "move_shared 1000"];
 const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0", "move_shared 12"];
 /// Programs that behave differently if a tracked store takes a fault.
@@ -65,7 +66,8 @@ pub fn trials() -> Vec<Trial> {
     let by_faults = by_faults.policy("track=fault");
     let programs = match tier() {
         Tier::Test => ON_NODES_FIRST_TIER,
-        Tier::Ci | Tier::Full => ON_NODES,
+        Tier::Ci => ON_NODES_IN_CI,
+        Tier::Full => ON_NODES,
     };
     let on_nodes = Boot::of("rounds::nodes", "glibc-static", programs).cpus(4);
     let on_parallel_nodes =

@@ -32,7 +32,7 @@ pub fn chosen() -> Option<Vec<String>> {
 pub fn repeats(words: &[String]) -> bool {
     let one_of = match tier() {
         Tier::Test => 16,
-        Tier::Ci => 2,
+        Tier::Ci => 4,
         Tier::Full => 1,
     };
     // The hash is FNV-1a, which is the same in every build.
