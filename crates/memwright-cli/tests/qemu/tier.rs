@@ -28,7 +28,7 @@ pub fn chosen() -> Option<Vec<String>> {
 }
 
 /// Returns whether a run with this command line is repeated and compared. In the first tier, one of 16 runs is, and
-/// in `cargo xtask ci` every second one. The choice depends only on the words.
+/// in `cargo xtask ci` one of 4. The choice depends only on the words.
 pub fn repeats(words: &[String]) -> bool {
     let one_of = match tier() {
         Tier::Test => 16,
