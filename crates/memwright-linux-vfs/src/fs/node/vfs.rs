@@ -38,7 +38,7 @@ pub struct Vfs {
     pub channels: &'static dyn Channels,
     /// Reports whether the free kernel heap is down to its reserve.
     pub instruments: &'static dyn Instruments,
-    /// Real time at boot, in seconds since 1970.
+    /// Reports whether the free part of the kernel heap is no larger than the reserve.
     pub epoch: u64,
     /// Rows and columns of the terminal.
     pub terminal_size: (u16, u16),
