@@ -3,7 +3,7 @@
 use crate::identity::{Capabilities, CapabilitySets, Groups};
 use memwright_linux_abi::errno::Errno;
 
-/// The four ids of one kind of a process: its user ids or its group ids.
+/// The four user ids of a process, or its four group ids.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ids {
     /// The real id.

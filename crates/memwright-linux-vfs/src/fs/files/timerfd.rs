@@ -64,7 +64,7 @@ impl ReadableTimer {
     }
 
     /// Sets the scheduler's timer for the next expiration, if there is one. The caller has tried to reserve room for
-    /// the scheduler's timer. Without room, it stays unset.
+    /// the scheduler's timer. Without room, that timer stays unset.
     fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
             timers.remove_timer(deadline);

@@ -19,8 +19,8 @@ pub enum LockFamily {
     Whole,
 }
 
-/// The number of ranges that are locked through one descriptor table or one open file. It is used to estimate the
-/// memory of the locks.
+/// The number of ranges that are locked through one descriptor table or one open file. Used to estimate the memory of
+/// the locks.
 #[derive(Debug, Default)]
 pub struct Held(AtomicU64);
 

@@ -36,9 +36,9 @@ pub struct Vfs {
     pub clock: &'static dyn Clock,
     /// The channels to the command on the host, behind the standard streams.
     pub channels: &'static dyn Channels,
-    /// Reports whether the free kernel heap is down to its reserve.
-    pub instruments: &'static dyn Instruments,
     /// Reports whether the free part of the kernel heap is no larger than the reserve.
+    pub instruments: &'static dyn Instruments,
+    /// Real time at boot, in seconds since 1970.
     pub epoch: u64,
     /// Rows and columns of the terminal.
     pub terminal_size: (u16, u16),

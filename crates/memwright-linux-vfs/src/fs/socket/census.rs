@@ -10,7 +10,7 @@ use memwright_linux_base::{batch::Batch, sync::lock_with_room};
 pub struct Found {
     /// The smallest number that the next socket in the list can have.
     pub next: u64,
-    /// The socket; `None` if it was just closed.
+    /// The socket; `None` if it is being dropped.
     socket: Option<Arc<Socket>>,
 }
 

@@ -58,7 +58,7 @@ impl<F> Block<F> {
         Ok(())
     }
 
-    /// Returns the index of the first free slot of the block that is at least `from`.
+    /// Returns the smallest index, starting at `from`, of a free slot of the block.
     fn first_free(&self, from: usize) -> Option<usize> {
         if self.open == TOGETHER {
             return None;
@@ -71,8 +71,7 @@ impl<F> Block<F> {
         }
     }
 
-    /// Returns the index of the first slot of the block that is at least `from`, is in use, and for which `wanted`
-    /// returns true.
+    /// Returns the smallest index, starting at `from`, of a slot that is in use and for which `wanted` returns true.
     fn first_open(&self, from: usize, wanted: &impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if self.open == 0 {
             return None;
