@@ -71,8 +71,8 @@ impl Walked {
             ..then
         };
         // The counter exceeds the number of private pages that the walk found, because several entries map the same
-        // frame. A copy-on-write fault on such an entry reduces this excess, so the estimate is too high by at most the
-        // excess.
+        // frame. A copy-on-write fault on such an entry reduces this excess, so the estimate is too high by at most
+        // this excess.
         let twice = then.private.abs_diff(self.private);
         if now != same || twice > tolerance || self.estimates == MOST_ESTIMATES {
             return None;

@@ -37,7 +37,7 @@ impl Process {
     }
 }
 
-/// Returns whether a CPU executes the thread. Also returns true for a thread that is about to block.
+/// Returns whether a CPU executes the thread. Also returns true for a thread that is about to run or about to block.
 pub(super) fn is_running(thread: &Thread) -> bool {
     match thread.run_state() {
         RunState::Running | RunState::Waiting => true,
