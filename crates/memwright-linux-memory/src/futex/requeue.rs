@@ -109,8 +109,8 @@ struct Moving<'a> {
     to: &'a Found,
     /// The maximum number of waiters that the call still moves.
     most: u32,
-    /// Waiters with a lower number are not moved any more. Without this bound, a waiter could be moved twice if both
-    /// words are the same, because the waiter keeps its number.
+    /// The lowest number of a waiter that the call still moves. Without this bound, a waiter could be moved twice if
+    /// both words are the same, because the waiter keeps its number.
     from: u64,
     /// The number of waiters that remain in their bucket until there is room, counted up to a limit.
     stay: u32,

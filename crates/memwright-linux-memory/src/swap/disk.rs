@@ -1,4 +1,4 @@
-//! A disk: programs read and write it while it is not used as a swap device.
+//! A disk, which can be used as a swap device. Programs can write to it only while it is not.
 
 use super::{backing::Backing, faults::Faults, header};
 use alloc::sync::Arc;
