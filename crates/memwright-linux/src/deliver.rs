@@ -310,7 +310,7 @@ fn abort_section(current: &Current<'_>, registers: &ThreadRegisters<'_>, signal:
 }
 
 /// If the thread has a restartable sequence and has left a CPU, aborts its critical section and writes the number of
-/// its present CPU to its `struct rseq`. Returns false if the structures cannot be accessed; SIGSEGV is then pending.
+/// its present CPU to its `struct rseq`. Returns false if one of the steps fails; SIGSEGV is then pending.
 fn settle_section(current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
     let thread = current.thread;
     // Repeat both steps as long as the flag is set: the thread can wait during the copy to user memory, and then
