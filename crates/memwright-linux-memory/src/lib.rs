@@ -1,6 +1,6 @@
-//! Memory management that concerns several processes or the whole machine: direct and background reclaim, swap devices,
-//! the OOM killer, cgroups, the scans of khugepaged and ksmd, NUMA balancing, futexes, System V memory and semaphores,
-//! and userfaultfd contexts.
+//! Memory management for the threads of all processes: page faults, the factory of address spaces, direct and
+//! background reclaim, swap devices, the OOM killer, cgroups, the scans of khugepaged and ksmd, NUMA balancing,
+//! futexes, System V memory and semaphores, and userfaultfd contexts.
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.

@@ -99,8 +99,8 @@ impl Spaces {
         }
     }
 
-    /// Creates an empty address space under these limits. Mappings start at a random address if there is a random
-    /// source.
+    /// Creates an empty address space that enforces these limits. If there is a random source, mappings are placed
+    /// below a random address.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -225,7 +225,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison(_)) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        // `EAGAIN`: the area cannot be split now, but a later call can succeed (`madvise_vma_behavior`).
+        // `EAGAIN`: a resource is exhausted or busy now, but a later call can succeed (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
             Errno::EAGAIN
         }

@@ -25,11 +25,12 @@ use memwright_table::{Machine as _, sync::pause_point};
 const INTERVAL: u64 = 10_000_000;
 /// The maximum number of entries that one step of background reclaim scans.
 const BACKGROUND: u64 = 16_384;
-/// Number of pages that direct reclaim frees at a time; retries free a multiple of it (`SWAP_CLUSTER_MAX`).
+/// Number of pages that direct reclaim frees at a time (`SWAP_CLUSTER_MAX`). Before a further retry of an operation, it
+/// frees a multiple of this number.
 const DIRECT: u64 = 32;
 
-/// The maximum number of times that one operation is retried after direct reclaim. Each time, `DIRECT` more pages are
-/// reclaimed than the time before: about 260 MiB in total.
+/// The maximum number of times that one operation is retried after direct reclaim. Each retry reclaims `DIRECT` pages
+/// more than the one before, which makes about 260 MiB in total.
 const MOST_RETRIES: u64 = 64;
 
 /// The maximum number of times that `make_room` reclaims `DIRECT` pages.
@@ -57,9 +58,10 @@ fn go_on(
     is_over
 }
 
-/// Continues from a cursor until `effort` is complete or the cursor has scanned all pages three times. Several CPUs can
-/// call this at the same time. Each starts at the cursor's position and then advances its own copy of it. So it has
-/// scanned all pages itself before it reports that nothing can be reclaimed. Other threads can run between two rounds.
+/// Scans from the position of `cursor` until `effort` is complete or all pages have been scanned three times. Several
+/// CPUs can call this at the same time. Each CPU starts at the cursor's position and advances its own copy of that
+/// position, so it has scanned all pages itself before it reports that nothing can be reclaimed. Other threads can run
+/// between two rounds.
 ///
 /// # Locks
 /// The caller holds no lock.

@@ -1,9 +1,9 @@
-//! Counts of the system calls that the report lists: stubs by name, and unimplemented calls by number.
+//! Counts the system calls that the report of a run lists: stubs by name, and unimplemented calls by number.
 
 use alloc::collections::BTreeMap;
 use memwright_linux_base::sync::{Lock, Rank};
 
-/// The numbers of stub calls and unimplemented calls that the programs of one run made.
+/// Counts how often the programs of one run called each stub and each unimplemented system call.
 pub struct CallCounts {
     counts: Lock<Counts>,
 }
@@ -28,8 +28,8 @@ pub enum Listed {
     Others,
 }
 
-/// The maximum number of unknown call numbers that are counted individually. The limit bounds the memory for the
-/// counts, because a program can try every number.
+/// Once this many call numbers have a count, a further number that Linux does not define is counted under [`OTHERS`].
+/// The limit bounds the memory for the counts, because a program can try every number.
 const MOST_UNKNOWN: usize = 1024;
 
 /// The key for all numbers that are not counted individually.
@@ -58,7 +58,7 @@ impl CallCounts {
         *missing.entry(key).or_default() += 1;
     }
 
-    /// Calls `visit` for each call that was counted, with its count.
+    /// Calls `visit` with each call that was counted, and with its count.
     pub fn each(&self, mut visit: impl FnMut(Listed, u64)) {
         let counts = self.counts.lock();
         for (name, count) in &counts.stubs {

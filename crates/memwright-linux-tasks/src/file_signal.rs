@@ -60,8 +60,8 @@ fn may_signal([real, effective]: [u32; 2], other: &Ids) -> bool {
 }
 
 impl Notice {
-    /// Returns the signal with its details: SIGURG for urgent data, and SIGIO without details if the owner chose no
-    /// signal.
+    /// Returns the signal to send: SIGURG for urgent data, SIGIO without details if the owner chose no signal (`number`
+    /// is 0), and otherwise the signal `number` with `si_code`, `si_band` and `si_fd`.
     fn info(&self, number: u8) -> SignalInfo {
         if self.band == Band::Urgent {
             return SignalInfo::kernel(Signal::SIGURG);
@@ -198,7 +198,7 @@ pub fn control_asynchronous(
     set_asynchronous(caller, tasks, open, descriptor, wanted)
 }
 
-/// Makes `who` the owner of an open file, on behalf of the calling process.
+/// Makes `who` the owner of an open file, at the request of the calling process.
 ///
 /// # Errors
 /// `ESRCH` if there is no such thread, process or group, `ENOMEM`.

@@ -1,5 +1,5 @@
-//! Processes and threads, their signals and timers, the table of all of them, and the files and probes that observe
-//! them.
+//! Processes and threads: the process table, signals and timers, cgroups, the files and probes through which programs
+//! observe processes, and the host name and other state that all processes share.
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.

@@ -15,8 +15,8 @@ use memwright_linux_vfs::fs::{
 };
 use memwright_table::OutOfMemory;
 
-/// The number in `/sys/bus/event_source/devices/uprobe/type`. Linux assigns it at boot: the types of
-/// `linux/perf_event.h` and of the hardware have the lower numbers.
+/// The number in `/sys/bus/event_source/devices/uprobe/type`. Linux assigns this number at boot, after those of the
+/// types in `linux/perf_event.h` and of the hardware.
 pub const UPROBE: u32 = 9;
 
 /// `_IO('$', number)` of `linux/perf_event.h`.

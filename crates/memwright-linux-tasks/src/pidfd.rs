@@ -16,7 +16,8 @@ use memwright_linux_vfs::fs::{
 
 /// The open file behind a descriptor that refers to a process.
 pub struct ProcessFile {
-    /// The process. After the process was reaped, another process can have its id.
+    /// The process. The id alone would not identify it: once the process has been reaped, another one can get the same
+    /// id.
     pub process: Arc<Process>,
 }
 

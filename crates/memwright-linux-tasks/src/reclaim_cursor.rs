@@ -22,7 +22,7 @@ pub struct ReclaimPosition {
     pub unmapped: Option<ObjectPlace>,
 }
 
-/// A reclaim cursor. It walks all pages that can be reclaimed, and threads that reclaim share it.
+/// A reclaim cursor, which all threads that reclaim the same memory share. It visits all pages that can be reclaimed.
 pub struct ReclaimCursor {
     /// The position at which the last scan stopped.
     pub place: Lock<ReclaimPosition>,

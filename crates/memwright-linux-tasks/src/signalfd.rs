@@ -121,7 +121,7 @@ pub struct SignalFile {
 }
 
 impl SignalFile {
-    /// Creates a file from which the signals in `mask` can be read.
+    /// Creates the open file of a signalfd that reads the signals in `mask`.
     #[must_use]
     pub const fn new(tasks: &'static Tasks, mask: SignalSet) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A counter of changes with a queue of threads that wait for the next one.
+//! Counts the changes of an object, and wakes the threads that wait for the next change.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_linux_sched::wait::WaitQueue;
@@ -6,7 +6,7 @@ use memwright_linux_sched::wait::WaitQueue;
 /// A counter of the changes of an object, and the threads that wait for the next change.
 pub struct Changes {
     count: AtomicU64,
-    /// Woken at each change.
+    /// The threads that wait for the next change. Woken at each change.
     pub queue: WaitQueue,
 }
 

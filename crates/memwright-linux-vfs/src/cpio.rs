@@ -1,4 +1,4 @@
-//! Reads archives in the `newc` format of cpio. The guest receives its files in one archive.
+//! Reads and creates archives in the `newc` format of cpio. The guest receives its files in one archive.
 
 /// One entry of the archive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -9,7 +9,7 @@ pub struct CpioEntry<'a> {
     pub mode: u32,
     /// Modification time in seconds since 1970.
     pub modified: u32,
-    /// Inode number. Entries with equal numbers and more than one link are the same file.
+    /// Inode number. Entries with equal inode numbers and more than one link are hard links to one file.
     pub inode: u32,
     /// Number of hard links.
     pub links: u32,

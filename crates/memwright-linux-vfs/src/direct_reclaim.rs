@@ -19,7 +19,7 @@ pub trait Failure {
     fn wants_memory(&self) -> bool;
 }
 
-/// Implements `Failure` for error types, each with the patterns of its errors for lack of memory.
+/// Implements `Failure` for the listed error types. The patterns after a type match its errors for lack of memory.
 macro_rules! failures {
     ($($error:ty: $($wants:pat_param)|+,)*) => {
         $(
@@ -60,9 +60,10 @@ failures! {
 
 /// Direct reclaim on behalf of an operation that found no memory.
 pub trait DirectReclaim: Sync {
-    /// Reclaims pages after the failed attempt number `round` of an operation, the first being 0. A larger number
-    /// reclaims more pages. Returns the number of the next attempt. Returns `None` after too many attempts, or if no
-    /// page was reclaimed and no other CPU allocated a frame in the meantime.
+    /// Reclaims pages after attempt number `round` of an operation failed. The first attempt has the number 0. A larger
+    /// number reclaims more pages. Returns the number of the next attempt. Returns `None` if the operation must not be
+    /// retried: after too many attempts, or if no page was reclaimed and no other CPU allocated a frame in the
+    /// meantime.
     ///
     /// # Locks
     /// The caller holds no lock.

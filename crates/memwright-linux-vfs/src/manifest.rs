@@ -69,13 +69,13 @@ pub struct Manifest {
     pub system_calls: bool,
     /// Whether the command on the host serves a lower tree for the root file system (`--root`).
     pub lower: bool,
-    /// Seconds since 1970 at boot.
+    /// Real time at boot, in seconds since 1970.
     pub epoch: u64,
     /// Seed of all random numbers of the run.
     pub seed: u64,
     /// Seed of the address layout; `None` for the fixed layout.
     pub layout_seed: Option<u64>,
-    /// Modes of the folio sizes. The first number is the order of the folios.
+    /// The modes of the folio sizes. The first number of each pair is the order of the folio size.
     pub sizes: Vec<(u8, SizeMode)>,
     /// Number of huge pages in the pool at boot.
     pub huge_pages: u64,
@@ -85,7 +85,7 @@ pub struct Manifest {
     pub rows: u16,
     /// Swap devices.
     pub swap: Vec<SwapRequest>,
-    /// Policies as pairs of a name and a value, including those of other parts of the kernel.
+    /// Policies of all parts of the kernel, as pairs of a name and a value.
     pub policies: Vec<(String, String)>,
 }
 

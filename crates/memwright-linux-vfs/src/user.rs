@@ -59,7 +59,7 @@ impl<'a> UserMemory<'a> {
     /// Copies bytes from user memory.
     ///
     /// # Errors
-    /// `EFAULT` if any of them cannot be read.
+    /// `EFAULT` if any byte cannot be read.
     pub fn read_bytes(self, from: u64, to: &mut [u8]) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(from, to.len())?;
@@ -69,7 +69,7 @@ impl<'a> UserMemory<'a> {
     /// Copies bytes to user memory.
     ///
     /// # Errors
-    /// `EFAULT` if any of them cannot be written.
+    /// `EFAULT` if any byte cannot be written.
     pub fn write_bytes(self, to: u64, from: &[u8]) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(to, from.len())?;
@@ -107,7 +107,7 @@ impl<'a> UserMemory<'a> {
     /// Zeroes user memory.
     ///
     /// # Errors
-    /// `EFAULT` if any of it cannot be written.
+    /// `EFAULT` if any byte cannot be written.
     pub fn clear_bytes(self, to: u64, length: usize) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(to, length)?;
@@ -244,8 +244,8 @@ impl<'a> UserMemory<'a> {
         Ok(vectors)
     }
 
-    /// Reads an array of I/O vectors that refer to memory of another process. Their addresses are not checked, and all
-    /// lengths up to `isize::MAX` are accepted (lib/iov_iter.c, `iovec_from_user`).
+    /// Reads an array of `count` I/O vectors whose addresses are in another process. The addresses are not checked, and
+    /// all lengths up to `isize::MAX` are accepted (lib/iov_iter.c, `iovec_from_user`).
     ///
     /// # Errors
     /// `EINVAL` for too many vectors or a negative length, `EFAULT` if the array itself cannot be read, `ENOMEM`.

@@ -126,8 +126,8 @@ pub(crate) fn report(
 }
 
 /// Returns the number of instructions that the kernel executed on the calling CPU since the program started, except
-/// those in interrupt handlers. `boot` is the number that the kernel executed before. With several CPUs, the calling
-/// CPU can differ from the one on which the program started.
+/// those in interrupt handlers. `boot` is the number of instructions that the kernel executed before the program
+/// started. With several CPUs, the calling CPU can differ from the one on which the program started.
 fn kernel_instructions(instruments: &dyn Instruments, boot: u64) -> u64 {
     let interrupts = instruments.interrupt_instructions();
     instruments

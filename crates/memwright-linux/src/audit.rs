@@ -1,4 +1,4 @@
-//! Checks that a run released everything it used.
+//! Checks that a run has released all resources that it used.
 
 use crate::{kernel::Kernel, syscall::described::DeepestStack};
 use alloc::{format, string::String, sync::Arc, vec::Vec};

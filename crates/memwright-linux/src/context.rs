@@ -39,7 +39,7 @@ pub(crate) const INDEXED: usize = 512;
 /// The handler of each number below [`INDEXED`], so that dispatch is a single load.
 pub(crate) type Handlers = [Handler; INDEXED];
 
-/// The two tables of handlers between which a thread switches.
+/// The two tables from which the handlers of a thread's system calls are selected.
 pub struct CallTables {
     /// The handlers for a thread that does not stop at system calls.
     pub(crate) usual: &'static Handlers,
@@ -184,7 +184,7 @@ impl<'a> Context<'a> {
         &self.kernel.users
     }
 
-    /// Returns the `Spaces`, which create address spaces.
+    /// Returns the factory of address spaces.
     pub(crate) fn spaces(&self) -> &'static Spaces {
         self.kernel.spaces
     }

@@ -27,7 +27,7 @@ pub struct Base {
     pub host: &'static dyn Host,
     /// The virtual file system.
     pub vfs: &'static Vfs,
-    /// The running and runnable threads.
+    /// The scheduler of all threads.
     pub scheduler: &'static Scheduler<Thread>,
     /// The cgroups with memory limits.
     pub(crate) cgroups: &'static Cgroups,
@@ -110,7 +110,7 @@ impl<'a> Current<'a> {
         self.base.host.now()
     }
 
-    /// Returns the reclaim through which an operation runs direct reclaim if no frame is free.
+    /// Returns the state of reclaim, with which an operation runs direct reclaim if no frame is free.
     pub fn reclaim(&self) -> &'static Reclaim {
         self.base.reclaim
     }

@@ -247,7 +247,7 @@ fn wait_while_stopped(thread: &Arc<Thread>, oom: &OomKiller) {
         report_change(process, Change::Stopped(signal));
     }
     // Wait until SIGCONT clears the thread's stopped flag, not until the process runs: another stop may begin first,
-    // and it must count the thread again.
+    // and that stop must count the thread again.
     let running = || {
         // Take the lock under which SIGCONT clears the flag. The sender wakes this thread afterwards.
         let _signals = process.signals.lock();
@@ -310,10 +310,11 @@ fn abort_section(current: &Current<'_>, registers: &ThreadRegisters<'_>, signal:
 }
 
 /// If the thread has a restartable sequence and has left a CPU, aborts its critical section and writes the number of
-/// its CPU for the program. Returns false if that failed; SIGSEGV is then pending.
+/// its present CPU to its `struct rseq`. Returns false if one of the steps fails; SIGSEGV is then pending.
 fn settle_section(current: &Current<'_>, registers: &ThreadRegisters<'_>) -> bool {
     let thread = current.thread;
-    // Repeat this: the thread can wait during the copy to user memory, and then continue on another CPU.
+    // Repeat both steps as long as the flag is set: the thread can wait during the copy to user memory, and then
+    // continue on another CPU.
     while thread.work().contains(Work::RESTARTABLE) {
         let place = Place::of(&current.vfs().memory);
         let instruction = registers.state().regs.rip;

@@ -25,7 +25,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Runs a new thread from its first instruction on its kernel stack until it exits.
+    /// Runs a new thread, on its own kernel stack, until the thread exits.
     fn thread_main(&self, id: u32) -> ! {
         let kernel = self.kernel;
         kernel.scheduler.finish_switch();

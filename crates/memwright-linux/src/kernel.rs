@@ -64,7 +64,7 @@ pub struct Kernel {
     pub tasks: &'static Tasks,
     /// Per-user counts of limited resources.
     pub users: Users,
-    /// The running and runnable threads.
+    /// The scheduler of all threads.
     pub scheduler: &'static Scheduler<Thread>,
     /// Threads waiting on futexes.
     pub(crate) futexes: &'static Futexes,
@@ -82,7 +82,7 @@ pub struct Kernel {
     pub(crate) balancing: Arc<Balancing>,
     /// The cgroups with memory limits.
     pub(crate) cgroups: Cgroups,
-    /// Direct reclaim and the reclaim threads.
+    /// Direct and background reclaim.
     pub(crate) reclaim: Arc<Reclaim>,
     /// The swap devices.
     pub swaps: Swaps,

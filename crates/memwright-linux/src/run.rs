@@ -39,7 +39,7 @@ pub trait Execution: Host {
     fn run_user(&self, thread: &UserThread<'_>) -> Trap;
 }
 
-/// A thread that runs user mode: what the machine needs of it.
+/// A thread, as the machine sees it while it runs the thread in user mode.
 pub struct UserThread<'a>(Context<'a>);
 
 /// Clears [`Work::RESTARTABLE`] after a system call in which the thread waited, if no other flag is set and the thread

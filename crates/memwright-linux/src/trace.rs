@@ -72,8 +72,7 @@ impl Origin {
 }
 
 impl Trace {
-    /// Creates a trace that writes to the trace channel of `host`, and passes what it receives as a fault sink to
-    /// `faults`.
+    /// Creates a trace that writes to the trace channel of `host`. As a fault sink, it forwards each call to `faults`.
     pub fn new(
         host: &'static dyn Host,
         scheduler: &'static Scheduler<Thread>,
@@ -86,8 +85,8 @@ impl Trace {
         }
     }
 
-    /// Writes a line: its first fields, and those that `own` writes, without the braces. Of a fault, `accessed` is the
-    /// address; no lock is held then.
+    /// Writes the line of an event: the fields that all events have, and the fields that `own` writes, which are not
+    /// enclosed in braces. For a fault, `accessed` is the accessed address, and the caller holds no lock.
     #[expect(clippy::disallowed_methods, reason = "an event is a line")]
     fn line(&self, own: impl FnOnce(&mut String) -> fmt::Result, accessed: Option<u64>) {
         let host = self.host;
@@ -122,7 +121,8 @@ impl Trace {
 impl TraceSink for Trace {
     fn event(&self, event: &Event) {
         let accessed = match event {
-            // A fault is reported without locks. The other events must not look into the address space.
+            // Faults are reported without a lock held. For other events, the address space may be locked, so its areas
+            // cannot be looked up.
             Event::Fault { address, .. } => Some(address.as_u64()),
             Event::Map { .. }
             | Event::Unmap { .. }

@@ -24,7 +24,11 @@ struct Asked {
     has_members: bool,
 }
 
-/// Returns whether the write changes anything; the error if it is not allowed.
+/// Returns whether the write changes the state of the controller.
+///
+/// # Errors
+/// `ENOENT` if the controller is not available; `EBUSY` if the groups below or the processes of the group prevent the
+/// change.
 fn decide(asked: Asked) -> Result<bool, Errno> {
     if asked.on == asked.is_on {
         return Ok(false);
@@ -133,9 +137,9 @@ impl Cgroups {
         }
     }
 
-    /// Sets the group that is charged for each process in the groups below `group`. If `below` is true, this is the
-    /// child of `group` whose subtree contains the process. Otherwise it is the group that is charged for `group`
-    /// itself.
+    /// Sets the group that is charged for each process in the groups below `group`. If `below` is true, the charged
+    /// group is the child of `group` whose subtree contains the process. Otherwise it is the group that is charged for
+    /// `group` itself.
     fn recharge(
         &self,
         tasks: &mut TaskTable,

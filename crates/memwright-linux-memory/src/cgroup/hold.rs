@@ -24,8 +24,8 @@ impl Cgroups {
         match thread.process.charged_group() {
             None => {
                 thread.set_work(Work::CGROUP, false);
-                // If the process has joined a group since the check above, the flag was set for that group and has just
-                // been cleared: set it again.
+                // If the process has joined a group since the check above, the flag that was just cleared requested a
+                // check of that group: set the flag again.
                 if thread.process.charged_group().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }

@@ -33,11 +33,11 @@ impl Charge {
 /// The method and precision of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
-    /// For a comparison with the limit: estimates the charge from the counters if they exceeded it by at most a 64th at
-    /// the last walk. Otherwise walks.
+    /// For a comparison with the limit: estimates the charge from the counters if, at the last walk, the counters
+    /// exceeded the charge by at most a 64th. Otherwise walks.
     Bound,
-    /// For a file that reports the charge: uses the counters if they equalled the charge at the last walk. Otherwise
-    /// walks.
+    /// For a file that reports the charge: uses the counters if, at the last walk, the counters equalled the charge.
+    /// Otherwise walks.
     Value,
     /// Walks the memory of the group's processes.
     Walk,
@@ -164,7 +164,7 @@ impl Cgroups {
     pub(super) fn measured(&self, group: &Cgroup, how: Measurement) -> Measured {
         loop {
             let changes = group.changes.load(Ordering::SeqCst);
-            // Read this first: pages that are mapped during the measurement then count as mapped after it.
+            // Read the value first, so that pages that are mapped during the measurement count as mapped after it.
             let ever = self.ever();
             let measured = Measured {
                 ever,
@@ -206,8 +206,8 @@ impl Cgroups {
         })
     }
 
-    /// Returns the sums of the counters of the group. An address space that several processes share is counted once for
-    /// each of them.
+    /// Returns the sums of the page counters of the group's address spaces. An address space that several processes
+    /// share is counted once for each of them.
     fn counted(&self, group: &Cgroup) -> CountedPages {
         let mut counted = CountedPages {
             charged: self.oom.memory.object_pages(group.memcg()),

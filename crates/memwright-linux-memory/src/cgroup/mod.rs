@@ -82,11 +82,11 @@ impl Cgroups {
         self.oom.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
-    /// Makes the next thread of a process in one of `groups`, or below, measure these groups when it returns to user
-    /// mode.
+    /// Makes the next thread that is in one of `groups`, or in a group below, measure these groups when it returns to
+    /// user mode.
     pub fn look_soon<'a>(&self, groups: impl Iterator<Item = &'a Arc<Cgroup>>) {
-        // Two epochs begin. After the first one, the groups change: a thread that reads a changed group also finds a
-        // new epoch. After the change, the second one begins: a thread that has read a group before the change checks
+        // A first epoch begins before the groups change, so that a thread that reads a changed group also finds a new
+        // epoch. A second one begins after the change, so that a thread that has read a group before the change checks
         // again.
         self.epoch.fetch_add(1, Ordering::SeqCst);
         for group in groups {
@@ -104,7 +104,7 @@ impl Cgroups {
     /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
     pub fn set_most_slots(&self, group: &Cgroup, slots: u64) {
         // While the table is locked, no other thread removes the group or disables its controller. Otherwise the limit
-        // could be set for another group, which has got the same memcg.
+        // could be set for another group that has got the memcg since.
         let _tasks = self.oom.tasks.lock();
         if group.has_memory() {
             group.most_slots.store(slots, Ordering::Relaxed);

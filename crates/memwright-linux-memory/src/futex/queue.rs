@@ -71,8 +71,8 @@ impl<W> Queue<W> {
         Ok(position)
     }
 
-    /// Adds a waiter at the given position in the order of arrival. Returns the position. Needs no memory after a
-    /// waiter was removed.
+    /// Adds a waiter at the given position in the order of arrival. Returns the position. Needs no memory if a waiter
+    /// was removed before.
     ///
     /// # Errors
     /// [`OutOfMemory`].

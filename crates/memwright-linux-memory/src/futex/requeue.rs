@@ -79,7 +79,7 @@ impl Futexes {
         }
     }
 
-    /// Makes room, and moves waiters that remained in their bucket because there was none. Returns the number of moved
+    /// Makes room, and moves the waiters that remained in their bucket for lack of room. Returns the number of moved
     /// waiters.
     #[cold]
     fn move_later(&self, moving: &mut Moving<'_>, left: &mut Left) -> Result<u32, OutOfMemory> {
@@ -109,8 +109,8 @@ struct Moving<'a> {
     to: &'a Found,
     /// The maximum number of waiters that the call still moves.
     most: u32,
-    /// The lowest number of the waiters that are still to be moved. Without it, a waiter could be moved twice if both
-    /// words are the same, because it keeps its number.
+    /// The lowest number of a waiter that the call still moves. Without this bound, a waiter could be moved twice if
+    /// both words are the same, because the waiter keeps its number.
     from: u64,
     /// The number of waiters that remain in their bucket until there is room, counted up to a limit.
     stay: u32,

@@ -7,7 +7,8 @@ use memwright_linux_sched::wait::{Interest, WaitError};
 use memwright_linux_tasks::process::{RestartBlock, Thread, WaitRequest};
 
 impl Futexes {
-    /// Waits for a wakeup of the word at `address` (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
+    /// Waits until another thread wakes the waiters of the word at `address` (`futex_wait` of Linux 7.2,
+    /// `kernel/futex/waitwake.c`).
     ///
     /// # Errors
     /// `EAGAIN` if the word does not have the expected value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted

@@ -121,8 +121,8 @@ struct Undo {
 }
 
 impl Undo {
-    /// Returns the adjustments for epoch `epoch`. If they belong to an earlier epoch, clears them first. Also returns
-    /// the number of adjustments that were cleared.
+    /// Returns the adjustments for epoch `epoch`, and the number of adjustments that were cleared. Clears all
+    /// adjustments first if they belong to an earlier epoch.
     fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
         let cleared = if self.epoch == epoch {
             0
@@ -148,8 +148,8 @@ struct State {
     processes: Vec<u32>,
     /// The undo lists (`SEM_UNDO`), by process id.
     undo: Ordered<u32, Undo>,
-    /// Number of times that all values were set at once (`SETALL`). This discards all adjustments on exit of earlier
-    /// epochs.
+    /// Number of times that all values were set at once (`SETALL`). Each time, a new epoch begins, and the undo
+    /// adjustments of earlier epochs are discarded.
     epoch: u64,
     /// The pending lists.
     pending: Queue,
@@ -385,8 +385,8 @@ impl Set {
         Ok(())
     }
 
-    /// Performs the operations if they are possible now, and the pending lists that they make possible. Otherwise
-    /// returns the lock, and the index of the operation that must wait.
+    /// Performs the operations if they are possible now, and then the pending lists that have become possible.
+    /// Otherwise returns the lock of the set, and the index of the operation that must wait.
     fn do_now<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,
@@ -442,9 +442,9 @@ impl Set {
         state.pending.lists.values().filter(concerns).count()
     }
 
-    /// Sets the values of the semaphores from `first` on, and clears the adjustments on exit of these semaphores.
-    /// `process` becomes the process of the last operation on them. The caller has checked that the set has enough
-    /// semaphores.
+    /// Sets the values of consecutive semaphores, starting with `first`, and clears their undo adjustments in all
+    /// processes. `process` becomes the process of the last operation on them. The caller has checked that the set has
+    /// enough semaphores.
     pub fn set(&self, first: usize, values: &[i32], process: u32, now: i64) {
         let mut state = self.state.lock();
         for (number, value) in (first..).zip(values) {

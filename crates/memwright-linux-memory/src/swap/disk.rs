@@ -1,4 +1,4 @@
-//! A disk, which either is a swap device or is accessed by programs.
+//! A disk, which can be used as a swap device. Programs can write to it only while it is not.
 
 use super::{backing::Backing, faults::Faults, header};
 use alloc::sync::Arc;
@@ -123,8 +123,8 @@ impl Disk {
         self.backing.put(frames, page, offset, bytes)
     }
 
-    /// Unless the disk is in use as swap: discards the data that programs wrote, which frees its memory, and writes a
-    /// new header.
+    /// Discards the data that programs wrote to the disk, which frees its memory, and writes a new header. Does nothing
+    /// while the disk is used as swap.
     pub(super) fn clear(&self, frames: &Frames<M>) {
         if !self.is_in_use() && self.stored() > 0 {
             for page in 0..self.pages {

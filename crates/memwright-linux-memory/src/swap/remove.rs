@@ -33,8 +33,8 @@ pub fn remove(tasks: &Tasks, caller: &dyn Caller, disk: &Disk) -> Result<(), Err
     emptied
 }
 
-/// Swaps the pages of device `number` in and removes the device. One round over all processes may not suffice: a
-/// process that forks or exits in the meantime can own slots after the round has passed it.
+/// Swaps in the pages of device `number`, and removes the device. One round over all processes may not suffice: a
+/// process that forks or exits in the meantime can own slots that the round does not visit.
 fn empty(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(), Errno> {
     loop {
         bring_all_back(tasks, caller, number)?;
@@ -73,7 +73,8 @@ fn bring_all_back(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(
     })
 }
 
-/// Calls `some` until it returns true. Each call swaps in a number of pages and returns whether none is left.
+/// Calls `some` until it returns true. Each call of `some` swaps in a number of pages and returns whether no page is
+/// left.
 fn bring_back(
     caller: &dyn Caller,
     mut some: impl FnMut() -> Result<bool, FaultError>,

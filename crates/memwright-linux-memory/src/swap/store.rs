@@ -1,4 +1,4 @@
-//! Pieces smaller than a page, packed into frames.
+//! Stores pieces of at most one page, packed into frames.
 //!
 //! All pieces in a frame have the same class, and each occupies one of the equal parts of the frame. A word in the
 //! frame's metadata records which parts are in use. Frames with free parts are in linked lists, one for each class. The
@@ -34,8 +34,8 @@ pub struct Piece {
     index: u8,
 }
 
-/// Number of spare frames. A piece is stored in one of them if no other frame is free, which is likely when pages are
-/// swapped out.
+/// Number of spare frames. If no other frame is free, which is likely when pages are swapped out, pieces are stored in
+/// spare frames.
 const SPARE: usize = 64;
 
 /// The heads of the lists, the number of frames with pieces, and the spare frames.

@@ -263,8 +263,8 @@ impl UserfaultFile {
     }
 }
 
-/// Fails with `EAGAIN` for a command that fills, moves or protects memory. If the arguments of the command have a
-/// result field, stores the error there. Called while an event about registered memory is unread.
+/// Fails with `EAGAIN` if the command fills, moves or protects memory. Stores this error in the result field of the
+/// command's arguments, if they have one. Called while an event about registered memory is unread.
 #[cold]
 fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> Result<(), Errno> {
     let told_at = match command {
@@ -611,8 +611,8 @@ impl Command<'_> {
         })
     }
 
-    /// Calls `page` for the pages of `target` in order until one fails. Fails with `ENOENT` unless all pages are in one
-    /// area (Linux 7.2 `find_dst_vma`).
+    /// Calls `page` for each page of `target` in order, until a call fails. Fails with `ENOENT` unless all pages are in
+    /// one area (Linux 7.2 `find_dst_vma`).
     fn fill_pages(
         &self,
         space: &Space,

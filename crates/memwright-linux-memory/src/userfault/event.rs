@@ -24,7 +24,7 @@ pub(super) enum Tidings {
     Fork(Arc<OpenFile>),
 }
 
-/// An event. The thread that caused it waits until it is read.
+/// An event. The thread that caused the event waits until a reader has read it.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
     /// Whether a reader is reading the event, so that no other reader takes it.
@@ -179,8 +179,8 @@ impl Userfaults {
 }
 
 /// The userfaultfd context of a child process, with the features of the parent's context. The memory of the child is
-/// registered with it where that of the parent is registered with the parent's context. While this exists, commands on
-/// the parent context that fill, move or protect memory fail with `EAGAIN`.
+/// registered with it where that of the parent is registered with the parent's context. Until this value is dropped,
+/// commands on the parent context that fill, move or protect memory fail with `EAGAIN`.
 struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,

@@ -14,7 +14,7 @@ use memwright_linux_vfs::fs::{dirents::DirectoryEntry, generated::Emit};
 /// The directory position of the first process in `/proc`, after the fixed entries.
 const PROCESSES: u64 = 256;
 
-/// Passes the entry whose name is `number` to `emit`. Returns `false` if the entry did not fit.
+/// Calls `emit` with the entry whose name is `number`. Returns `false` if the entry did not fit.
 fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
     let name = Short::of(format_args!("{number}"));
     emit(DirectoryEntry {
@@ -26,7 +26,7 @@ fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
 }
 
 impl ProcNode {
-    /// Passes the entries of this directory from `position` on to `emit`.
+    /// Calls `emit` with each entry of this directory, starting at `position`, until an entry does not fit.
     ///
     /// # Errors
     /// `ENOTDIR` if the node is not a directory, `ENOENT` if the process has exited.

@@ -196,7 +196,7 @@ impl ProcNode {
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;
                 let group = cgroup::find(view.parts.cgroups(), id, file)?;
-                // As above, an empty write has no effect.
+                // An empty write has no effect, as for `SystemControl`.
                 if bytes.is_empty() {
                     return Ok(());
                 }

@@ -36,8 +36,8 @@ enum Polled {
 /// The value of [`Seen`] for an attribute that has not been read yet.
 const UNREAD: u64 = u64::MAX;
 
-/// The state of an open file: the value that the change counter of the text had when `poll` last reported a change, or,
-/// for an attribute, when the text was last read.
+/// The state of an open file: a value of the text's change counter. It is the value at the last change that `poll`
+/// reported or, for an attribute, the value at the last read of the text.
 pub struct Seen(AtomicU64);
 
 impl Seen {

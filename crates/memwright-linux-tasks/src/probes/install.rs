@@ -23,7 +23,7 @@ impl Probes {
     }
 
     /// Removes a probe from the list. If no other probe has the same place, also removes the breakpoint from the memory
-    /// of all processes, because a fork has copied it to the child.
+    /// of all processes: a child process has a copy of the breakpoints of its parent.
     pub fn unset(&self, tasks: &Tasks, probe: &Arc<Probe>) {
         self.leave(probe);
         let place = Place {
@@ -47,7 +47,7 @@ impl Probes {
         }
     }
 
-    /// Sets the breakpoints of the process's probes after it has mapped or executed a file.
+    /// Sets the breakpoints of all probes of `process`. Called after the process has mapped or executed a file.
     #[cold]
     pub fn mapped(&self, process: &Process) {
         if let Some(space) = process.space() {
@@ -68,8 +68,8 @@ fn install(space: &Arc<Space>, probe: &Probe) {
     });
 }
 
-/// Calls `act` for each address at which a private code area maps the place of the probe. The address space is not
-/// locked during the call.
+/// Calls `act` with each address at which a private code area of `space` maps the place of the probe. The address space
+/// is not locked during the call.
 fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)) {
     let wanted = probe.identity();
     let mut from = VirtAddr::new(0);

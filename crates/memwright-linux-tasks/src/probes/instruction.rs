@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
-/// The longest instruction in bytes.
+/// The maximum length of an instruction in bytes.
 pub(super) const LONGEST: usize = 15;
 
 /// The reason why an instruction cannot have a probe.
@@ -10,7 +10,8 @@ pub(super) const LONGEST: usize = 15;
 pub enum Refused {
     /// These bytes are not an instruction.
     Invalid,
-    /// The instruction depends on its own address, or it traps. At another address its effect would differ.
+    /// The instruction depends on its own address, or it traps. A copy at another address would have a different
+    /// effect.
     Bound,
 }
 
@@ -32,7 +33,7 @@ pub(super) fn steppable_length(code: &[u8]) -> Result<usize, Refused> {
     Ok(instruction.len())
 }
 
-/// Returns whether the instruction transfers control, traps, uses an address relative to itself, or exposes or changes
+/// Returns whether the instruction transfers control, traps, uses an address relative to its own, or exposes or changes
 /// the trap flag.
 fn is_bound(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::Next

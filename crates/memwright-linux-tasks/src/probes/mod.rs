@@ -118,8 +118,8 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// Returns whether there is a probe. Every mapping operation calls this, and does nothing for probes if there is
-    /// none.
+    /// Returns whether any probe exists. Every mapping operation calls this first, and skips the work for probes if
+    /// none exists.
     #[inline]
     pub fn exist(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
@@ -136,8 +136,8 @@ impl Probes {
         self.count.fetch_sub(1, Ordering::Release);
     }
 
-    /// Returns the next probe of a process in the list after `before`, or the first one if `before` is no longer in the
-    /// list.
+    /// Returns the first probe of a process that follows `before` in the list. Without `before`, or if `before` is no
+    /// longer in the list, returns the first probe of the process.
     fn next_of_process(&self, process: u32, before: Option<&Arc<Probe>>) -> Option<Arc<Probe>> {
         let list = self.list.lock();
         let place = before.and_then(|before| list.iter().position(|one| Arc::ptr_eq(one, before)));

@@ -7,7 +7,7 @@ use memwright_linux_sched::scheduler::TimerKey;
 pub struct Alarm {
     /// The timer, while the alarm is set.
     pub(super) timer: Option<TimerKey>,
-    /// Nanoseconds between expirations; 0 for a single one.
+    /// Nanoseconds between expirations; 0 for a single expiration.
     pub interval: u64,
 }
 

@@ -14,7 +14,7 @@ pub const UNLIMITED: u64 = u64::MAX;
 /// The value of `cgroup.max.descendants` or `cgroup.max.depth` that stands for no limit (`INT_MAX`).
 pub const NO_MOST: u32 = i32::MAX as u32;
 
-/// The counts of each event in a group, or in the group and those below it.
+/// The number of times that each event occurred in a group, or in a group and the groups below it.
 #[derive(Default)]
 pub struct Events {
     /// The group was about to exceed its limit.
@@ -70,7 +70,8 @@ pub struct GroupPlace {
     pub descendants: AtomicU32,
     /// Number of groups with the memory controller: this group, if it has one, and those below it.
     pub memories: AtomicU32,
-    /// The limits of the number of groups below and of their levels (`cgroup.max.descendants`, `cgroup.max.depth`).
+    /// The maximum number of all groups below (`cgroup.max.descendants`). `most_depth` is the maximum number of levels
+    /// below (`cgroup.max.depth`).
     pub most_descendants: AtomicU32,
     pub most_depth: AtomicU32,
     /// Whether the groups directly below have the memory controller (`cgroup.subtree_control`).
@@ -118,10 +119,10 @@ pub struct Cgroup {
     pub most_slots: AtomicU64,
     /// While `Cgroups::ever` is at most this value, the group cannot be over its limit.
     pub look_at: AtomicU64,
-    /// The page count from which threads of the group check the limits: the lowest `look_at` of the group and those
-    /// above it.
+    /// The value of `Cgroups::ever` above which threads of the group check the limits: the lowest `look_at` of the
+    /// group and those above it.
     pub due: Due,
-    /// Number of times that a measurement became invalid because a process joined or a limit changed.
+    /// Number of times that a process joined or a limit changed, which makes earlier measurements invalid.
     pub changes: AtomicU64,
     /// The largest charge that was measured, in pages.
     pub peak: AtomicU64,
@@ -129,7 +130,8 @@ pub struct Cgroup {
     pub events: Events,
     /// The counts of the events of the group itself.
     pub own_events: Events,
-    /// Minor and major faults that former members of the group and of those below it took while they were members.
+    /// Minor and major faults of processes that were charged to the group or to one below it, as far as
+    /// `Membership::settle` has added them.
     pub faults: [AtomicU64; 2],
     /// The reclaim cursor over the pages of the group.
     pub cursor: ReclaimCursor,
@@ -179,8 +181,8 @@ impl Cgroup {
         above.parent().is_none() || groups.next().is_some_and(|group| group.id == above.id)
     }
 
-    /// Returns the path from the root, without a slash at its start. The path has at most `most` bytes, including that
-    /// slash and a NUL at its end.
+    /// Returns the path from the root, without the slash at its start. `most` is the maximum length in bytes, in which
+    /// that slash and a NUL at the end are counted.
     ///
     /// # Errors
     /// [`PathError`]: the path is longer, or there is no memory for it.
@@ -255,7 +257,7 @@ impl Cgroup {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Makes the next check of the limits measure the charge of the group. It does not make a thread check:
+    /// Makes the next check of the limits measure the charge of the group. Does not request a check, as
     /// `Cgroups::look_soon` does.
     pub fn forget_measurement(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
@@ -292,7 +294,7 @@ impl Due {
         }
     }
 
-    /// Returns whether the limits must be checked in this epoch when `Cgroups::ever` is `ever`.
+    /// Returns whether a thread must check the limits if `epoch` is the current epoch and `Cgroups::ever` is `ever`.
     pub fn is_due(&self, epoch: u64, ever: u64) -> bool {
         self.epoch.load(Ordering::SeqCst) != epoch || ever > self.at.load(Ordering::SeqCst)
     }

@@ -56,9 +56,9 @@ impl Walked {
         self.pages
     }
 
-    /// Returns an estimate of the charge in pages from the present counters. It is not below the charge. It is at most
-    /// `tolerance` pages above it, unless more frames have become mapped by several entries since the walk. Returns
-    /// `None` if a walk is necessary.
+    /// Estimates the charge in pages from the present counters `now`. The estimate is never below the charge. It is at
+    /// most `tolerance` pages above the charge, unless more frames have become mapped by several entries since the
+    /// walk. Returns `None` if a walk is necessary.
     pub fn estimate(&mut self, now: CountedPages, tolerance: u64) -> Option<u64> {
         let then = self.counted;
         let same = CountedPages {
@@ -70,8 +70,9 @@ impl Walked {
             },
             ..then
         };
-        // The counters exceed the walk by this number, because several entries map the same frame. A copy-on-write
-        // fault on such an entry lowers the number, so the estimate is too high by at most this number.
+        // The counter exceeds the number of private pages that the walk found, because several entries map the same
+        // frame. A copy-on-write fault on such an entry reduces this excess, so the estimate is too high by at most
+        // this excess.
         let twice = then.private.abs_diff(self.private);
         if now != same || twice > tolerance || self.estimates == MOST_ESTIMATES {
             return None;
@@ -98,7 +99,7 @@ mod tests {
         let counted = now(1000, 20, 30, 2, 5);
         #[rustfmt::skip]
         let rows = [
-            // private pages found, no charged object is mapped, the counters now, the estimate
+            // Columns: the private pages that the walk found; `apart`; the present counters; the estimate.
             (1000, true,  now(1000, 20, 30, 2, 5), Some(1050)),
             (1000, true,  now(1100, 20, 30, 2, 5), Some(1150)),
             (1000, true,  now( 900, 20, 30, 2, 5), Some(950)),
@@ -107,7 +108,7 @@ mod tests {
             (1000, true,  now(1000, 20,  0, 2, 5), Some(1020)),
             (1000, false, now(1100, 20, 30, 2, 5), Some(1150)),
             (1000, false, now(1100, 20, 31, 2, 5), None),
-            // The counters exceed the walk by more than the tolerance.
+            // The counter of private pages exceeds the number that the walk found by more than the tolerance.
             ( 980, true,  now(1100, 20, 30, 2, 5), None),
             // The number of mapped object pages, the number of address spaces, or a limit has changed.
             (1000, true,  now(1100, 21, 30, 2, 5), None),

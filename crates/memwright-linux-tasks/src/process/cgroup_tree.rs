@@ -102,15 +102,15 @@ impl TaskTable {
         Ok(filled || emptied)
     }
 
-    /// Removes a process that exits from its group. The process keeps its reference to the group. Returns whether the
+    /// Removes an exiting process from its group. The process keeps its reference to the group. Returns whether the
     /// group is empty now.
     pub fn leave_cgroup(&mut self, process: &Process) -> bool {
         let from = process.cgroup();
         from.is_some_and(|from| self.depart(&from, process.id))
     }
 
-    /// Puts a new process into the group of its parent. The process is in the process table, and none of its threads
-    /// has run.
+    /// Puts a new process into the group of its parent. The child is in the process table already, and none of its
+    /// threads has run.
     pub fn inherit_cgroup(&mut self, child: &Process, parent: &Process) {
         let Some(group) = parent.cgroup() else {
             return;
@@ -147,8 +147,8 @@ impl TaskTable {
 }
 
 impl Tasks {
-    /// Iterates over the living processes of a group and of the groups below it. The groups follow one another, parents
-    /// first; within a group, the processes are in order of id. The table is locked only for each step.
+    /// Iterates over the living processes of a group and of the groups below it. Visits the groups in pre-order, and
+    /// the processes of each group in order of id. The table is locked only during each step.
     pub fn living_in<'a>(&'a self, top: &'a Cgroup) -> impl Iterator<Item = Arc<Process>> + 'a {
         let mut below: Option<Arc<Cgroup>> = None;
         let mut first = 0;

@@ -8,7 +8,8 @@ use memwright_linux_abi::abi::MILLISECOND;
 /// The shortest time between two checks of a clock, in nanoseconds: a tick of Linux with `CONFIG_HZ=250`.
 pub const TICK: u64 = 4 * MILLISECOND;
 
-/// Returns the shortest time in which a process can use `left` nanoseconds of CPU time on `cpus` CPUs.
+/// Returns the nanoseconds until the next check of a process that has `left` nanoseconds of CPU time left: the shortest
+/// time in which it can use them on `cpus` CPUs, but at least `TICK`.
 pub fn wait_for(left: u64, cpus: u64) -> u64 {
     (left / cpus).max(TICK)
 }

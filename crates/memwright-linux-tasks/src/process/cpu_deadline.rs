@@ -35,15 +35,15 @@ impl Process {
         self.set_cpu_deadline(|| self.next_cpu_look(&used))
     }
 
-    /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if it is limited. None of its threads has
-    /// run.
+    /// Starts enforcing the `RLIMIT_CPU` that a new process has inherited, if it has a soft limit. None of the threads
+    /// of the process has run yet.
     pub fn inherit_cpu_limit(&self) {
         if self.identity.soft_limit(Resource::Cpu) != INFINITY {
             self.measure_cpu_time();
         }
     }
 
-    /// Stops measuring the CPU time of a process that has exited.
+    /// Removes the deadline of a process that has exited, if it has one.
     pub fn forget_cpu_deadline(self: &Arc<Self>) {
         if self.cpu_deadline.is_set() {
             // Removing the deadline needs no memory.
@@ -51,8 +51,8 @@ impl Process {
         }
     }
 
-    /// Sets the deadline of the next check. `wait` is called under the deadline's lock and returns the time until then;
-    /// `None` for no deadline.
+    /// Sets the deadline of the next check. `wait` is called under the deadline's lock. It returns the nanoseconds
+    /// until the check; `None` for no deadline.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -76,8 +76,8 @@ impl Process {
         Some(wait_for(left, cpus))
     }
 
-    /// Sets the deadlines again that were removed while no thread ran. `thread` is the calling thread, which was just
-    /// switched to.
+    /// Sets the deadlines that the process lost while none of its threads ran. `thread` is the calling thread, to which
+    /// a CPU has just switched.
     ///
     /// # Locks
     /// The caller holds no lock.

@@ -11,7 +11,7 @@ use memwright_linux_vfs::identity::{INFINITY, Limit, Resource};
 enum Verdict {
     /// There is no limit.
     Unlimited,
-    /// No action. The process can use this many more nanoseconds.
+    /// No action yet. The process can use this many more nanoseconds of CPU time.
     Within(u64),
     /// Send SIGXCPU and raise the soft limit to this many seconds.
     Warn(u64),

@@ -4,8 +4,8 @@ use super::{CpuClock, Process, Thread, cpu_clock::Owner, peak_resident_kib};
 use memwright_linux_sched::scheduler::{RunState, UsageSnapshot};
 
 impl Process {
-    /// Makes each thread of the process set the deadlines of CPU timers again whenever a CPU switches to it. Threads
-    /// that it creates inherit this.
+    /// Makes each thread of the process set the deadlines of CPU timers again whenever a CPU switches to that thread.
+    /// New threads inherit this.
     pub(super) fn measure_cpu_time(&self) {
         self.each_thread(|thread| thread.set_measured(true));
     }
@@ -19,7 +19,8 @@ impl Process {
         total
     }
 
-    /// Returns the resources used by the process, including its living threads and excluding its children.
+    /// Returns the resources that the exited and the living threads of the process have used, without those of its
+    /// children. Includes the peak resident size of the present address space.
     pub fn total_usage(&self) -> UsageSnapshot {
         let mut total = self.cpu_usage();
         if let Some(space) = self.space() {
@@ -36,8 +37,7 @@ impl Process {
     }
 }
 
-/// Returns whether a CPU executes the thread. A thread that is about to run, and one that is about to block, count as
-/// well.
+/// Returns whether a CPU executes the thread. Also returns true for a thread that is about to run or about to block.
 pub(super) fn is_running(thread: &Thread) -> bool {
     match thread.run_state() {
         RunState::Running | RunState::Waiting => true,

@@ -42,13 +42,15 @@ pub enum FutexKey {
 /// Identifies a waiter in its bucket: its word, and a number that increases with each addition to the bucket.
 pub type FutexPosition = (FutexKey, u64);
 
-/// The place where a thread waits: the number of a bucket, or none, and the position in the bucket.
+/// The place where a thread waits: the number of a bucket, and the position in this bucket. While the thread does not
+/// wait, the place has no bucket.
 ///
-/// The place changes under the lock of that bucket. A thread that wakes the waiter clears the number before the wakeup.
+/// The place changes under the lock of the bucket. A thread that wakes the waiter clears the bucket's number before the
+/// wakeup.
 #[derive(Debug)]
 pub struct FutexPlace {
     bucket: AtomicU32,
-    /// The last position. Read and written under the lock of the bucket.
+    /// The position in the present or the last bucket. Read and written under the lock of that bucket.
     position: Lock<Option<FutexPosition>>,
 }
 

@@ -13,7 +13,8 @@ pub struct Heap {
     pub end: u64,
 }
 
-/// Addresses that `/proc/PID/stat` and `cmdline` report.
+/// The addresses of the parts of a program, which `/proc/PID/stat` reports. `cmdline` and `environ` read the strings at
+/// these addresses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ImageAddresses {
     /// First byte of the arguments.
@@ -49,7 +50,7 @@ impl ImageAddresses {
 pub struct Image {
     /// The executable, for `/proc/PID/exe`.
     pub executable: Arc<Executable>,
-    /// The addresses that `/proc/PID/stat` and `cmdline` report.
+    /// The addresses of the parts of the program.
     pub addresses: ImageAddresses,
     /// The auxiliary vector as it was passed to the program.
     pub auxiliary: alloc::vec::Vec<u8>,

@@ -28,8 +28,8 @@ impl Process {
         self.change_alarm(&mut self.alarm.lock(), 0, 0);
     }
 
-    /// Sets or clears an alarm. The caller has [made room](Timers::make_room_for_timer) for the timer. Returns the old
-    /// alarm.
+    /// Sets the alarm, or clears it if `value` is 0. The caller has [made room](Timers::make_room_for_timer) for the
+    /// timer. Returns the old alarm.
     fn change_alarm(self: &Arc<Self>, alarm: &mut Alarm, value: u64, interval: u64) -> Alarm {
         let timers = self.tasks.scheduler;
         let old = core::mem::take(alarm);
@@ -45,7 +45,7 @@ impl Process {
         old
     }
 
-    /// Handles the expiration of the timer `key` if it is the timer of the alarm. Returns whether it is.
+    /// Handles the expiration of the timer `key` if this is the alarm's timer. Returns whether it is.
     fn expire_alarm(self: &Arc<Self>, key: TimerKey) -> bool {
         {
             let mut alarm = self.alarm.lock();
@@ -61,8 +61,8 @@ impl Process {
         true
     }
 
-    /// Returns the nanoseconds of CPU time until a timer expires, and its interval; both are 0 for a timer that is not
-    /// set.
+    /// Returns the state of the timer that measures this kind of CPU time: the nanoseconds of CPU time until it
+    /// expires, and its interval in nanoseconds. Both are 0 if the timer is not set.
     #[must_use]
     pub fn cpu_alarm(&self, counted: Counted) -> (u64, u64) {
         let used = counted.of(&self.cpu_usage());
@@ -70,8 +70,8 @@ impl Process {
         (timer.remaining(used), timer.interval)
     }
 
-    /// Sets a timer, or clears it if `value` is 0. All times are in nanoseconds. Returns its previous state in the form
-    /// of [`cpu_alarm`](Self::cpu_alarm).
+    /// Sets the timer that measures this kind of CPU time, or clears it if `value` is 0. All times are in nanoseconds.
+    /// Returns its previous state, as from [`cpu_alarm`](Self::cpu_alarm).
     ///
     /// # Errors
     /// [`OutOfMemory`]; the timer is then unchanged.

@@ -90,8 +90,8 @@ impl Process {
         table.timers.get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
-    /// Sets the deadlines again of the timers that measure running threads. Returns whether the process has timers that
-    /// measure the CPU time of threads.
+    /// Sets the deadlines of those timers that measure running threads and have none. Returns whether the process has
+    /// timers that measure the CPU time of threads.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -232,7 +232,8 @@ impl PosixTimer {
         Ok(old)
     }
 
-    /// Returns the time until the next expiration, and the interval, both in nanoseconds.
+    /// Returns the time until the next expiration, and the interval, both in nanoseconds. Both are 0 if the measured
+    /// process or thread has ended.
     #[must_use]
     pub fn get(self: &Arc<Self>, timers: &dyn Timers) -> (u64, u64) {
         // Retry setting the deadline if there was no memory for it.
@@ -362,7 +363,7 @@ impl PosixTimer {
         self.disarm(timers, &mut state);
     }
 
-    /// Handles an expiration of a timer that measures the CPU time of the process, which has reached the time `at`.
+    /// Handles an expiration of a timer that measures the CPU time of the process: this CPU time has reached `at`.
     ///
     /// # Locks
     /// The caller holds no lock.

@@ -37,7 +37,7 @@ pub struct Parts {
 pub struct Process {
     /// The process id; that of its first thread.
     pub id: u32,
-    /// The table of processes, and the scheduler of its threads.
+    /// The table of all processes and threads, and the scheduler that runs the threads.
     pub tasks: &'static Tasks,
     /// Guest time at which the process started, in nanoseconds since boot.
     pub started: u64,
@@ -253,7 +253,7 @@ impl Process {
         self.borrows_space.load(Ordering::SeqCst)
     }
 
-    /// Records whether another process was created with the same address space.
+    /// Records whether another process was created with the address space of this one.
     pub fn share_space(&self, shared: bool) {
         self.shares_space.store(shared, Ordering::Relaxed);
     }
@@ -271,7 +271,7 @@ impl Process {
         }
     }
 
-    /// Returns whether the process has several threads, or another process was created with the same address space.
+    /// Returns whether the process has several threads, or another process was created with its address space.
     pub fn shares_space(&self) -> bool {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }

@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
 impl TaskTable {
-    /// Makes room in the reaper's list of children for all processes and one more, so that the reaper can adopt them
-    /// without an allocation.
+    /// Makes room in the reaper's list of children for all present processes and one more, so that the reaper can adopt
+    /// all of them without an allocation.
     fn make_room_for_orphans(&mut self) -> Result<(), OutOfMemory> {
         let most = self.members.len() + 1;
         let Some(reaper) = self.members.get_mut(&REAPER) else {

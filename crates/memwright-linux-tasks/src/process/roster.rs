@@ -1,8 +1,9 @@
 //! A roster: the threads of a process in order of age, each with a value. For threads, the value is their signal state.
 //!
-//! The members are in blocks without gaps: when one is removed, the last one moves into its slot. Each member is linked
-//! to the next older and the next younger one, and stores its slot. So the cost of adding, finding and removing a
-//! member does not depend on the number of members.
+//! The members are stored without gaps in a vector of page-sized blocks: when a member is removed, the last member of
+//! the vector moves into its slot. Each entry is linked to the next older and the next younger member, and each member
+//! stores the index of its slot. So the cost of adding, finding and removing a member does not depend on the number of
+//! members.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,8 +20,8 @@ const NONE: Slot = Slot::MAX;
 #[derive(Debug)]
 pub struct Seat {
     slot: AtomicU32,
-    /// The number of the addition to the roster. It stays after the removal, so that an iteration can continue after a
-    /// member that was removed.
+    /// The number of the addition with which the member entered the roster. It is kept after the removal, so that an
+    /// iteration can continue after a removed member.
     number: AtomicU64,
 }
 
@@ -102,7 +103,7 @@ impl<M, V> Roster<M, V> {
         self.members.iter_mut().map(|member| &mut member.value)
     }
 
-    /// Makes the older neighbour of a slot, or the start of the list, refer to `slot` as the next one.
+    /// Makes `slot` the next younger member of `older`. If `older` is `NONE`, makes `slot` the oldest member.
     fn link_older(&mut self, older: Slot, slot: Slot) {
         match self.members.get_mut(older as usize) {
             Some(older) => older.younger = slot,
@@ -110,7 +111,7 @@ impl<M, V> Roster<M, V> {
         }
     }
 
-    /// Makes the younger neighbour of a slot, or the end of the list, refer to `slot` as the previous one.
+    /// Makes `slot` the next older member of `younger`. If `younger` is `NONE`, makes `slot` the youngest member.
     fn link_younger(&mut self, younger: Slot, slot: Slot) {
         match self.members.get_mut(younger as usize) {
             Some(younger) => younger.older = slot,

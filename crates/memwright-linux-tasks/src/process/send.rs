@@ -28,8 +28,8 @@ pub fn queue(
     send(process, target, info).map(drop)
 }
 
-/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether this call made the signal
-/// pending together with its cause; false if the signal is ignored or cannot be queued.
+/// Sends the signal of a POSIX timer to a process or to one of its threads. Returns whether this call queued the signal
+/// together with its cause; false if the signal is ignored or cannot be queued.
 pub fn send_timer_signal(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -74,8 +74,8 @@ fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<boo
     }
 }
 
-/// Sends a signal to `target`, or to the process without a target. Returns whether the signal became pending; false if
-/// it is ignored, or is a standard signal that is pending already.
+/// Sends a signal to the thread `target`, or to the whole process if `target` is `None`. Returns whether the signal
+/// became pending; false if it is ignored, or is a standard signal that is pending already.
 fn send(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -85,8 +85,8 @@ fn send(
     Ok(sent.is_some_and(|sent| sent.wake(process)))
 }
 
-/// The result of making a signal pending. The threads that wait for the signal are still to be woken: a caller that
-/// holds the lock of the tasks wakes them after it has released the lock.
+/// The result of making a signal pending. The caller still has to wake the threads that wait for the signal. If it
+/// holds the lock of the tasks, it does so after it has released that lock.
 #[must_use]
 pub struct Sent {
     signal: Signal,
@@ -115,7 +115,8 @@ impl Sent {
     }
 }
 
-/// Makes a signal pending, and interrupts the thread that will take it. Returns `None` if the process is exiting.
+/// Makes a signal pending, and interrupts the thread that will take it. Returns `None` if the process is exiting or
+/// `target` has left the process.
 fn make_pending(
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
@@ -152,7 +153,7 @@ fn make_pending(
 
 /// The effect of a signal on a stopped process.
 enum Continued {
-    /// None: the process was not stopped, or the signal was another one.
+    /// No effect: the process was not stopped, or the signal was not SIGCONT.
     No,
     /// SIGCONT cancelled a stop before all threads had stopped.
     BeforeItStopped,
@@ -288,8 +289,8 @@ pub fn ignores_ended(parent: &Arc<Process>) -> bool {
     action.handler == Handler::Ignore
 }
 
-/// Notifies a process that its child or tracee changed state. The signal is pending, but the threads that wait for the
-/// change or for the signal have not been woken yet.
+/// A notification of a process whose child or tracee changed state. The signal is pending, but the threads that wait
+/// for the change or for the signal have not been woken yet.
 #[must_use]
 pub struct ChangeNotice {
     to: Arc<Process>,
@@ -297,8 +298,8 @@ pub struct ChangeNotice {
 }
 
 impl ChangeNotice {
-    /// Makes SIGCHLD pending for the process `to`, because the process or thread `id` changed state. `child` is the
-    /// process to which it belongs. Returns `None` if `to` does not exist.
+    /// Makes SIGCHLD pending for the process `to`, because the process or thread `id` changed state. `child` is that
+    /// process, or the process of that thread. Returns `None` if `to` does not exist.
     ///
     /// # Locks
     /// The caller holds the lock of the tasks, under which it has made the change visible to a wait. So no wait returns

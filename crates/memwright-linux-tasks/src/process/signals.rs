@@ -50,11 +50,11 @@ pub enum Stop {
 pub struct Signals {
     /// The actions for all signals.
     pub actions: Actions,
-    /// Signals sent to the process.
+    /// Signals sent to the process, which any of its threads can take.
     pub pending: Pending,
     /// The threads of the process, oldest first.
     pub threads: Roster<Thread, ThreadSignals>,
-    /// The process is exiting with this status.
+    /// The status with which the process is exiting; `None` while it is not.
     pub group_exit: Option<ExitStatus>,
     /// `None`, or the thread that is in `execve`: all other threads exit, and it alone continues.
     pub executing: Option<Arc<Thread>>,
@@ -141,8 +141,8 @@ impl Signals {
         }
     }
 
-    /// Chooses a thread again for each of `signals`, which were sent to the process: the thread chosen before may block
-    /// them now, or exits.
+    /// Chooses a thread again for each of `signals`, which were sent to the process: the thread that was chosen before
+    /// may block the signal now, or may be exiting.
     pub fn retarget(&mut self, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);
@@ -192,14 +192,15 @@ impl Signals {
         Some(signal)
     }
 
-    /// Takes the next signal that is not in `blocked`: first of those sent to the thread, then of those sent to the
-    /// process.
+    /// Takes the next pending signal that is not in `blocked`: one that was sent to the thread, or, if there is none,
+    /// one that was sent to the process.
     pub fn take(&mut self, thread: &Thread, blocked: SignalSet) -> Option<SignalInfo> {
         let own = self.thread(thread).pending.take(blocked);
         own.or_else(|| self.pending.take(blocked))
     }
 
-    /// Returns whether a signal can be discarded when it is sent: it is ignored, and no thread waits for it.
+    /// Returns whether a signal can be discarded when it is sent: the process ignores it, and no thread blocks it,
+    /// waits for it or is traced.
     pub fn ignored(&self, signal: Signal) -> bool {
         // A signal that is blocked, or waited for, is kept: its action may change before it is unblocked.
         let kept = |state: &ThreadSignals| {

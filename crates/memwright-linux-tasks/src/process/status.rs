@@ -11,7 +11,7 @@ pub enum ExitStatus {
     Killed(Signal),
 }
 
-/// A state change that a parent can wait for in a child.
+/// A state change of a child, for which the parent can wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
     /// The child exited.

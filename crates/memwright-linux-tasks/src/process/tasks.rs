@@ -47,7 +47,7 @@ impl Member {
     }
 }
 
-/// The processes whose memory a walk visits, and the objects.
+/// The processes and the objects whose memory a walk visits.
 #[derive(Clone, Copy)]
 pub enum Among<'a> {
     /// All processes and all objects.
@@ -75,7 +75,8 @@ pub struct TaskTable {
     pub threads: BTreeMap<u32, Arc<Thread>>,
     /// Traced threads that have exited and that their tracers have not waited for, by id. These ids are not reused.
     ended: BTreeMap<u32, Ended>,
-    /// Pairs of process group and process id. `sessions` contains pairs of session and process id.
+    /// Pairs of the id of a process group and the id of one of its processes. `sessions` contains such pairs for
+    /// sessions.
     pub(super) groups: BTreeSet<(u32, u32)>,
     pub(super) sessions: BTreeSet<(u32, u32)>,
     /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
@@ -142,8 +143,8 @@ impl Tasks {
         found.map(|member| member.process.clone())
     }
 
-    /// Iterates over the processes for which `wanted` holds, in order of id. The table is locked only for each step:
-    /// the iteration includes a process that is entered meanwhile if its id is larger than the last one returned.
+    /// Iterates over the processes for which `wanted` holds, in order of id. The table is locked only during each step,
+    /// so the iteration includes a process that is entered meanwhile if its id is larger than the last one returned.
     pub fn filter<F: Fn(&Member) -> bool>(
         &self,
         wanted: F,
@@ -164,7 +165,7 @@ impl Tasks {
         self.filter(move |member| member.is_alive() && wanted(&member.process))
     }
 
-    /// Returns the process among these with the lowest id from `first` on. It may be a zombie.
+    /// Returns the process of `among` with the lowest id that is at least `first`. It may be a zombie.
     pub fn next_among(&self, first: u32, among: Among<'_>) -> Option<Arc<Process>> {
         match among {
             Among::All => self.next(first, |_| true),
@@ -189,7 +190,8 @@ impl Tasks {
         })
     }
 
-    /// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
+    /// Adds the ids of living processes for which `wanted` holds to `batch`, in ascending order from `first`, until the
+    /// batch is full.
     pub fn note_living(
         &self,
         first: u64,
@@ -208,12 +210,12 @@ impl Tasks {
         let _ = living.all(|member| batch.push(member.process.id));
     }
 
-    /// Iterates over all processes in order of id, including zombies. The table is locked only for each step.
+    /// Iterates over all processes in order of id, including zombies. The table is locked only during each step.
     pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
         self.filter(|_| true)
     }
 
-    /// Iterates over the processes of a group in order of id, without the reaper. The table is locked only for each
+    /// Iterates over the processes of a group in order of id, without the reaper. The table is locked only during each
     /// step.
     pub fn group(&self, group: u32) -> impl Iterator<Item = Arc<Process>> + '_ {
         let mut first = REAPER + 1;
@@ -224,13 +226,13 @@ impl Tasks {
         })
     }
 
-    /// Returns the state of a process.
+    /// Returns the state of the process with this id, as its parent sees it; `None` if there is no such process.
     pub fn life(&self, id: u32) -> Option<Life> {
         self.lock().members.get(&id).map(|member| member.life)
     }
 }
 
-/// Returns the range of pairs whose first element is this group or session.
+/// Returns the range of all pairs whose first element is this id of a group, session or cgroup.
 fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
     (group, 0)..=(group, u32::MAX)
 }
@@ -325,7 +327,7 @@ impl TaskTable {
         }
     }
 
-    /// Returns an exited thread that its tracer has not waited for.
+    /// Returns the record of an exited thread that its tracer has not waited for.
     pub fn ended(&self, id: u32) -> Option<Ended> {
         self.ended.get(&id).copied()
     }

@@ -8,11 +8,11 @@ use alloc::{
 use core::ops::Bound;
 use memwright_linux_abi::host::ContextId;
 
-/// The kernel stack of a tracing thread, and the id of a thread that it traces. `None` if every thread of the process
-/// traces (`PTRACE_TRACEME`).
+/// The kernel stack of a tracing thread, and the id of a thread that it traces. The stack is `None` if every thread of
+/// the process traces that thread (`PTRACE_TRACEME`).
 pub type TraceKey = (Option<ContextId>, u32);
 
-/// The threads that a process traces, by tracing thread and id.
+/// The threads that a process traces, by the tracing thread and the id of the traced thread.
 #[derive(Default)]
 pub struct Tracees {
     threads: BTreeMap<TraceKey, Arc<Thread>>,
@@ -50,9 +50,9 @@ impl Tracees {
         self.threads.contains_key(&(tracer.context, id))
     }
 
-    /// Returns whether the process traces the thread with this id. With `by`, considers only the threads traced by that
-    /// thread or by every thread of the process. The cost grows with the number of tracing threads, not with the number
-    /// of traced threads.
+    /// Returns whether the process traces the thread with this id. If `by` is the kernel stack of a tracing thread,
+    /// considers only the threads traced by that thread or by every thread of the process. The cost grows with the
+    /// number of tracing threads, not with the number of traced threads.
     pub fn has(&self, id: u32, by: Option<ContextId>) -> bool {
         let mut rest = self.threads.range(..);
         while let Some(((context, _), _)) = rest.next() {
@@ -72,7 +72,8 @@ impl Tracees {
         self.threads.remove(&key)
     }
 
-    /// Removes and returns one thread that the thread `by` traces, or any one if `by` is `None`.
+    /// Removes one thread that the thread with the kernel stack `by` traces, or any traced thread if `by` is `None`.
+    /// Returns the removed thread.
     pub fn remove_one(&mut self, by: Option<ContextId>) -> Option<Arc<Thread>> {
         let key = match by {
             Some(by) => self.threads.range(all_of(Some(by))).next(),

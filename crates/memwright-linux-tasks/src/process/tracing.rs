@@ -56,7 +56,7 @@ pub struct Tracing {
     pub options: TraceOptions,
     /// Whether the tracer attached by `PTRACE_SEIZE`.
     pub seized: bool,
-    /// Whether the thread single-steps because the tracer, not the program, set the trap flag.
+    /// Whether the trap flag was set by the tracer, not by the program, so that the thread single-steps.
     pub steps: bool,
     /// The action of the thread at system calls.
     pub calls: AtCalls,

@@ -50,7 +50,7 @@ pub const fn ticks(nanoseconds: u64) -> u64 {
     nanoseconds / (memwright_linux_abi::abi::SECOND / TICKS_PER_SECOND)
 }
 
-/// Returns the largest resident size that an address space has had, in KiB.
+/// Returns the peak resident size of an address space in KiB.
 pub fn peak_resident_kib(space: &Space) -> u64 {
     space.resident_peak() * 4
 }

@@ -1,4 +1,4 @@
-//! Capabilities: the privileges of root, individually.
+//! Capabilities: the privileges of root, each of which a process can have separately.
 
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::flags;
@@ -38,7 +38,7 @@ flags! {
         const RESOURCES = 1 << 24;
         /// Set the capabilities of files (`CAP_SETFCAP`).
         const SET_FILE = 1 << 31;
-        // The bits without a name here, which are valid too.
+        // All other bits, which have no name here but are valid too.
         const _ = !0;
     }
 }
@@ -51,15 +51,15 @@ impl Capabilities {
 }
 
 flags! {
-    /// Rules for the capabilities of root and of user id changes (`linux/securebits.h`). The bit after the bit of each
-    /// rule locks the rule.
+    /// Rules for the capabilities of root and of user id changes (`linux/securebits.h`). The bit that follows the bit
+    /// of a rule locks the rule.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct SecureBits: u32 {
         /// `execve` gives root no capabilities (`SECBIT_NOROOT`).
         const NO_ROOT = 1 << 0;
         /// A change of user ids does not change capabilities (`SECBIT_NO_SETUID_FIXUP`).
         const NO_FIXUP = 1 << 2;
-        /// The permitted capabilities are kept when a change of user ids leaves none that is 0 (`SECBIT_KEEP_CAPS`).
+        /// A change of user ids after which no id is 0 keeps the permitted capabilities (`SECBIT_KEEP_CAPS`).
         const KEEP = 1 << 4;
         /// `KEEP` is locked.
         const KEEP_LOCKED = 1 << 5;
@@ -92,7 +92,7 @@ pub struct CapabilitySets {
     /// Rules for changes of the sets.
     pub secure: SecureBits,
     /// Whether `execve` grants no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). In this kernel
-    /// `execve` never does, because set-id bits have no effect.
+    /// `execve` never grants any, because set-id bits have no effect.
     pub gains_none: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::identity::{Capabilities, CapabilitySets, Groups};
 use memwright_linux_abi::errno::Errno;
 
-/// The four ids of a process of one kind: user ids or group ids.
+/// The four user ids of a process, or its four group ids.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ids {
     /// The real id.
@@ -20,7 +20,8 @@ pub struct Ids {
 pub const UNCHANGED: u32 = u32::MAX;
 
 impl Ids {
-    /// Returns whether an unprivileged process is allowed to change an id to `id`.
+    /// Returns whether `id` is the real, the effective or the saved id. An unprivileged process is allowed to change an
+    /// id to one of these.
     fn has(&self, id: u32) -> bool {
         id == self.real || id == self.effective || id == self.saved
     }

@@ -13,8 +13,8 @@ impl Groups {
     /// The empty list.
     pub const NONE: Self = Self(None);
 
-    /// Creates a list. It is sorted, and a group that occurs twice in `groups` occurs twice in it (`groups_sort` in
-    /// `kernel/groups.c` of Linux 7.3).
+    /// Creates a sorted list of `groups`. A group that occurs twice in `groups` occurs twice in the list (`groups_sort`
+    /// in `kernel/groups.c` of Linux 7.3).
     ///
     /// # Errors
     /// [`OutOfMemory`].

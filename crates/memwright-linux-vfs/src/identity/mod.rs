@@ -25,7 +25,7 @@ pub struct Identity {
     pub credentials: Lock<Credentials>,
     /// Resource limits.
     pub limits: Lock<Limits>,
-    /// The user with the real user id, to which the threads of the process are accounted.
+    /// The user whose id is the real user id of the process. The threads of the process are accounted to this user.
     user: Lock<Shared<User>>,
 }
 

@@ -9,28 +9,28 @@ use memwright_linux_base::{
 };
 use memwright_table::{OutOfMemory, Shared, TryPush};
 
-/// The amount of a resource that a user has, which is subject to a limit.
+/// The amount of a limited resource that a user has.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
 impl Tally {
-    /// Returns the count.
+    /// Returns the amount.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds `count`. Returns the new count.
+    /// Adds `count` to the amount. Returns the new amount.
     pub fn add(&self, count: u64) -> u64 {
         self.0.fetch_add(count, Ordering::Relaxed) + count
     }
 
-    /// Subtracts `count`.
+    /// Subtracts `count` from the amount.
     pub fn remove(&self, count: u64) {
         let before = self.0.fetch_sub(count, Ordering::Relaxed);
         debug_assert!(before >= count, "less than nothing is left");
     }
 
-    /// Adds one unless the count is at least `most`. Returns whether one was added.
+    /// Adds one unless the amount is at least `most`. Returns whether one was added.
     pub fn add_below(&self, most: u64) -> bool {
         let one_more = |count: u64| (count < most).then_some(count + 1);
         let added = self

@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 /// Where a relocatable image is mapped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Base {
-    /// At the first address from this one on that has the image's alignment.
+    /// At the lowest address that is not below this one and has the image's alignment.
     At(u64),
     /// In any gap that is large enough for the image.
     Anywhere,

@@ -344,8 +344,8 @@ impl Programs {
         memwright_linux_memory::memory::note_peak(process);
         self.futexes.release(current.thread);
         let old = {
-            // Hold the lock: otherwise, another thread could move the process to another cgroup and set the swap owner
-            // of the old address space.
+            // Hold the lock: otherwise, another thread could move the process to another cgroup meanwhile, and set the
+            // memcg of the old address space instead of that of the new one.
             let _tasks = process.tasks.lock();
             process.replace_space(loaded.space.clone(), loaded.image)
         };

@@ -50,7 +50,7 @@ pub struct StackPlan {
     pub pointer: u64,
     /// The first address after the stack.
     pub top: u64,
-    /// The addresses of the strings and of the stack.
+    /// The addresses of the arguments, of the environment and of the stack.
     pub addresses: ImageAddresses,
     /// The auxiliary vector, as `/proc/PID/auxv` returns it.
     pub auxiliary: Vec<u8>,

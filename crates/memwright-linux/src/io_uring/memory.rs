@@ -33,7 +33,7 @@ impl RingMemory {
         self.sizes
     }
 
-    /// Reads the word at `offset`, in bytes, of the memory of the rings.
+    /// Reads the word at the byte offset `offset` in the memory of the rings.
     #[must_use]
     pub fn word(&self, offset: u32) -> u32 {
         let mut bytes = [0; 4];
@@ -41,13 +41,13 @@ impl RingMemory {
         u32::from_le_bytes(bytes)
     }
 
-    /// Writes the word at `offset`, in bytes, of the memory of the rings. All pages must have been allocated by
+    /// Writes the word at the byte offset `offset` in the memory of the rings. All pages must have been allocated by
     /// [`make`](Self::make): a write to a page without a frame has no effect.
     pub fn set_word(&self, offset: u32, value: u32) {
         self.store(offset, &value.to_le_bytes());
     }
 
-    /// Writes `bytes` at `offset`, in bytes, of the memory of the rings.
+    /// Writes `bytes` at the byte offset `offset` in the memory of the rings.
     pub fn store(&self, offset: u32, bytes: &[u8]) {
         let _ = self.pages.write_at(offset.into(), bytes);
     }

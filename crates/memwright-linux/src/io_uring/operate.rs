@@ -175,7 +175,7 @@ impl Ring {
     }
 }
 
-/// The offset by which a submission selects the file position.
+/// The value of a submission's offset that stands for the file position.
 const POSITION: u64 = u64::MAX;
 
 fn get(

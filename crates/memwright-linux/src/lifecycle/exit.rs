@@ -114,8 +114,8 @@ impl ProcessEnd<'_> {
         process.return_space();
     }
 
-    /// Makes the process a zombie or removes it, and notifies its children and its parent. Returns the status if the
-    /// process is that of the program.
+    /// Makes the process a zombie or removes it, and notifies its children and its parent. Returns the exit status if
+    /// the process executed the program of the run; otherwise `None`.
     pub(crate) fn publish(self, cgroups: &Cgroups) -> Option<ExitStatus> {
         let Self {
             process,

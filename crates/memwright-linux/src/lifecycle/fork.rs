@@ -151,9 +151,9 @@ fn store_ids(
     Ok(())
 }
 
-/// Adds the child to the process table, where its parent and senders of signals find it from now on. No new process
-/// escapes a kill of a group or of all processes: the sender repeats its walk until it finds no new process, and a
-/// thread that is being killed creates no process.
+/// Adds the child to the process table, where its parent and the senders of signals can find it from then on. No new
+/// process escapes a kill of a group or of all processes: the sender repeats its walk until it finds no new process,
+/// and a thread that is being killed creates no process.
 fn enter(
     caller: &Thread,
     flags: CloneFlags,

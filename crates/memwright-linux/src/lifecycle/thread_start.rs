@@ -88,8 +88,8 @@ fn enter(caller: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
     thread.process.identity.user().threads.add(1);
     drop(signals);
     if thread.process.charged_group().is_some() {
-        // Set the flag here: a move of the process to another cgroup sets it only for the threads that exist at that
-        // time.
+        // Set the flag for the new thread: a move of the process to another cgroup sets it only for the threads that
+        // exist at the time of the move.
         thread.set_work(Work::CGROUP, true);
     }
     let mut tasks = thread.process.tasks.lock();

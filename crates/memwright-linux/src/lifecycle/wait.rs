@@ -272,8 +272,8 @@ fn stopped_tracee(
     }
 }
 
-/// Returns the child at index `number` among those that the search visits. A search for a single process id visits only
-/// one.
+/// Returns the child at index `number` of those that a search for `target` visits. If `target` is a single process, the
+/// search visits only that child.
 fn nth_child(
     tasks: &TaskTable,
     parent: &Process,

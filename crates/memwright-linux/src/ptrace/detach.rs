@@ -30,9 +30,9 @@ pub(crate) fn detach(
     Ok(())
 }
 
-/// Ends the tracing of a thread. If the thread is in a ptrace stop, it continues: with `None`, it takes the signal for
-/// which it has stopped, unless a wait has reported the stop to the tracer; with `Some(signal)`, it takes `signal`
-/// instead, and no signal for `Some(None)`.
+/// Ends the tracing of a thread. If the thread is in a ptrace stop, it continues, and `signal` selects the signal that
+/// it takes. `None` selects the signal for which it has stopped, unless a wait has reported the stop to the tracer.
+/// `Some(None)` selects no signal.
 fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     {
         let mut signals = thread.process.signals.lock();

@@ -1,4 +1,5 @@
-//! Writes measurements of the host as text, with names of system calls instead of numbers.
+//! Writes measurements of the host as text: the maximum depth of a kernel stack, and the longest stretch of kernel
+//! instructions without a scheduling point. System calls appear by name, not by number.
 
 use crate::syscall::table;
 use core::fmt;

@@ -30,7 +30,7 @@ pub type SystemWriter = fn(&View<'_>, &mut Text) -> fmt::Result;
 /// Returns the change counter of a file's text.
 pub type ChangesOf = for<'a> fn(&'a dyn Parts) -> &'a Changes;
 
-/// What each word of a file with one word per frame contains.
+/// The contents of the words of `/proc/kpagecount` or `/proc/kpageflags`, which have one word for each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
     /// The number of entries that map the frame.
@@ -138,8 +138,8 @@ pub struct Child {
 
 /// The inode number of the first fixed entry of `/proc`.
 pub const ROOT_NUMBERS: u64 = 0x100;
-/// Number of inode numbers that are reserved for each process. The inode numbers below this one belong to fixed
-/// entries, CPUs and nodes.
+/// How many inode numbers are reserved for each process. The inode numbers below this value belong to fixed entries,
+/// CPUs and nodes.
 const PROCESS_NUMBERS: u64 = 1 << 32;
 /// The first inode number of each kind of file of a process, relative to the first inode number of the process. The
 /// numbers 0 to 255 are for `/proc/PID` and its files; those of descriptors and threads follow.
@@ -182,8 +182,8 @@ impl Child {
         }
     }
 
-    /// Returns a file of a process, or of its thread `thread`. `index` is the index of the file in the list of the
-    /// entries of the directory.
+    /// Returns a file of a process, or of its thread `thread`. `index` is the index of the file in the directory's list
+    /// of entries.
     #[must_use]
     pub fn file(
         id: u32,

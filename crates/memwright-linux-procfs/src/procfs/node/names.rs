@@ -14,9 +14,9 @@ pub fn decimal(name: &[u8]) -> Option<u32> {
     core::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`. `entry` returns the
-/// inode number, type and name of the entry at an index, or `None` after the last entry. Returns `false` if an entry
-/// did not fit.
+/// Calls `emit` with each entry, starting at `position`. The first entry has position 2, after `.` and `..`. `entry`
+/// returns the inode number, type and name of the entry at an index, or `None` after the last entry. Returns `false` if
+/// an entry did not fit.
 pub fn list_entries(
     position: &mut u64,
     emit: Emit<'_>,
@@ -41,8 +41,8 @@ pub fn list_entries(
 }
 
 impl FixedDirectory {
-    /// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`. Returns `false`
-    /// if an entry did not fit.
+    /// Calls `emit` with each entry, starting at `position`. The first entry has position 2, after `.` and `..`.
+    /// Returns `false` if an entry did not fit.
     pub fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
         list_entries(position, emit, |index| {
             let (name, _, node) = self.entries.get(index)?;

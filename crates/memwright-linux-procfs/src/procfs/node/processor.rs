@@ -57,7 +57,8 @@ impl ProcessorDirectory {
         self.child_at(processor, index)
     }
 
-    /// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`.
+    /// Calls `emit` with each entry, starting at `position`, until an entry does not fit. The first entry has position
+    /// 2, after `.` and `..`.
     pub fn list(
         &self,
         processor: u32,

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-/// What the field contains instead of kernel state.
+/// The kind of value that the field contains instead of kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A constant number.
@@ -25,7 +25,7 @@ pub struct Stub {
     pub file: &'static str,
     /// The name of the field in the file; empty if the file consists of this value only.
     pub field: &'static str,
-    /// What the field contains instead of kernel state.
+    /// The kind of value that the field contains instead of kernel state.
     pub kind: Kind,
     /// The reason why the value does not reflect kernel state.
     pub reason: &'static str,

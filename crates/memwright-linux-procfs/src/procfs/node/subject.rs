@@ -11,7 +11,8 @@ use memwright_linux_vfs::fs::OpenFile;
 pub struct Subject {
     /// The process.
     pub process: Arc<Process>,
-    /// The requested thread, or the thread group leader if none was requested. `None` once that thread has exited.
+    /// The requested thread, or the thread group leader if no thread was requested. `None` once the requested thread or
+    /// the leader has exited.
     pub thread: Option<Arc<Thread>>,
     /// Id of the requested thread, or of the process if none was requested.
     pub id: u32,

@@ -29,7 +29,8 @@ pub(in crate::procfs) fn attribute(bytes: &[u8]) -> Result<u64, Errno> {
 }
 
 /// Parses a write to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): a number without a sign
-/// and with optional white space around it. It is octal after `0`, hexadecimal after `0x`, else decimal.
+/// and with optional white space around it. The number is octal with the prefix `0`, hexadecimal with the prefix `0x`,
+/// and otherwise decimal.
 ///
 /// # Errors
 /// `EINVAL` if the text is not such a number, or if the number exceeds 64 bits.
@@ -90,9 +91,9 @@ pub(in crate::procfs) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// Length in bytes from which on a piece receives no further record. Together with its last record, a piece is rarely
-/// longer than a page, the maximum that one read of a generated file returns on Linux (`seq_read_iter` of Linux 7.2,
-/// `fs/seq_file.c`).
+/// A piece that has at least this length in bytes receives no further record. So a piece with its last record is rarely
+/// longer than a page, which is the maximum that one read of a generated file returns on Linux (`seq_read_iter` of
+/// Linux 7.2, `fs/seq_file.c`).
 const FULL: usize = 3584;
 /// Initial capacity of a piece in bytes.
 const FIRST_ROOM: usize = 1024;
@@ -239,11 +240,11 @@ impl Text {
         true
     }
 
-    /// Writes records from the cursor on, until the piece is full or no record is left.
+    /// Writes records, starting at the cursor, until the piece is full or no record is left.
     ///
-    /// `note` appends the records from a given cursor on to a batch that has room for `together` records; it takes the
-    /// necessary locks. `write` is called without these locks, writes one record, and returns the cursor after that
-    /// record.
+    /// `note` takes the necessary locks, and appends records to a batch, starting at a given cursor. The batch has room
+    /// for `together` records. `write` is called without these locks, writes one record, and returns the cursor after
+    /// that record.
     ///
     /// # Errors
     /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.
@@ -257,8 +258,8 @@ impl Text {
         self.records_from(self.from(), Cursor::Number, together, note, write)
     }
 
-    /// Writes sockets from the cursor on, until the piece is full or no socket is left. `first` is the place of the
-    /// first socket of the file. `note` and `write` are as for [`records`](Self::records), except that a cursor
+    /// Writes sockets, starting at the cursor, until the piece is full or no socket is left. `first` is the place of
+    /// the first socket of the file. `note` and `write` are as for [`records`](Self::records), except that a cursor
     /// consists of a place and the number of rows before it, and `write` is passed this number.
     ///
     /// # Errors

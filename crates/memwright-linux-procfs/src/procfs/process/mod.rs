@@ -182,7 +182,8 @@ impl ProcessDirectory {
         self.child_at(id, thread, index)
     }
 
-    /// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`.
+    /// Calls `emit` with each entry, starting at `position`, until an entry does not fit. The first entry has position
+    /// 2, after `.` and `..`.
     pub fn list(
         &self,
         id: u32,

@@ -62,9 +62,9 @@ pub const fn bytes_of_shares(shares: u64) -> u64 {
 }
 
 impl Sums {
-    /// Returns the sums of an area before its entries are added. They contain the swapped-out pages of the object,
-    /// whose number is read from the object, not from the page table (`smap_gather_stats`). For a private writable
-    /// area, which can have private copies of pages, these pages are not counted.
+    /// Returns the sums of an area before its entries are added. They contain the swapped-out pages of the area's
+    /// object, which the object counts, not the page table (`smap_gather_stats`). For a private writable area, which
+    /// can have private copies of pages, these pages are not counted.
     pub fn of_area(area: &Area<M>) -> Self {
         let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
         let object = area.object().filter(|_| shows_all);
@@ -194,7 +194,7 @@ impl Run {
     }
 
     /// Adds an entry of the area: a swap entry to the sums, a present page to the run. If the page has other properties
-    /// than the run, first adds the run to the sums and begins another one.
+    /// than those of the run, first adds the run to the sums and begins another run.
     pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent) {
         let page = match extent.entry {
             Entry::Present(page) => page,

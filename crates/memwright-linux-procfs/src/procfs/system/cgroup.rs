@@ -162,7 +162,7 @@ static FILES: [GroupFile; 17] = [
     )),
 ];
 
-/// Number of inode numbers that are reserved for each cgroup.
+/// How many inode numbers are reserved for each cgroup.
 const NUMBERS: u64 = 64;
 /// The inode number of a cgroup's first file, relative to the first number of the cgroup.
 const FIRST_FILE: u64 = 16;
@@ -210,7 +210,8 @@ pub(in crate::procfs) fn child(groups: &Cgroups, id: u32, name: &[u8]) -> Result
 /// The directory position of the first cgroup.
 const GROUPS: u64 = 256;
 
-/// Passes the entries of the directory of the cgroup `id` from `position` on to `emit`, until `emit` returns `false`.
+/// Calls `emit` with each entry of the directory of the cgroup `id`, starting at `position`, until an entry does not
+/// fit.
 ///
 /// # Errors
 /// `ENOENT` if the cgroup was removed.
@@ -278,8 +279,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the number of links: 1 for a file, and 2 for a directory, plus one for each child if it is the directory
-    /// of a cgroup.
+    /// Returns the link count: 1 for a file, and 2 for a directory. The directory of a cgroup has one more link for
+    /// each child.
     #[must_use]
     pub fn links<'a>(&self, groups: impl FnOnce() -> &'a Cgroups) -> u32 {
         let below = self.cgroup().and_then(|id| groups().get(id));
@@ -444,7 +445,8 @@ fn write_ids(tasks: &Tasks, text: &mut Text, wanted: impl Fn(&Process) -> bool) 
     })
 }
 
-/// Moves the process whose id `bytes` contains into `group`. The id 0 stands for the calling process, `own`.
+/// Parses a process id from `bytes`, and moves that process into `group`. The id 0 stands for the calling process,
+/// `own`.
 fn enter(
     groups: &Cgroups,
     tasks: &Tasks,

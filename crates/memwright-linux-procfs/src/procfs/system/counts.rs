@@ -1,5 +1,5 @@
-//! Counts the locked frames for the files that report their number. They are counted on each read, because the kernel
-//! maintains no counter of them.
+//! Counts the locked frames for the files that report their number. Each read of such a file counts them, because the
+//! kernel maintains no counter of locked frames.
 
 use core::fmt;
 use memwright::{AreaFlags, Sight};

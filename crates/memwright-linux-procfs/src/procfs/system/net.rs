@@ -120,7 +120,7 @@ pub fn udp6(network: &Network, clock: &dyn Clock, text: &mut Text) -> fmt::Resul
 }
 
 /// Writes `/proc/net/if_inet6`: address, index, length of the prefix, scope, flags and name of each interface. The only
-/// address is that of the loopback interface. Its scope is the host and its flag is "permanent".
+/// address is that of the loopback interface. The scope of this address is the host, and its flag is "permanent".
 ///
 /// # Errors
 /// The errors of `text`.

@@ -84,7 +84,7 @@ pub fn child(memory: &Memory, name: &[u8]) -> Option<Child> {
     ((number as usize) < topology(memory).nodes()).then(|| node(number))
 }
 
-/// Passes the entries of `/sys/devices/system/node` from `position` on to `emit`.
+/// Calls `emit` with each entry of `/sys/devices/system/node`, starting at `position`, until an entry does not fit.
 pub fn list(memory: &Memory, position: &mut u64, emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool) {
     let first = 2 + NODES.entries.len() as u64;
     if *position < first && !NODES.list(position, emit) {

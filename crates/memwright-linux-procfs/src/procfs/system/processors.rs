@@ -109,7 +109,7 @@ pub fn child(all_cpus: CpuSet, name: &[u8]) -> Option<Child> {
     (number < all_cpus.len()).then(|| processor(number))
 }
 
-/// Passes the entries of `/sys/devices/system/cpu` from `position` on to `emit`.
+/// Calls `emit` with each entry of `/sys/devices/system/cpu`, starting at `position`, until an entry does not fit.
 pub fn list(
     all_cpus: CpuSet,
     position: &mut u64,

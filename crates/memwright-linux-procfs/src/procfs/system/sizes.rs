@@ -15,7 +15,7 @@ use memwright_linux_abi::Memory;
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
-/// Holds the constants of the directory for folios of order `ORDER`.
+/// Defines the directory for folios of order `ORDER`, and its files, as associated constants.
 pub struct Size<const ORDER: u8>;
 
 impl<const ORDER: u8> Size<ORDER> {

@@ -12,10 +12,10 @@ use memwright_linux_base::sync::{Lock, Rank};
 /// Maximum number of bytes of input that the command returns for one request.
 const INPUT: usize = INPUT_AREA;
 
-/// The device number of a terminal, which is that of `/dev/console`.
+/// The device number of a standard stream that is a terminal: that of `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
 
-/// Input that the command has sent and that the guest has not read. It is in `bytes[start..end]`.
+/// Input that the command has sent and that the guest has not read yet. The input is in `bytes[start..end]`.
 pub(in crate::fs) struct Input {
     pub(in crate::fs) bytes: Box<[u8]>,
     pub(in crate::fs) start: usize,
@@ -24,7 +24,7 @@ pub(in crate::fs) struct Input {
     pub(in crate::fs) ended: bool,
 }
 
-/// The input side of the standard streams, which all three streams share.
+/// The buffered input, which all three standard streams share.
 pub struct Console {
     pub(in crate::fs) input: Lock<Input>,
     pub(in crate::fs) reading: Turn,
@@ -117,7 +117,7 @@ impl ConsoleStream {
         }
     }
 
-    /// Returns whether the stream can be read: it is a terminal or standard input.
+    /// Returns whether the stream can be read. A terminal and standard input can be read.
     pub(in crate::fs) fn reads(&self) -> bool {
         self.terminal || self.output.is_none()
     }

@@ -17,7 +17,7 @@ pub enum Device {
     Urandom,
     /// Creates userfaultfds.
     Userfaultfd,
-    /// The kernel log.
+    /// The kernel log, behind the device number of `/dev/console`.
     Console,
     /// `/dev/tty`, the controlling terminal of the calling process.
     Terminal,

@@ -32,8 +32,8 @@ pub(in crate::fs) struct State {
 }
 
 impl State {
-    /// Sets whether writers must leave the page that is read next alone. A writer must not store bytes before the
-    /// unread bytes of a page that belongs to user memory.
+    /// Sets whether writers can use the page that is read next. They cannot if the page belongs to user memory, because
+    /// a writer must not store bytes before the unread bytes of a page of user memory.
     pub(in crate::fs) fn note_front(&mut self) {
         let front = self.ring.slot(self.ring.used_pages().start);
         let lent = self.pages[front].is_some_and(|page| page.lent);
@@ -138,7 +138,7 @@ impl Pipe {
         }
     }
 
-    /// Returns the size in bytes of the pages with data.
+    /// Returns the total size in bytes of the pages with data.
     pub(in crate::fs) fn buffered_bytes(&self) -> u64 {
         let pages = self.state.lock().ring.used_pages();
         (pages.end - pages.start) * PAGE_SIZE as u64
@@ -168,7 +168,7 @@ impl Pipe {
         (Step::Moved(span.length), place)
     }
 
-    /// Consumes `count` unread bytes, which are in one page. Frees the page if it contains no more data.
+    /// Consumes `count` unread bytes, which are all in one page. Frees the page if it contains no more data.
     pub(in crate::fs) fn consume(&self, count: usize) {
         let mut state = self.state.lock();
         let writing = state.writing;
@@ -216,9 +216,9 @@ impl Pipe {
         Ok(Some((page.frame, span)))
     }
 
-    /// Appends a page of user memory to the pipe without copying it, and takes ownership of the reference `frame`.
-    /// Returns `frame` unless the next byte would be written to the start of an empty slot. The caller holds the mutex
-    /// `writing`.
+    /// Appends a page of user memory to the pipe without copying it, and takes ownership of the reference `frame`. If
+    /// the write position is not at the start of an empty slot, appends nothing and returns `frame`. The caller holds
+    /// the mutex `writing`.
     pub(in crate::fs) fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
         let mut state = self.state.lock();
         let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;

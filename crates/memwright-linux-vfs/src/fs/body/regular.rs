@@ -27,7 +27,7 @@ pub(in crate::fs) enum Contents {
 pub struct Regular {
     pub(in crate::fs) pages: Contents,
     pub(in crate::fs) seals: AtomicU32,
-    /// Number of opens for writing. While the file is executed, minus the number of programs that execute it.
+    /// Number of opens for writing. While programs execute the file, minus one for each of these programs.
     pub(in crate::fs) writers: AtomicI64,
     /// Number of shared writable mappings that are being created, or -1 while a write seal is being added.
     pub(in crate::fs) mapping: AtomicI64,
@@ -88,7 +88,7 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: if `start` is in a hole, allocates a folio there if possible.
+    /// Prepares a write of the bytes `start..end`: if `start` is in a hole, allocates a folio at `start` if possible.
     /// Returns the offset from which the caller must prepare the rest of the write.
     pub(in crate::fs) fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {

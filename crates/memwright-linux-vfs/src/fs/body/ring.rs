@@ -1,4 +1,5 @@
-//! The read and write positions of a pipe, whose pages form a ring. The ring contains no data.
+//! The read and write positions of a pipe, whose pages form a ring. This module computes positions, and does not access
+//! the pages.
 
 use core::ops::Range;
 use memwright_table::PAGE_SIZE;
@@ -20,7 +21,7 @@ pub struct Span {
     pub slot: usize,
     /// First byte in that page.
     pub offset: usize,
-    /// Length in bytes; never zero, and never across the end of the page.
+    /// Length in bytes. It is never zero, and the run never crosses the end of the page.
     pub length: usize,
 }
 
@@ -31,7 +32,7 @@ pub struct Ring {
     read: u64,
     written: u64,
     pages: usize,
-    /// Whether writers must not use the page that is read next until it is read to its end.
+    /// Whether writers must not use the page that is read next until a reader has consumed all of its bytes.
     front_kept: bool,
 }
 
@@ -47,7 +48,7 @@ impl Ring {
         }
     }
 
-    /// Sets whether writers must not use the page that is read next until it is read to its end.
+    /// Sets whether writers must not use the page that is read next until a reader has consumed all of its bytes.
     pub fn keep_front(&mut self, kept: bool) {
         self.front_kept = kept;
     }

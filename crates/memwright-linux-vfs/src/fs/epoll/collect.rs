@@ -29,7 +29,7 @@ impl Epoll {
     /// If the deadline passes first, adds no events.
     ///
     /// # Errors
-    /// `EINTR` if a signal arrives first.
+    /// `EINTR` if a signal arrives first, `ENOMEM` if there is no memory for the first event.
     pub fn wait(
         &self,
         caller: &dyn Caller,
@@ -83,8 +83,8 @@ impl Epoll {
         }
     }
 
-    /// Puts the entries with `looked_at` on the ready list: their files wake no queue, so that they must be polled each
-    /// time.
+    /// Puts the entries with `looked_at` on the ready list. Their files wake no queue, so each `epoll_wait` must poll
+    /// these files.
     fn enlist_looked_at(&self) {
         if !self.has_looked_at.load(Ordering::Relaxed) {
             return;
@@ -116,8 +116,11 @@ impl Epoll {
         Ok(())
     }
 
-    /// Takes entries off the ready list and polls their files. Adds the events to `found`, which is empty, until it has
-    /// `most` events. Returns whether the list has candidates for another thread.
+    /// Takes entries off the ready list, polls their files, and adds the events to `found` until `found` has `most`
+    /// events. `found` must be empty at first. Returns whether the list has candidates for another thread.
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is no memory for the first event.
     fn collect(
         &self,
         caller: &dyn Caller,
@@ -166,7 +169,7 @@ impl Epoll {
             }
             wanted -= 1;
         }
-        // Level-triggered entries go back on the list for the next call.
+        // Put the level-triggered entries back on the list, so that the next call polls their files again.
         found.iter().for_each(|Found { item, .. }| {
             points.round();
             let interest = item.interest;

@@ -106,9 +106,9 @@ impl Epoll {
         Ok(())
     }
 
-    /// Creates an entry. Replaces the entry with the same key, if there is one. `may` is called with that old entry,
-    /// and its error prevents the change. For a signalfd, `home` is the queue that is woken when the process that added
-    /// the entry gets a signal.
+    /// Creates an entry. If there is an entry with the same key, replaces it. First calls `may` with the entry that
+    /// would be replaced, and changes nothing if `may` fails. For a signalfd, `home` is the queue that is woken when
+    /// the process that added the entry gets a signal.
     fn enter(
         self: &Arc<Self>,
         (key, home): (Key, Weak<WaitQueue>),
@@ -148,8 +148,8 @@ impl Epoll {
         Ok(item)
     }
 
-    /// Removes the new entry and returns `ENOMEM` if `watched` is an error: memory ran out while the entry was
-    /// registered with its file.
+    /// If `watched` is an error, removes the new entry and returns `ENOMEM`. The error means that memory ran out while
+    /// the entry was registered with its file.
     fn or_forget(&self, item: &Arc<Item>, watched: Result<(), OutOfMemory>) -> Result<(), Errno> {
         watched.map_err(|OutOfMemory| {
             self.forget(item);
@@ -157,7 +157,8 @@ impl Epoll {
         })
     }
 
-    /// Registers a new entry with the wait queues of its file. Then polls the file, and makes the entry ready if it is.
+    /// Registers a new entry with the wait queues of its file. Then polls the file. If the file is ready, puts the
+    /// entry on the ready list.
     ///
     /// # Locks
     /// The caller holds no lock.

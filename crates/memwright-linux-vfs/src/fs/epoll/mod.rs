@@ -12,7 +12,6 @@
 mod collect;
 mod control;
 mod file;
-// `nesting` reserves room in its lists before it extends them.
 mod nesting;
 mod types;
 

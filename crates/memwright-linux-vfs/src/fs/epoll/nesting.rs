@@ -63,7 +63,7 @@ impl Nesting {
         })
     }
 
-    /// Checks that `outer` can watch `inner`: no loop and no chain that is too long would result.
+    /// Checks that `outer` can watch `inner`, that is, that neither a loop nor a chain that is too long would result.
     ///
     /// # Errors
     /// `ELOOP` if `inner` is `outer` or watches it directly or indirectly, or if the chain would be too long; `ENOMEM`.

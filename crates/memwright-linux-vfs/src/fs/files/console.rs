@@ -1,4 +1,4 @@
-//! Reads and writes of standard input, output and error, which the `memwright` command on the host forwards.
+//! The file operations of standard input, output and error, which the `memwright` command on the host forwards.
 
 use crate::fs::{
     abilities::{Polling, Positions, Splices},

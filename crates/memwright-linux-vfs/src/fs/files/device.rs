@@ -1,4 +1,4 @@
-//! Reads and writes of character devices.
+//! The file operations of character devices.
 
 use crate::{
     fs::{

@@ -37,7 +37,7 @@ impl EventCounter {
         }
     }
 
-    /// Performs a read: decreases the counter, and returns the value that the read returns. Returns `None` if the
+    /// Performs a read: decreases the counter, and returns the value that the reader gets. Returns `None` if the
     /// counter is zero.
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();

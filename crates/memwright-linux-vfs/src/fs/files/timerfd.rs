@@ -24,8 +24,9 @@ struct State {
     schedule: Schedule,
     /// Number of unread expirations, as of the last time that expirations were counted.
     expired: u64,
-    /// The scheduler's timer that wakes waiters, if it is set. After it fires, it is not set again until the
-    /// expirations are read, because Linux does not rearm a timer with unread expirations either.
+    /// The scheduler's timer that wakes waiters, if it is set. After it fires, it is not set again before the next
+    /// read, `timerfd_gettime` or `timerfd_settime`, because Linux does not rearm a timer with unread expirations
+    /// before then either.
     deadline: Option<TimerKey>,
 }
 
@@ -62,7 +63,8 @@ impl ReadableTimer {
         Ok(old)
     }
 
-    /// Sets the scheduler's timer for the next expiration, if there is one. The caller has reserved room for the timer.
+    /// Sets the scheduler's timer for the next expiration, if there is one. The caller has tried to reserve room for
+    /// the scheduler's timer. Without room, that timer stays unset.
     fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
             timers.remove_timer(deadline);
@@ -87,8 +89,8 @@ impl ReadableTimer {
         if count == 0 {
             return Ok(None);
         }
-        // Without room for the scheduler's timer of the next expiration, `timerfd_gettime` counts expirations but does
-        // not set that timer.
+        // The scheduler's timer can be unset although an expiration follows: without room for that timer,
+        // `timerfd_gettime` counts expirations but does not set it.
         let is_due = passed > 0 || state.deadline.is_none();
         if is_due && schedule.next.is_some() {
             room?;
@@ -139,7 +141,7 @@ impl TimerFile {
     /// Returns the time until the next expiration, and the interval, both in nanoseconds.
     #[must_use]
     pub fn get(&self) -> (u64, u64) {
-        // If there is no room for the scheduler's timer, the next read sets it.
+        // Without room for the scheduler's timer, that timer stays unset until the next read.
         let _ = self.timers.make_room_for_timer();
         let mut state = self.timer.state.lock();
         let now = self.timers.now();

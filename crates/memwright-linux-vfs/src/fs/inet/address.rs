@@ -5,8 +5,8 @@ use memwright_linux_abi::errno::Errno;
 
 /// Size in bytes of `struct sockaddr_in`.
 const SIZE_V4: usize = 16;
-/// Size in bytes of `struct sockaddr_in6`, and of its part before `sin6_scope_id`, which is the least that a caller
-/// must pass.
+/// Size in bytes of `struct sockaddr_in6`, and of its part before `sin6_scope_id`. A caller must pass at least that
+/// part.
 const SIZE_V6: usize = 28;
 const LEAST_V6: usize = 24;
 /// Size in bytes of the largest socket address (`struct sockaddr_storage`).
@@ -115,8 +115,8 @@ impl Ip {
         }
     }
 
-    /// Returns the address at which packets that are sent to this address arrive. For the wildcard address, this is the
-    /// loopback address.
+    /// Returns the address that receives the packets that are sent to this address. For the wildcard address, this is
+    /// the loopback address.
     #[must_use]
     pub fn target(self) -> Self {
         match self {
@@ -155,8 +155,8 @@ pub enum Name {
 }
 
 /// Decodes a socket address that a program passes to a socket of `family` (Linux 7.2 `net/ipv4/af_inet.c`,
-/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address. Linux accepts it as
-/// the receiver of a datagram.
+/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address. Linux accepts an
+/// IPv4 socket address as the destination of a datagram.
 ///
 /// # Errors
 /// `EINVAL` if the address is too short, `EAFNOSUPPORT` if it is of another family.

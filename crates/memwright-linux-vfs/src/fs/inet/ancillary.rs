@@ -52,8 +52,8 @@ pub struct Header {
     pub class: u8,
 }
 
-/// The properties of a datagram that the control messages of its send set. A property that is `None` is that of the
-/// socket.
+/// The properties of a datagram that the control messages of its send set. If a property is `None`, the socket's option
+/// applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// The source address.
@@ -74,12 +74,12 @@ impl Chosen {
     }
 }
 
-/// Checks the control messages of a send to a stream, for which none has an effect (`__sock_cmsg_send` of Linux 7.2,
-/// `net/core/sock.c`).
-///
-/// # Errors
 /// Checks the control messages of a send on a stream socket. None of them has an effect (`__sock_cmsg_send` of Linux
 /// 7.2, `net/core/sock.c`).
+///
+/// # Errors
+/// `EINVAL` for a malformed message, and for a message of `SOL_SOCKET` whose type is neither `SCM_RIGHTS` nor
+/// `SCM_CREDENTIALS`.
 pub fn check(control: &[u8]) -> Result<(), Errno> {
     ControlMessages(control).try_for_each(|message| match message? {
         message if message.level == net::SOL_SOCKET => check_general(&message),
@@ -126,7 +126,7 @@ pub fn chosen(own: Family, to: Family, control: &[u8]) -> Result<Chosen, Errno> 
     Ok(chosen)
 }
 
-/// Stores the property that a control message of `SOL_IP` sets in `chosen`.
+/// Stores in `chosen` the property that a control message of `SOL_IP` sets.
 fn choose_v4(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Errno> {
     match message.kind {
         net::IP_PKTINFO => {
@@ -147,7 +147,7 @@ fn choose_v4(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Er
     Ok(())
 }
 
-/// Stores the property that a control message of `SOL_IPV6` sets in `chosen`.
+/// Stores in `chosen` the property that a control message of `SOL_IPV6` sets.
 fn choose_v6(message: &ControlMessage<'_>, chosen: &mut Chosen) -> Result<(), Errno> {
     match message.kind {
         net::IPV6_PKTINFO => {

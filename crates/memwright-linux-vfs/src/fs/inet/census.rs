@@ -85,7 +85,7 @@ impl Spot {
 }
 
 impl Network {
-    /// Appends entries for the sockets of `protocol`, from `spot` on, to `batch` until it is full.
+    /// Appends an entry to `batch` for each socket of `protocol`, starting at `spot`, until `batch` is full.
     pub fn note(&self, protocol: Protocol, spot: Spot, batch: &mut Batch<Found>) {
         let table = self.table.lock();
         if let Position::Receiver(first, skipped) = spot.0 {

@@ -12,7 +12,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// The sockets with which a socket shares its port (`SO_REUSEPORT`).
+/// The sockets that can use the same port as this socket, because both have the option `SO_REUSEPORT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
     /// None.
@@ -23,7 +23,7 @@ pub enum Sharing {
     Anyone,
 }
 
-/// The properties of a claim that decide with which other claims on the same port it conflicts.
+/// The properties of a claim that determine whether it conflicts with another claim on the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Terms {
     /// Whether the socket has the option `SO_REUSEADDR`.
@@ -81,8 +81,8 @@ pub fn exclude(protocol: Protocol, choice: Choice, new: &Terms, old: &Terms) -> 
     }
 }
 
-/// The claims with equal port, protocol, scope and terms, which are only counted. The port is the first field, because
-/// two keys nearly always differ in it.
+/// The key under which claims are counted: all claims with this port, protocol, scope and terms have one count. The
+/// port is the first field, because two keys nearly always differ in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     port: u16,
@@ -100,8 +100,9 @@ const LEAST: Terms = Terms {
 
 /// The claims on all ports.
 ///
-/// Only the number of claims with equal port, protocol, `Scope` and `Terms` is stored. A check for conflicts visits the
-/// terms that occur in at most three scopes, so that its cost does not depend on the number of sockets with the port.
+/// Only the number of claims with equal port, protocol, `Scope` and `Terms` is stored. A check for conflicts visits at
+/// most three scopes, and each combination of terms in a scope once. Its cost does not depend on the number of sockets
+/// with the port.
 pub struct Claims {
     counts: BTreeMap<Key, usize>,
 }

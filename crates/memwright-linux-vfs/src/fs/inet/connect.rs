@@ -16,11 +16,11 @@ use alloc::sync::Arc;
 use memwright_linux_abi::{abi::SECOND, errno::Errno};
 use memwright_linux_sched::wait::WaitError;
 
-/// The time in nanoseconds for which `connect` waits until the accept queue has room. Linux 7.2 gives up about as late
-/// (`net.ipv4.tcp_syn_retries`, which is 6).
+/// The time in nanoseconds for which `connect` waits for room in the accept queue. Linux 7.2 gives up after about the
+/// same time (`net.ipv4.tcp_syn_retries`, which is 6).
 const PATIENCE: u64 = 127 * SECOND;
 
-/// Returns the address and port at which packets arrive that a socket of `family` sends to `endpoint`.
+/// Returns the address and port that receive the packets that a socket of `family` sends to `endpoint`.
 ///
 /// # Errors
 /// `ENETUNREACH` if there is no route to the address.

@@ -124,8 +124,8 @@ impl File for InetFile {
 }
 
 impl InetSocket {
-    /// Returns the number of bytes that can be received now: the bytes of a stream before the mark, or the bytes of the
-    /// first datagram (`tcp_inq`).
+    /// Returns the number of bytes that can be received now: the bytes of a stream before the mark of the urgent byte,
+    /// or the bytes of the first datagram (`tcp_inq`).
     ///
     /// # Errors
     /// `EINVAL` for a listening socket.

@@ -14,7 +14,7 @@ use memwright_linux_base::sync::PausePoints;
 use memwright_linux_sched::wait::WaitError;
 use memwright_table::Rising;
 
-/// Maximum of the limit on an accept queue (`net.core.somaxconn` of Linux 7.2).
+/// The largest limit that a program can set on an accept queue (`net.core.somaxconn` of Linux 7.2).
 const MOST: usize = 4096;
 /// Number of connections that are set up or ended between two scheduling points.
 const TOGETHER: u32 = 16;

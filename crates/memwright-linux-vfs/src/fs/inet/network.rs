@@ -52,10 +52,10 @@ pub(super) struct Table {
     pub(super) seats: BTreeMap<Seat, Group>,
     pub(super) flows: BTreeMap<Flow, Occupant>,
     /// The connections in the state `TIME_WAIT`, each with the time at which the state ends, in the order of these
-    /// times. If the connection was replaced since then, its key belongs to another one.
+    /// times. If a new connection has replaced a connection in this list, the key is that of the new connection.
     waits: VecDeque<(u64, Flow)>,
-    /// The position in the order of ports (see [`port_at`]) at which the next search starts: for `bind`, and for
-    /// `connect`.
+    /// The positions in the order of ports (see [`port_at`]) at which the next search of `bind` and the next search of
+    /// `connect` start.
     next: [u16; 2],
 }
 
@@ -144,8 +144,8 @@ impl Table {
         true
     }
 
-    /// Puts a closed connection with its key and port into the state `TIME_WAIT`. Returns `false` if there are too many
-    /// of them or memory is exhausted. The key and port are free then.
+    /// Puts a closed connection with its key and port into the state `TIME_WAIT`. Returns `false`, and leaves the key
+    /// and port free, if `MOST_WAITS` connections are in the state or memory is exhausted.
     fn begin_wait(&mut self, family: Family, flow: Flow, claim: Claim, now: u64) -> bool {
         if self.waits.len() >= MOST_WAITS || self.waits.try_reserve(1).is_err() {
             return false;
@@ -340,8 +340,8 @@ impl Network {
         group.choose(shares, hash(from, to))
     }
 
-    /// Enters a new connection to `remote` for a stream socket. Claims a port if the socket has none. Returns the key
-    /// of the socket's end.
+    /// Enters a new connection between a stream socket and `remote` in the tables. Claims a port if the socket has
+    /// none. Returns the key of the socket's end.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` if a connection with the same addresses and ports exists, or if no port is free for it; `EINVAL`
@@ -398,8 +398,8 @@ impl Network {
         Err(Errno::EADDRNOTAVAIL)
     }
 
-    /// Enters the server's end of a new connection with the key `flow`. The new socket shares the port of the listening
-    /// socket.
+    /// Enters the server's end of a new connection in the tables, with the key `flow`. The new socket shares the port
+    /// of the listening socket.
     pub fn enter(&self, socket: &Arc<InetSocket>, flow: Flow, listener: &InetSocket) {
         let table = &mut *self.table.lock();
         let mut held = Held {
@@ -486,8 +486,8 @@ impl Network {
         table.move_to(socket, seat, held, local, None)
     }
 
-    /// Removes `socket` from the connections and receivers. Also removes its port unless the program chose the port.
-    /// Resets the address that the kernel chose for the connection.
+    /// Removes `socket` from the connections and receivers. Also removes its port unless the program chose the port. If
+    /// the kernel chose the address, resets it to the wildcard address.
     pub fn release(&self, socket: &InetSocket) {
         let table = &mut *self.table.lock();
         table.release(socket, None);

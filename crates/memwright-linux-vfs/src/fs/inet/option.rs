@@ -163,7 +163,7 @@ impl InetSocket {
         Ok(())
     }
 
-    /// Sets `SO_LINGER`. `close` never waits, because sent bytes arrive at once. With a time of 0, it resets the
+    /// Sets `SO_LINGER`. `close` never waits, because sent bytes arrive at once. With a time of 0, `close` resets the
     /// connection.
     pub fn set_linger(&self, on: bool, seconds: u32) {
         let most = (u64::MAX / SECOND) as u32;

@@ -40,7 +40,7 @@ pub struct Inbox {
     pieces: VecDeque<Piece>,
     /// Sum of the charges in bytes of the pieces, including the piece that a receiver has taken.
     charged: usize,
-    /// Number of unreceived bytes in the pieces.
+    /// Number of unreceived bytes in the pieces, without the piece that a receiver has taken.
     bytes: usize,
     /// Number of unreceived bytes in the piece that a receiver has taken out of the inbox.
     out: usize,
@@ -55,7 +55,7 @@ impl Inbox {
         self.charged
     }
 
-    /// Returns the number of bytes in the inbox.
+    /// Returns the number of unreceived bytes in the inbox, without the piece that a receiver has taken.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -169,7 +169,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Subtracts the charge of bytes that were received from the piece that was taken.
+    /// Reduces the charge of the inbox by `charge` bytes, because bytes of the taken piece were received.
     pub const fn uncharge(&mut self, charge: usize) {
         self.out = 0;
         self.charged = self.charged.saturating_sub(charge);

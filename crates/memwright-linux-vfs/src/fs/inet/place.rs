@@ -28,7 +28,7 @@ pub enum Scope {
 }
 
 impl Place {
-    /// Returns the addresses at which a socket of `family` receives that is bound to `ip`. `only` is its option
+    /// Returns the addresses at which a socket of `family` receives if it is bound to `ip`. `only` is its option
     /// `IPV6_V6ONLY`.
     #[must_use]
     pub fn of(family: Family, ip: Ip, only: bool) -> Self {

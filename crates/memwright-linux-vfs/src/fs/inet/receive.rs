@@ -118,8 +118,8 @@ impl InetSocket {
     }
 
     /// Moves bytes of the first piece of the stream to `sink`, or drops them if `drops` is set. `done` is the number of
-    /// bytes that this receive has returned before. Returns the number of bytes, which is 0 if nothing has arrived.
-    /// Returns `None` if the receive ends before the mark of the urgent byte.
+    /// bytes that this receive has already moved or dropped. Returns the number of bytes, which is 0 if nothing has
+    /// arrived. Returns `None` if the receive ends before the mark of the urgent byte.
     fn receive_part(
         &self,
         done: usize,
@@ -183,7 +183,7 @@ impl InetSocket {
             let state = self.state.lock();
             (state.before_mark(), state.skips_mark())
         };
-        // If the receive began at the mark, it skips the urgent byte.
+        // At the mark, skip the urgent byte, as a receive without `MSG_PEEK` does.
         let skipped = usize::from(before == Some(0) && skips);
         let most = match before {
             Some(before) if before > 0 && before <= from => return Ok(None),
@@ -229,8 +229,8 @@ impl InetSocket {
         }
     }
 
-    /// Reduces the charge of the inbox by `charge` bytes. If the peer waits for room, wakes it once a third of the
-    /// space that it can use in this inbox is free.
+    /// Reduces the charge of the inbox by `charge` bytes. Wakes the peer if it waits for room and at least a third of
+    /// the space that it can use in this inbox is free.
     fn make_room(&self, charge: usize) {
         let sender = {
             let mut state = self.state.lock();

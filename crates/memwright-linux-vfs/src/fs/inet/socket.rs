@@ -122,8 +122,8 @@ pub(super) struct State {
     pub(super) inbox: Inbox,
     /// The urgent byte; `None` if there is none or a receive has passed its mark.
     pub(super) urgent: Option<Urgent>,
-    /// Set if the peer waits for room in the inbox: the number of bytes that it can have there beyond the receive
-    /// buffer.
+    /// `Some` while the peer waits for room in this inbox: the number of bytes that the peer can have in this inbox
+    /// beyond the receive buffer size.
     pub(super) awaited: Option<usize>,
     pub(super) error: Option<Errno>,
     pub(super) closed: bool,
@@ -208,7 +208,8 @@ impl InetSocket {
         }
     }
 
-    /// Creates the socket for the server's end of a connection to this listening socket, and copies the options.
+    /// Creates the socket for the server's end of a connection to this listening socket. The new socket gets the
+    /// options of this socket.
     pub(super) fn server(&self) -> Self {
         let kind = (self.family, self.protocol);
         let server = Self::with(self.vfs, self.network, kind, self.user);
@@ -341,9 +342,9 @@ impl InetSocket {
         }
     }
 
-    /// Returns whether `poll` on the peer reports it as writable: a third of the space that the peer can use in this
-    /// inbox is free, or this socket is closed. The inbox can contain `beyond` bytes more than the receive buffer size.
-    /// If the peer is not writable, records that it waits for room.
+    /// Returns whether `poll` on the peer reports it as writable: at least a third of the space that the peer can use
+    /// in this inbox is free, or this socket is closed. The inbox can contain `beyond` bytes more than the receive
+    /// buffer size. If the peer is not writable, records that it waits for room.
     pub(super) fn is_writable(&self, beyond: usize) -> bool {
         let room = self.room_for(beyond);
         let state = self.state.lock();

@@ -154,7 +154,7 @@ impl InetSocket {
         })
     }
 
-    /// Notifies the owner of the socket's file of a new urgent byte, which sends it SIGURG (`sk_send_sigurg`).
+    /// Sends SIGURG to the owner of the socket's file, because a new urgent byte arrived (`sk_send_sigurg`).
     pub(super) fn signal_urgent(&self) {
         let Some(open) = self.file.lock().upgrade() else {
             return;

@@ -19,8 +19,8 @@ pub enum LockFamily {
     Whole,
 }
 
-/// The number of ranges that are locked through one descriptor table or one open file, to estimate the memory of the
-/// locks.
+/// The number of ranges that are locked through one descriptor table or one open file. Used to estimate the memory of
+/// the locks.
 #[derive(Debug, Default)]
 pub struct Held(AtomicU64);
 
@@ -52,8 +52,8 @@ impl Held {
 
 /// The advisory locks of an inode.
 pub struct FileLocks {
-    /// The locks and the blocked requests. The lock has the rank of a leaf, because the drop of an open file releases
-    /// its advisory locks. It can be dropped with the last area that maps the file.
+    /// The locks and the blocked requests. This field has the rank of a leaf, because the drop of an open file releases
+    /// its advisory locks, and an open file can be dropped with the last area that maps it.
     pub(in crate::fs) state: Lock<State>,
     /// Set before the first lock is taken. While it is not set, closing the file need not acquire `state`.
     pub(in crate::fs) used: AtomicBool,
@@ -116,7 +116,11 @@ impl FileLocks {
         self.state.lock().records.locks.conflict(wanted)
     }
 
-    /// Tries to take a lock. Returns a conflicting lock, or `None` if the lock was taken. Counts the ranges in `held`.
+    /// Tries to take a lock. Returns a conflicting lock, or `None` if the lock was taken. Updates the number of locked
+    /// ranges in `held`.
+    ///
+    /// # Errors
+    /// `ENOLCK` if memory is exhausted.
     pub(in crate::fs) fn attempt(
         &self,
         family: LockFamily,
@@ -136,7 +140,7 @@ impl FileLocks {
         }
     }
 
-    /// Wakes the requests that no held lock conflicts with. Of requests that conflict with each other, wakes only the
+    /// Wakes the requests that conflict with no held lock. Of requests that conflict with each other, wakes only the
     /// first.
     pub(in crate::fs) fn wake(&self, family: LockFamily) {
         let mut walk = Walk::default();
@@ -176,7 +180,8 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Releases all locks of `holder`, of both kinds. Called when the holder closes a descriptor of the file.
+    /// Releases all locks of `holder`, of both kinds. Called when a process closes a descriptor of the file, and when
+    /// an open file of the file is dropped.
     pub fn forget(&self, holder: Holder, held: &Held) {
         if !self.used.load(Ordering::Relaxed) {
             return;

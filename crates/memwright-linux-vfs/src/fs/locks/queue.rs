@@ -57,8 +57,8 @@ impl Hull {
     }
 }
 
-/// A scan over the requests, which one change starts: the position, and the ranges of the requests before it that were
-/// woken and are still in the queue.
+/// The scan over the requests after one change: its position, and the ranges of those requests before the position that
+/// were woken and are still in the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::fs) struct Walk {
     from: u64,
@@ -74,8 +74,8 @@ impl Walk {
         }
     }
 
-    /// Returns whether a woken request before the position can conflict with `wanted`. If it cannot in fact, `wanted`
-    /// is delayed until the woken requests leave the queue.
+    /// Returns whether a woken request before the position can conflict with `wanted`. Can also return true if no
+    /// request conflicts. `wanted` is then delayed until the woken requests leave the queue.
     fn may_exclude(&self, wanted: &Record) -> bool {
         let exclusive = wanted.strength == Strength::Exclusive;
         self.exclusive.overlaps(wanted) || exclusive && self.shared.overlaps(wanted)
@@ -124,7 +124,7 @@ impl Requests {
             .list
             .binary_search_by_key(&request.number, |one| one.number);
         if let Ok(place) = place {
-            // The caller holds another reference, so this is not the last one.
+            // The caller holds another reference, so this drop does not free the request.
             let _ = self.list.remove(place);
         }
         if self.list.is_empty() {

@@ -137,7 +137,7 @@ impl Ranges {
         self.pieces.get(at.piece)?.get(at.index).copied()
     }
 
-    /// Returns the range before the position `at` and its position, or `None` if there is none.
+    /// Returns the range before the position `at`, and the position of that range, or `None` if there is none.
     fn before(&self, at: Position) -> Option<(Position, Range)> {
         let before = match at {
             Position { piece, index: 0 } => {
@@ -177,8 +177,9 @@ impl Ranges {
         now.iter().chain(later.iter().flatten())
     }
 
-    /// Reserves room for the ranges that a change of the bytes from `first` on inserts. They are inserted into the
-    /// piece with the first range that ends at or after `first`, or into the piece before it.
+    /// Reserves room for the ranges that a change inserts. `first` is the first byte that the change affects. The
+    /// ranges are inserted into the piece with the first range that ends at or after `first`, or into the piece before
+    /// it.
     fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
         if self.pieces.is_empty() {
             let mut piece = Vec::new();
@@ -210,7 +211,7 @@ impl Ranges {
         self.pieces.try_insert(index + 1, upper)
     }
 
-    /// Removes the ranges from `from` up to `to`. Removes the pieces that become empty, except that of `from`.
+    /// Removes the ranges from `from` up to `to`. Removes the pieces that become empty, except the piece of `from`.
     fn remove(&mut self, from: Position, to: Position) {
         if from.piece == to.piece {
             if let Some(piece) = self.pieces.get_mut(from.piece) {

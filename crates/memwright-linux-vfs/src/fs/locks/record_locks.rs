@@ -4,8 +4,8 @@
 //! `F_GETLK` reports the first conflict in the order in which holders took the first of their present locks (Linux 7.3
 //! `fs/locks.c`, `posix_lock_inode`).
 //!
-//! A file can have a hundred thousand holders. A map finds the group, which contains the ranges of one holder. The
-//! search for a conflict first compares the requested range with the span of each group, which takes a few
+//! A file can have a hundred thousand holders. The ranges of one holder form a group, and a map finds the group of a
+//! holder. The search for a conflict first compares the requested range with the span of each group, which takes a few
 //! instructions. For a shared lock, the search is skipped while no other holder has an exclusive lock.
 
 use crate::fs::locks::{
@@ -68,7 +68,7 @@ pub struct RecordLocks {
     by_holder: Ordered<Holder, usize>,
     /// Number of groups that have an exclusive lock.
     exclusive: usize,
-    /// The number `since` of the next group.
+    /// The sequence number (`since`) of the next group.
     next: u64,
 }
 

@@ -8,8 +8,8 @@ use alloc::{sync::Arc, vec::Vec};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The search for a cycle takes one more step than this number at most. Then it reports that there is no cycle (Linux
-/// 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
+/// Maximum number of steps in the search for a cycle after the first step. If the search has not found a cycle by then,
+/// it reports that there is none (Linux 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
 const MOST_STEPS: usize = 10;
 
 /// A file that can be locked, that is, an inode.
@@ -63,8 +63,8 @@ impl<I> Default for LockWaits<I> {
 }
 
 impl<I: Locked> LockWaits<I> {
-    /// Records that a thread waits for the lock `wanted` on `inode`, with which a lock of the process `blocker`
-    /// conflicts. Replaces the previous record of the thread.
+    /// Records that a thread waits for the lock `wanted` on `inode`. A lock of the process `blocker` conflicts with
+    /// `wanted`. Replaces the previous record of the thread.
     ///
     /// # Errors
     /// [`WaitRefused`] if the thread must not wait. The thread's previous record is removed then.
@@ -109,8 +109,8 @@ fn remove<I>(waits: &mut Vec<Wait<I>>, process: u64, thread: u64) -> Option<Wait
     index.ok().map(|index| waits.remove(index))
 }
 
-/// Returns the process that holds a lock for which `process` waits. If several threads of `process` wait, considers
-/// only the first, as Linux's `what_owner_is_waiting_for` does.
+/// Returns the process that holds a lock for which `process` waits, or `None`. If several threads of `process` wait,
+/// considers only the first, as Linux's `what_owner_is_waiting_for` does.
 fn blocker_of<I: Locked>(waits: &[Wait<I>], process: u64) -> Option<u64> {
     let index = waits.partition_point(|wait| wait.process < process);
     let wait = waits.get(index).filter(|wait| wait.process == process);

@@ -224,7 +224,7 @@ impl Filler<'_> {
         self.mounts.names.create(&self.change, &parent, name, node)
     }
 
-    /// Returns the directory at `path`, in which a file is to be created. Creates the directory if it does not exist.
+    /// Returns the directory at `path`, for the creation of a file in it. Creates the directory if it does not exist.
     /// An existing directory keeps its permissions.
     fn parent(&self, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         let absolute: alloc::vec::Vec<u8> = [b"/", path].concat();
@@ -316,8 +316,8 @@ impl Filler<'_> {
         Ok(())
     }
 
-    /// Adds the hard link `name` to the file of the entry `first`. Only the last link of a file in a cpio archive has
-    /// the contents.
+    /// Adds the hard link `name` to the file of the entry `first`. `data` is empty unless this is the last link of the
+    /// file, because a cpio archive stores the contents with the last link only.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
         if let Body::Regular(regular) = &first.inode.body
             && !data.is_empty()

@@ -159,8 +159,8 @@ impl Mounts<Dentry> {
         FileSystem::new(kind, minor)
     }
 
-    /// Appends the roots of mounted file systems, each with the mount id of its parent, to `batch` until it is full.
-    /// Starts at the mount id `from`, in the order of mounting.
+    /// Appends to `batch`, until it is full, the root of each mounted file system and the mount id of its parent.
+    /// Starts at the mount id `from`, and proceeds in the order of mounting.
     pub fn note(&self, from: u64, batch: &mut Batch<(Arc<Dentry>, u64)>) {
         for mount in self
             .mounts
@@ -215,7 +215,8 @@ impl Mounts<Dentry> {
     }
 
     /// Creates an empty file in the root file system, for a file that is created at boot. Its pages are never swapped
-    /// out. Linux systems usually have such a file on a disk, and reclaim its clean pages without swap.
+    /// out. On a Linux system, a file that exists at boot is usually on a disk, and its clean pages are reclaimed
+    /// without swap.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -297,8 +298,8 @@ impl Mounts<Dentry> {
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
     }
 
-    /// Returns the number of inodes in each file system that is not mounted, without those of the standard streams.
-    /// Omits file systems without inodes.
+    /// Returns a name and the number of inodes for each file system that is not mounted. Does not count the inodes of
+    /// the standard streams. Omits file systems without inodes.
     pub fn nameless_nodes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let home = |entry: &Arc<Dentry>| entry.inode.file_system.device == self.pipes.device;
         let streams = self.streams.iter().filter(|entry| home(entry)).count() as u64;

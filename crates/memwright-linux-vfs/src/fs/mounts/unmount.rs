@@ -95,7 +95,7 @@ impl Mounts<Dentry> {
             }
             let goes = !is_bound(sockets, root) && self.names.is_abandoned(&guard, root);
             if !goes {
-                // A path walk or a bound socket still uses the file system. When it ends, it does not set `idle`, so
+                // A path walk or a bound socket still uses the file system. The end of that use does not set `idle`, so
                 // set it for the next call.
                 self.idle.store(true, Ordering::SeqCst);
             }

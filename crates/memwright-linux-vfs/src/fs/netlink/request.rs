@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Returns a message whose header has the length `length`.
+    /// Returns a message whose header states the length `length`.
     pub fn message(length: u32, kind: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = length.to_le_bytes().to_vec();
         bytes.extend(kind.to_le_bytes());

@@ -19,7 +19,7 @@ const BRIDGE: u8 = 7;
 /// Size in bytes of `struct ifinfomsg`, and the offset of the interface index in it.
 const LINK_HEAD: usize = 16;
 const LINK_NUMBER: usize = 4;
-/// The attributes `IFLA_IFNAME` and `IFLA_ALT_IFNAME`, and the length in bytes at which a name is too long.
+/// The attributes `IFLA_IFNAME` and `IFLA_ALT_IFNAME`, and the smallest length in bytes that is too long for a name.
 const NAME: u16 = 3;
 const OTHER_NAME: u16 = 53;
 const NAME_SIZE: usize = 16;

@@ -17,7 +17,7 @@ pub struct Return {
 #[derive(Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// The offset of the last message in `bytes`.
+    /// The offset in `bytes` of the last message.
     start: usize,
 }
 

@@ -61,8 +61,8 @@ pub trait Caller: CanWait {
     /// read.
     fn signal_arrivals(&self) -> &Arc<WaitQueue>;
 
-    /// Counts a read or write of this number of pages in the memcg of the thread's process. Returns the memcg, or
-    /// `None` if the process is in none.
+    /// Counts a read or write of `pages` pages in the memcg of the thread's process. Returns that memcg, or `None` if
+    /// the process is in no memcg.
     fn count_pages(&self, pages: u64) -> Option<Memcg>;
 }
 
@@ -127,13 +127,12 @@ impl dyn Caller + '_ {
         self.identity().soft_limit(Resource::FileSize)
     }
 
-    /// Sends SIGXFSZ to the calling thread. It tried to make a file larger than
-    /// `file_size_limit`.
+    /// Sends SIGXFSZ to the calling thread, because it tried to make a file larger than `file_size_limit`.
     pub fn file_too_large(&self) {
         self.raise(SignalInfo::kernel(Signal::SIGXFSZ));
     }
 
-    /// Sends SIGPIPE to the calling thread. It wrote to a pipe or socket without a reader.
+    /// Sends SIGPIPE to the calling thread, because it wrote to a pipe or socket without a reader.
     pub fn broken_pipe(&self) {
         let detail = Detail::Sender {
             process: self.ids().process,

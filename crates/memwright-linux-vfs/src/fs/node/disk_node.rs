@@ -6,10 +6,10 @@ use memwright_linux_abi::errno::Errno;
 
 /// A disk with a device node in `/dev`. A crate above the file system implements it.
 pub trait DiskNode: Send + Sync {
-    /// Returns its name in `/dev`.
+    /// Returns the name of the device node in `/dev`.
     fn name(&self) -> String;
 
-    /// Returns its device number.
+    /// Returns the device number of the disk.
     fn device_number(&self) -> DeviceNumber;
 
     /// Opens the device, exclusively if `alone` (`O_EXCL`).

@@ -52,7 +52,8 @@ pub trait GeneratedNode: Any + Send + Sync {
         name: &[u8],
     ) -> Result<Arc<Dentry>, Errno>;
 
-    /// Passes the entries of this directory from `position` on to `emit`.
+    /// Calls `emit` with each entry of this directory, starting at `position`, until `emit` returns `false`. Advances
+    /// `position`.
     ///
     /// # Errors
     /// `ENOTDIR` if the node is not a directory, and those of the file system.

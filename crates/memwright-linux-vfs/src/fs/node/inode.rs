@@ -303,7 +303,7 @@ impl Inode {
     }
 
     /// Sets the permissions and group that a new inode inherits from its directory `parent` (see [`inherited`]). The
-    /// caller has not added a name for the inode yet.
+    /// caller must not have added a name for the inode yet.
     pub fn inherit(&self, parent: &Self, subject: &Subject) {
         let parent = parent.metadata();
         let directory = self.is_directory();

@@ -110,8 +110,8 @@ pub trait File: Send + Sync + AsAny {
         }
     }
 
-    /// Passes the directory entries from `position` on to `emit`, and advances `position`. Stops at the entry for which
-    /// `emit` returns `false`, which did not fit.
+    /// Calls `emit` with each directory entry, starting at `position`, until `emit` returns `false` because the entry
+    /// did not fit. Advances `position` past the entries that fit.
     ///
     /// # Errors
     /// `ENOTDIR` unless it is a directory.
@@ -137,12 +137,13 @@ pub trait File: Send + Sync + AsAny {
         Polling::Always
     }
 
-    /// Adds the wait queues that are woken when the `wanted` bits of [`Self::readiness`] change to `queues`.
+    /// Adds to `queues` the wait queues that are woken when one of the `wanted` bits of [`Self::readiness`] changes.
     fn queues<'a>(&'a self, caller: &'a dyn Caller, wanted: Readiness, queues: &mut Queues<'a>) {
         let _ = (caller, wanted, queues);
     }
 
-    /// Returns whether `splice` can read or write the file. It handles pipes itself.
+    /// Returns whether `splice` can read or write the file. Pipe ends need not support this, because `splice` handles
+    /// them itself.
     fn splices(&self) -> Splices {
         Splices::Neither
     }
@@ -217,7 +218,8 @@ pub struct OpenFile {
     pub owner: OwnerSlot,
 }
 
-/// The next identity. Identities are not reused, because an open file owns its advisory locks by its identity.
+/// The next identity. Identities are not reused, because the identity of an open file is the holder of its advisory
+/// locks.
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
@@ -291,14 +293,14 @@ impl OpenFile {
         self.flags() & raw::O_PATH != 0
     }
 
-    /// Returns whether it was opened for reading.
+    /// Returns whether the open file was opened for reading.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         let flags = self.flags();
         flags & raw::O_PATH == 0 && flags & raw::O_ACCMODE != raw::O_WRONLY
     }
 
-    /// Returns whether it was opened for writing.
+    /// Returns whether the open file was opened for writing.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         let flags = self.flags();
@@ -441,7 +443,8 @@ impl OpenFile {
         })
     }
 
-    /// Passes the directory entries from the position on to `emit`, and advances the position.
+    /// Calls `emit` with each directory entry, starting at the position, until `emit` returns `false` because the entry
+    /// did not fit. Advances the position past the entries that fit.
     ///
     /// # Errors
     /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, and those of the file.

@@ -66,7 +66,7 @@ impl FileTable {
             .ok_or(Errno::EBADF)
     }
 
-    /// Returns the open file of a descriptor. Descriptors that were opened with `O_PATH` are refused.
+    /// Returns the open file of a descriptor that was not opened with `O_PATH`.
     ///
     /// # Errors
     /// `EBADF`, also for a descriptor opened with `O_PATH`.
@@ -87,7 +87,7 @@ impl FileTable {
         self.slots.lock().check_free(limit)
     }
 
-    /// Installs an open file at the lowest free descriptor from `from` on, below `limit`.
+    /// Installs an open file at the lowest free descriptor that is at least `from` and below `limit`.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.

@@ -1,4 +1,4 @@
-//! References to directory entries that count as users of the file system.
+//! References to directory entries. Each reference counts as a user of the entry's file system.
 
 use crate::fs::file_system::FileSystem;
 use alloc::sync::Arc;

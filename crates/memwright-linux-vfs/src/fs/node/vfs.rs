@@ -36,7 +36,7 @@ pub struct Vfs {
     pub clock: &'static dyn Clock,
     /// The channels to the command on the host, behind the standard streams.
     pub channels: &'static dyn Channels,
-    /// Reports whether the free kernel heap is down to its reserve.
+    /// Reports whether the free part of the kernel heap is no larger than the reserve.
     pub instruments: &'static dyn Instruments,
     /// Real time at boot, in seconds since 1970.
     pub epoch: u64,

@@ -28,11 +28,11 @@ pub struct Accepts {
 }
 
 impl Accepts {
-    /// Checks that an attribute can be set. `exists` is true if it exists now (Linux 6.18 `fs/xattr.c`,
-    /// `simple_xattr_set`).
+    /// Checks that `setxattr` can set an attribute. `exists` is true if the attribute exists now (Linux 6.18
+    /// `fs/xattr.c`, `simple_xattr_set`).
     ///
     /// # Errors
-    /// `EEXIST` if it exists and must not, `ENODATA` if it does not exist and must.
+    /// `EEXIST` if the attribute exists and `existing` is false, `ENODATA` if it does not exist and `absent` is false.
     pub fn check(self, exists: bool) -> Result<(), Errno> {
         match (exists, self.existing, self.absent) {
             (true, false, _) => Err(Errno::EEXIST),
@@ -121,7 +121,10 @@ impl Xattrs {
         None
     }
 
-    /// Locks the attributes, with a store that has room for one more attribute.
+    /// Locks the attributes, after creating the store if there is none and reserving room for one more attribute.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
     fn lock_with_room(&self) -> Result<LockGuard<'_, Option<Box<Store>>>, Errno> {
         if self.0.lock().is_none() {
             let new = Box::new(Store::new());
@@ -196,8 +199,8 @@ impl Xattrs {
     /// `ERANGE` if the list is longer than `most` bytes, `ENOMEM`.
     pub fn list(&self, privileged: bool, most: usize) -> Result<Vec<u8>, Errno> {
         let mut list = Vec::new();
-        // The first names of three parts: the names before, with and after the prefix `trusted.`, of which the second
-        // can be hidden.
+        // The names are listed in three parts: those before, with and after the prefix `trusted.`. Each element is the
+        // name at which a part starts. The second part is listed for privileged processes only.
         let mut parts: [Vec<u8>; 3] = Default::default();
         parts[1].try_push_all(TRUSTED).map_err(|_| Errno::ENOMEM)?;
         parts[2]

@@ -291,7 +291,8 @@ impl dyn Caller + '_ {
         regular.set_size(self.vfs(), 0)
     }
 
-    /// Creates the file operations for an open of an inode. Copies a file up from the lower tree first.
+    /// Creates the file operations for an open of an inode. If the contents of a regular file are still in the lower
+    /// tree, first copies them up.
     fn operations(&self, inode: &Arc<Inode>, request: OpenRequest) -> Result<Box<dyn File>, Errno> {
         let access = request.flags & raw::O_ACCMODE;
         let reads = access != raw::O_WRONLY;

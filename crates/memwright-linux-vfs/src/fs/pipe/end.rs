@@ -40,12 +40,12 @@ pub trait Lender {
     fn wait_for(&self, awaited: Awaited) -> Result<(), Errno>;
 }
 
-/// The condition on the other side of a pipe for an open of one side.
+/// What an open of one side of a pipe requires of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partner {
-    /// No condition: an anonymous pipe can be opened even if its other side has been closed.
+    /// Nothing. An anonymous pipe can be opened even if its other side has been closed.
     Any,
-    /// An open for writing fails if there is no reader. An open for reading has no condition.
+    /// An open for writing requires a reader, and fails if there is none. An open for reading requires nothing.
     IsThere,
     /// The open waits until the other side is opened.
     Comes,
@@ -137,6 +137,9 @@ impl PipeEnd {
     }
 
     /// Waits on `queue` until `look` no longer returns [`Step::Wait`].
+    ///
+    /// # Errors
+    /// `EAGAIN` if `open` is non-blocking, `ERESTARTSYS`.
     fn wait(
         caller: &dyn Caller,
         open: &OpenFile,
@@ -181,8 +184,8 @@ impl File for PipeEnd {
     fn kernel_bytes(&self) -> u64 {
         /// Estimated size in bytes of a pipe with its inode.
         const PLAIN: u64 = 1024;
-        // A process that fills a pipe without a reader in another process has both ends open. Each end reports half of
-        // the memory, so that the pipe is counted once.
+        // A process that fills a pipe from which no other process reads has both ends open. Each end reports half of
+        // the memory, so that the two ends of the pipe count it once.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 

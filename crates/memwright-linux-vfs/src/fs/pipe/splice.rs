@@ -13,7 +13,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::pause_point;
 use memwright_table::{PAGE_SIZE, TryPush};
 
-/// Maximum number of bytes that one call of `get` or `put` transfers. For a socket, these are one message.
+/// Maximum number of bytes that one call of `get` or `put` transfers. For a socket, each call transfers one message.
 const TOGETHER: usize = 16 * PAGE_SIZE;
 
 /// Allocates a zeroed buffer of `length` bytes on the kernel heap.
@@ -179,7 +179,7 @@ impl PipeEnd {
     }
 
     /// Fills the rest of the page at the write position with bytes that `get` returns. Returns the number of bytes that
-    /// `get` returned, and the number that it was asked for.
+    /// `get` returned, and the number of bytes that was requested from `get`.
     fn fill_page(
         &self,
         buffer: &mut [u8],

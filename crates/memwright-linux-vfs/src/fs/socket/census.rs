@@ -8,9 +8,9 @@ use memwright_linux_base::{batch::Batch, sync::lock_with_room};
 
 /// An entry of the list.
 pub struct Found {
-    /// The number of the first socket after this one.
+    /// The smallest number that the next socket in the list can have.
     pub next: u64,
-    /// The socket; `None` if it was just closed.
+    /// The socket; `None` if it is being dropped.
     socket: Option<Arc<Socket>>,
 }
 
@@ -50,7 +50,7 @@ impl Registry {
         drop(reference);
     }
 
-    /// Appends entries for the sockets with the number `first` and greater numbers to `batch` until it is full.
+    /// Appends an entry to `batch` for each socket whose number is at least `first`, until `batch` is full.
     pub fn note(&self, mut first: u64, batch: &mut Batch<Found>) {
         let all = self.all.lock();
         while let Some((number, socket)) = all.first_from(first) {

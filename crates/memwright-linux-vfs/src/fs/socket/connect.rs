@@ -1,4 +1,4 @@
-//! Creates socket pairs, and binds and connects sockets.
+//! Creates socket pairs, binds, finds and connects sockets, and listens for and accepts connections.
 
 use crate::fs::{
     caller::Caller,

@@ -71,7 +71,7 @@ pub(super) struct State {
 pub struct Socket {
     /// The type.
     pub kind: SocketKind,
-    /// The names and the open files in flight of all sockets.
+    /// The registry of all Unix sockets, which contains their names and the open files in flight.
     pub(super) registry: &'static Registry,
     /// The number of the socket in the list of all sockets.
     pub(super) listed: AtomicU64,

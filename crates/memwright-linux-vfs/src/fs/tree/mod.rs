@@ -24,7 +24,7 @@ use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::sync::Lock;
 
-/// On whose behalf and at what time the tree is changed.
+/// The subject on whose behalf the tree is changed, and the time of the change.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The file system ids of the caller, for permission checks.

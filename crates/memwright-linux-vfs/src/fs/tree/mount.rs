@@ -7,8 +7,8 @@ use memwright_linux_base::{paged::Paged, sync::LockGuard};
 
 impl Namespace {
     /// Mounts the file system with the root `root` on `at`. If file systems are already mounted there, mounts it on the
-    /// root of the topmost one. First calls `list` with the mount point, which adds the mount to the mount table. If
-    /// `list` fails, does not mount.
+    /// root of the topmost one. First calls `list`, which gets the mount point and adds the mount to the mount table.
+    /// If `list` fails, does not mount.
     ///
     /// # Errors
     /// `ENOENT` if the directory was removed, and those of `list`.
@@ -67,8 +67,8 @@ impl Namespace {
 /// has a reference to its former directory. The root of a file system that is mounted on an entry has a reference to
 /// the directory that contains the entry.
 ///
-/// The check proceeds from the top down. A concurrent path walk cannot escape it, because it descends too and is found
-/// further below. If memory runs out, returns `true`.
+/// The check proceeds from the top down. A path walk that runs at the same time cannot escape the check: the walk also
+/// descends, so the check finds its reference further below. If memory runs out, returns `true`.
 fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
     let mut pending: Paged<Arc<Dentry>> = Paged::new();
     let (mut here, mut known) = (root.clone(), known);

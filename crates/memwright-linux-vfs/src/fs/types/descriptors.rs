@@ -30,7 +30,7 @@ pub struct Descriptors<F> {
     near: Vec<Option<Slot<F>>>,
     /// The blocks of the far numbers, in order.
     far: Vec<Block<F>>,
-    /// A lower bound: all slots below this number are in use.
+    /// A lower bound of the lowest free number: all slots below this number are in use.
     lowest_free: usize,
 }
 
@@ -58,7 +58,7 @@ impl<F> Block<F> {
         Ok(())
     }
 
-    /// Returns the first free slot of the block from `from` on.
+    /// Returns the smallest index, starting at `from`, of a free slot of the block.
     fn first_free(&self, from: usize) -> Option<usize> {
         if self.open == TOGETHER {
             return None;
@@ -71,7 +71,7 @@ impl<F> Block<F> {
         }
     }
 
-    /// Returns the first slot of the block from `from` on that is in use and for which `wanted` returns true.
+    /// Returns the smallest index, starting at `from`, of a slot that is in use and for which `wanted` returns true.
     fn first_open(&self, from: usize, wanted: &impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if self.open == 0 {
             return None;
@@ -244,7 +244,7 @@ impl<F> Descriptors<F> {
         from.max(number_of(self.far.len(), 0))
     }
 
-    /// Returns the lowest number from `from` on that is in use and for which `wanted` returns true.
+    /// Returns the lowest number that is at least `from`, is in use, and for which `wanted` returns true.
     fn first_open(&self, from: usize, wanted: impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if let Some(found) = first_open(&self.near, from, &wanted) {
             return Some(found);
@@ -348,12 +348,12 @@ impl<F> Descriptors<F> {
         Some((number, self.get(number)?))
     }
 
-    /// Frees the lowest open descriptor from `from` on. Returns its number and its file.
+    /// Frees the lowest open descriptor that is at least `from`. Returns its number and its file.
     pub fn take_open(&mut self, from: usize) -> Option<(usize, F)> {
         self.take_where(from, |_| true)
     }
 
-    /// Frees the lowest close-on-exec descriptor from `from` on. Returns its number and its file.
+    /// Frees the lowest close-on-exec descriptor that is at least `from`. Returns its number and its file.
     pub fn take_close_on_exec(&mut self, from: usize) -> Option<(usize, F)> {
         self.take_where(from, |slot| slot.close_on_exec)
     }

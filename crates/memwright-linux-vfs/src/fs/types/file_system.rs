@@ -124,7 +124,7 @@ pub struct FileSystem {
     pub device: DeviceNumber,
     /// The mount id.
     pub mount: u64,
-    /// The options and limits with which a program mounted it; `None` if no program did.
+    /// The options and limits with which a program mounted the file system; `None` if no program did.
     pub mounted: Option<Mounted>,
     /// The lower tree, if the user of the command gave one (`--root`).
     pub lower: Option<Lower>,
@@ -247,7 +247,7 @@ impl FileSystem {
         self.nodes() + space.div_ceil(NODE_SIZE)
     }
 
-    /// Returns whether the inodes and their extended attributes are more than the limit on inodes.
+    /// Returns whether the inodes and the inode space of their extended attributes exceed the limit on inodes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.nodes_used() > self.most_nodes.load(Ordering::Relaxed)

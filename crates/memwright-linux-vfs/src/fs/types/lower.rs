@@ -15,8 +15,9 @@ use memwright_linux_base::{
 };
 use memwright_table::TryPush;
 
-/// The lower tree of a file system, as in an overlay. The file system looks up a name in it if it does not have the
-/// name itself, and copies a file up before the file is opened for the first time. The lower tree is never written to.
+/// The lower tree of a file system, as in an overlay. If the file system does not have a name in memory, it looks up
+/// the name in the lower tree. It copies a file up before the file is opened for the first time. The lower tree is
+/// never written to.
 pub struct Lower {
     /// The memory in which the contents of files are stored.
     pub memory: Arc<Memory>,

@@ -1,4 +1,4 @@
-//! Splits path strings into components, and defines their limits.
+//! Splits path strings into components, and joins a link's target and the rest of a path.
 
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};

@@ -139,7 +139,8 @@ pub fn permitted_setting(subject: &Subject, mode: u32, wanted: Permission) -> bo
 }
 
 /// Returns whether `subject` is allowed to set the set-group-id bit on an inode of the group `group`
-/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3). Overriding permissions stands for `CAP_FSETID` here.
+/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3). Instead of `CAP_FSETID`, this function checks whether the
+/// subject overrides permissions.
 #[must_use]
 pub fn may_set_group_id(subject: &Subject, group: u32) -> bool {
     subject.overrides || subject.is_in(group)
@@ -194,9 +195,9 @@ pub const fn sets_ids(mode: u32) -> bool {
     mode & (SET_USER_ID | SET_GROUP_ID) != 0
 }
 
-/// Returns the permissions that a file with this mode has after `subject` changes its contents. If the subject
-/// overrides permissions, which stands for `CAP_FSETID` here, they are unchanged. Otherwise they are those that
-/// [`after_new_owner`] returns (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3).
+/// Returns the permissions that a file with this mode has after `subject` changes its contents. The permissions are
+/// unchanged if the subject overrides permissions, which is checked instead of `CAP_FSETID`. Otherwise, they are those
+/// that [`after_new_owner`] returns (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
 pub fn before_write(subject: &Subject, mode: u32, group: u32) -> u32 {
     if subject.overrides {

@@ -24,7 +24,7 @@ flags! {
 
 impl Readiness {
     /// Returns whether a waiter for these bits must be on the readers' queue. Errors and hang-ups are always reported,
-    /// and wake that queue too. A waiter for no bits is therefore on it.
+    /// and wake that queue too. A waiter for no bits must therefore be on that queue.
     #[must_use]
     pub const fn concerns_reading(self) -> bool {
         let read = Self::READ.union(Self::READ_HANGUP).union(Self::PRIORITY);

@@ -165,8 +165,8 @@ impl Walker<'_> {
         if Arc::ptr_eq(directory, self.root) {
             return directory.clone();
         }
-        // Take the lock of the tree. An unmount holds it while it checks from the top down whether the file system is
-        // in use. A path walk must not ascend to a directory that was already checked.
+        // Take the lock of the tree. An unmount holds this lock while it checks, from the top down, whether the file
+        // system is in use. A path walk must not ascend meanwhile to a directory that the unmount has already checked.
         let names = self.caller.map(|caller| &caller.vfs().mounts.names);
         let turn = names.map(Namespace::keep);
         let above = directory.parent();

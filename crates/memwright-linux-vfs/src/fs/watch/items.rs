@@ -57,7 +57,7 @@ impl Path {
 pub(in crate::fs) enum Position {
     /// The next entries are in the block with this number, or in a later block.
     Block(usize),
-    /// The next entries are in `further`, from this key on.
+    /// The next entries are in `further`, at this bound or after it.
     Further(Bound<Key>),
 }
 

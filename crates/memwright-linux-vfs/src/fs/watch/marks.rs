@@ -1,4 +1,4 @@
-//! The state of the checks of nested epolls in each epoll and file.
+//! The state that the checks of nested epolls store in each epoll and file.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -6,7 +6,7 @@ use memwright_table::{OutOfMemory, TryPush};
 
 /// A queue that is stored in blocks, because the kernel heap has no large allocations. A push within the reserved
 /// capacity cannot fail. Elements are removed from the front of the first block, and the space that they leave is
-/// unused until the block is empty. One additional block makes up for that space.
+/// unused until the block is empty. `find_room` therefore allocates one block more than the elements need.
 pub(in crate::fs) struct Queue<T> {
     /// The block from which elements are removed. It is empty only if the queue is empty. A short queue has only this
     /// block.
@@ -93,8 +93,8 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Adds the blocks in `room` to the queue. If the lists of blocks are too short, replaces them by those in `room`.
-    /// Does nothing if these are too short too.
+    /// Adds the blocks in `room` to the queue. If the lists of blocks in the queue are too short, replaces them by the
+    /// lists in `room`. Adds nothing if the lists in `room` are too short too.
     #[expect(clippy::disallowed_methods, reason = "there is room in the lists")]
     pub(in crate::fs) fn take_room(&mut self, room: &mut QueueRoom<T>) {
         let count = self.size().0 + room.blocks.len();

@@ -11,7 +11,7 @@ pub const ENTRIES: u32 = 128;
 struct State<T> {
     /// The entries in the order in which they were added. An entry may have been freed since then.
     list: Queue<Weak<T>>,
-    /// Number of scans in progress, each of which can put entries back that it has taken off the list.
+    /// Number of scans in progress. Each scan can put back entries that it has taken off the list.
     looks: usize,
 }
 

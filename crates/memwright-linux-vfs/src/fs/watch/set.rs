@@ -54,7 +54,8 @@ impl<F> Epoll<F> {
         }
     }
 
-    /// Removes `item`, whose file was closed or whose addition failed. Does nothing if another entry has replaced it.
+    /// Removes the entry `item`, because its file was closed or its addition failed. Does nothing if another entry has
+    /// replaced `item`.
     pub(in crate::fs) fn forget(&self, item: &Arc<Item<F>>) {
         let mut items = self.items.lock();
         let own = items

@@ -156,7 +156,8 @@ fn wait(
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     let mut found = FoundEvents::new();
     if most > FoundEvents::INLINE {
-        // A list of that many events is allocated: fail before the wait if the heap is in its reserve.
+        // The wait allocates a list for the maximum number of events: fail before the wait if the heap is in its
+        // reserve.
         current.check_heap()?;
     }
     epoll.wait(current, most, deadline, &mut found)?;

@@ -27,7 +27,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Maximum number of bytes that one call returns, also for a larger buffer: the buffer size that C libraries use.
+/// Maximum number of bytes that one call returns, even if the buffer is larger. C libraries use buffers of this size.
 const GATHER_MAX: usize = 32 * 1024;
 
 fn list(current: &Current<'_>, arguments: &Arguments, layout: Layout) -> CallResult {

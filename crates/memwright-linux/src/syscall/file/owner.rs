@@ -1,4 +1,5 @@
-//! The commands of `fcntl` and `ioctl` for the owner of an open file, which is sent its SIGIO (Linux 7.2 `fs/fcntl.c`).
+//! The commands of `fcntl` and `ioctl` that read and set the owner of an open file, to which the kernel sends SIGIO
+//! (Linux 7.2 `fs/fcntl.c`).
 
 use crate::{context::CallResult, syscall::call::int};
 use linux_raw_sys::general as raw;

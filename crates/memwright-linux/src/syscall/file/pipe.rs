@@ -33,7 +33,7 @@ pub const CALLS: &[SystemCall] = &[
 ];
 
 fn make(current: &Current<'_>, memory: &Arc<Memory>, address: u64, flags: u32) -> CallResult {
-    // Packet mode is not supported.
+    // `O_DIRECT` (packet mode) is not supported, so it is rejected like an unknown flag.
     if flags & !PIPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }

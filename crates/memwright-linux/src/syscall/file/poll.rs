@@ -59,7 +59,7 @@ pub struct Watch {
     wanted: u16,
     /// The events that the last check found.
     found: Cell<u16>,
-    /// Whether the descriptor is negative. The call ignores it then.
+    /// Whether the descriptor is negative, so that the call ignores it.
     passed_over: bool,
 }
 
@@ -199,7 +199,7 @@ pub fn wait(
 pub fn milliseconds_argument(current: &Current<'_>, timeout: u64) -> Option<u64> {
     let milliseconds = u64::try_from(timeout as i32).ok()?;
     if milliseconds == 0 {
-        // A timeout of 0 is any time in the past, so the clock need not be read.
+        // For a timeout of 0, any time in the past can be the deadline, so the clock need not be read.
         return Some(0);
     }
     deadline_after(current, milliseconds * 1_000_000)

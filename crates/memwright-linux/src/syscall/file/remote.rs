@@ -1,4 +1,4 @@
-//! System calls for the memory of other processes: they advise on it, free it, and copy from and to it.
+//! System calls that give advice about the memory of another process, free it, read it or write it.
 
 use crate::{
     context::{Arguments, CallResult},

@@ -80,8 +80,8 @@ impl TimerSetting {
 /// Returns the number of nanoseconds by which a clock is ahead of the host's clock. `epoch` is the time of the boot in
 /// seconds since 1970.
 ///
-/// The machine is never suspended, and its time is never set. So each alarm clock is equal to the clock without alarms,
-/// and the boot-time clock is equal to the monotonic clock.
+/// The machine is never suspended, and its time is never set. So each alarm clock shows the same time as the clock
+/// without alarms, and the boot-time clock the same time as the monotonic clock.
 ///
 /// # Errors
 /// `EINVAL` for other clocks.

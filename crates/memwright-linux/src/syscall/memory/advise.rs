@@ -22,7 +22,7 @@ use memwright_linux_tasks::call_counts::CallCounts;
 use memwright_linux_vfs::direct_reclaim::Retry;
 use memwright_table::VirtAddr;
 
-/// Advice that was applied to a range, before the scans and the report are notified.
+/// Advice that was applied to a range. The caller must complete the call with `finish`.
 pub(crate) struct Applied {
     advice: Advice,
     name: &'static str,

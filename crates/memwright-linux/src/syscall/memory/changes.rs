@@ -5,8 +5,8 @@ use memwright::uffd::{Watch, WatchEvent};
 use memwright_linux_abi::Space;
 use memwright_linux_memory::{userfault::Announced, userfault::Userfaults};
 
-/// Calls `change`, which changes mappings, and then sends the userfaultfd events of what it has changed, even if
-/// `change` fails.
+/// Calls `change`, which changes mappings, and then sends the userfaultfd events of its changes, even if `change`
+/// fails.
 pub(super) fn telling<R>(
     current: &Current<'_>,
     userfaults: &Userfaults,

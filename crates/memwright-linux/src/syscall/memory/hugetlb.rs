@@ -1,4 +1,4 @@
-//! Hugetlb memory of the system calls that request it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
+//! Hugetlb memory, for the system calls that request it by a flag (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
 
 use crate::current::Current;
 use alloc::sync::Arc;

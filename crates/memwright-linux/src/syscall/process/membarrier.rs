@@ -66,7 +66,7 @@ fn decode(command: u32) -> Option<Command> {
 }
 
 /// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented like the
-/// expedited one, because there is no slower and cheaper way to wait for all CPUs.
+/// expedited one, because this kernel has no slower but cheaper way to wait for all CPUs.
 pub fn membarrier(
     current: &Current<'_>,
     machine: &dyn Machine,

@@ -118,7 +118,7 @@ fn check(rights: Rights, limit: u64, before: Nice, after: Nice) -> Result<(), Er
 /// Implements `setpriority`. Changes the selected threads that the caller is allowed to change.
 ///
 /// # Errors
-/// `EINVAL` for an unknown `which`, `ESRCH` if no thread is selected, the last error of [`check`].
+/// `EINVAL` for an unknown `which`, `ESRCH` if no thread is selected, and the last error of [`check`].
 fn setpriority(caller: &Arc<Thread>, arguments: &Arguments) -> CallResult {
     let &[which, number, value, ..] = arguments;
     let nice = Nice::nearest(int(value));

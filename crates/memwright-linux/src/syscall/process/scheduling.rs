@@ -83,7 +83,7 @@ pub fn sched_setaffinity(
     Ok(0)
 }
 
-/// What permits a caller to change the scheduling of another thread.
+/// The properties that permit a caller to change the scheduling of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rights {
     /// Whether the caller's effective user is the effective or the real user of the thread.

@@ -73,7 +73,7 @@ pub fn ptrace(
     };
     let thread = match thread {
         Some(thread) => thread,
-        // The id is that of a process whose leader has exited: the leader cannot be traced any more.
+        // There is no thread with this id, but a process: its leader has exited and cannot be traced any more.
         None if attaches && tasks.process(id as u32).is_some() => {
             return Err(Errno::EPERM);
         }
@@ -140,8 +140,8 @@ fn options_of_seize(address: u64, data: u64) -> Result<TraceOptions, Errno> {
     options.ok_or(Errno::EIO)
 }
 
-/// Returns whether a request single-steps the thread, and the thread's behaviour at system calls until the next stop.
-/// Returns `None` if the request does not resume the thread.
+/// Returns how a request resumes the thread: whether it single-steps the thread, and what the thread does at system
+/// calls until the next stop. Returns `None` if the request does not resume the thread.
 fn way_of(request: u32) -> Option<(bool, AtCalls)> {
     match request {
         raw::PTRACE_CONT => Some((false, AtCalls::Pass)),
