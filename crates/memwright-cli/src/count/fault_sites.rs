@@ -30,7 +30,7 @@ pub struct Site {
     pub area: Option<Place>,
 }
 
-/// More faults of a kind have a site than the account counts.
+/// The error if the sites have more faults of a kind than the account counts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooMany {
     kind: String,

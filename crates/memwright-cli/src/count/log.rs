@@ -28,8 +28,7 @@ const RUN_ENDS: u64 = 0x4d57_0000_1000;
 /// Counts the events of a log.
 #[derive(Debug)]
 pub struct Tally {
-    // The counts of each CPU. With several CPUs, a last entry has the events that the plugin could not attribute to a
-    // CPU.
+    // The counts of each CPU. With several CPUs, the last entry has the events that have no known CPU.
     each: Vec<Cpu>,
     // The CPU to which the next lines of the log refer.
     told: usize,
@@ -105,8 +104,7 @@ impl Tally {
         }
     }
 
-    /// Returns an empty tally for a guest with a kernel that runs alone. The meaning of its interrupt vectors is not
-    /// known.
+    /// Returns an empty tally for a guest with a kernel that runs alone, whose interrupt vectors are not known.
     pub fn alone(cpus: u8, code: &Code) -> Self {
         let mut tally = Self::new(cpus, Marker::Kernel);
         for one in &mut tally.each {
@@ -211,8 +209,7 @@ impl Tally {
             } => {
                 let cpu = self.known(cpu);
                 let cr3 = cr3.or(Some(self.each[cpu].cr3).filter(|value| *value != 0));
-                // Reading large page tables takes long, so they are read only the first time that each mark is
-                // executed.
+                // Reading large page tables takes long, so each mark reads them only the first time.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
@@ -275,8 +272,7 @@ impl Tally {
         }
     }
 
-    /// Moves the events without a known CPU to a CPU that starts during the run, because its first instructions caused
-    /// them.
+    /// Moves the events without a known CPU to a CPU that starts during the run: its first instructions caused them.
     fn start_cpu(&mut self, cpu: usize) {
         let rest = self.each.len() - 1;
         let Some(before) = self.open.run().and_then(|run| run.get(rest).copied()) else {
@@ -613,8 +609,7 @@ mod tests {
     const IN_USER: &str = "GS =0000 0000000000000000";
     const SEGMENTS: [&str; 2] = ["TR =0040 fffffe0000003000", "TR =0040 fffffe0000083000"];
 
-    /// Returns the lines of a run on two CPUs. `rest` is the number of instructions in the run that are attributed to
-    /// no CPU.
+    /// Returns the lines of a run on two CPUs. `rest` is the number of instructions that have no known CPU.
     fn on_two_cpus(lines: &[&str], rest: u64) -> Vec<String> {
         let counts = |cpu: usize, user: u64, kernel: u64| {
             let base = BASES.get(cpu).unwrap_or(&"0");
