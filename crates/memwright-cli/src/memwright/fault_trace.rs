@@ -10,7 +10,7 @@ use crate::model::account::{Account, Value};
 
 /// The beginning of the names of the account's rows that count page faults.
 const ROW: &str = "fault_";
-/// Rows whose names begin with [`ROW`] but which do not count page faults, or which count faults that another row
+/// Rows whose names begin with `ROW` but which do not count page faults, or which count faults that another row
 /// includes.
 const NO_FAULTS: [&str; 2] = ["fault_around", "fault_gup_major"];
 /// The kind of faults of pages that the kernel faulted in without a trap.
