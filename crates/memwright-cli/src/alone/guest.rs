@@ -26,7 +26,7 @@ use crate::qemu::nodes::Backing;
 use crate::qemu::process::Process;
 use crate::qemu::runs::Runs;
 
-/// The maximum size of what the kernel prints.
+/// The maximum size of the kernel's console output in bytes.
 const LONGEST_CONSOLE: u64 = 64 << 20;
 
 /// A kernel and its machine. All runs of the kernel use the same `AloneGuest`.
@@ -36,7 +36,7 @@ pub struct AloneGuest {
     pub qemu: OsString,
     /// The kernel's image.
     pub image: PathBuf,
-    /// Where its code is.
+    /// The addresses of its code.
     pub code: Code,
     /// Its command line; may be empty.
     pub command_line: String,
@@ -70,7 +70,8 @@ impl AloneGuest {
         if !self.command_line.is_empty() {
             line.extend(["-append", &self.command_line].map(OsString::from));
         }
-        // A character device has one user. Two of them write to the same output, in the order of the writes.
+        // QEMU attaches only one frontend to a character device. Each of these two devices therefore has its own, and
+        // both write to the same output, in the order of the writes.
         for (name, device) in [("serial", "-serial"), ("debug", "-device")] {
             line.extend([
                 "-chardev".into(),
@@ -166,8 +167,8 @@ impl AloneGuest {
     }
 }
 
-/// Returns how the machine ended. isa-debug-exit ends QEMU with an odd status; QEMU itself fails with status 1, which a
-/// kernel has only if it writes 0.
+/// Returns how the machine ended. isa-debug-exit ends QEMU with an odd status; Status 1 is also that of QEMU's own
+/// failures; a kernel causes it only if it writes 0.
 fn end(status: ExitStatus, triple_fault: bool) -> End {
     match (status.code(), triple_fault) {
         (_, true) if status.signal().is_none() => End::TripleFault,

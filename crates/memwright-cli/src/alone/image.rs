@@ -61,17 +61,18 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The magic numbers of multiboot headers, and how far into the file QEMU and the specification of multiboot 2 look.
+/// The magic numbers of the headers of multiboot 1 and 2, and the number of bytes at the start of the file in which
+/// each header must begin: the limit of QEMU for multiboot 1, and that of the specification for multiboot 2.
 const MULTIBOOT: u32 = 0x1bad_b002;
 const MULTIBOOT_WITHIN: usize = 8132 - 48;
 const MULTIBOOT2: u32 = 0xe852_50d6;
 const MULTIBOOT2_WITHIN: usize = 32768;
 /// The flag of a multiboot header that contains addresses.
 const HAS_ADDRESSES: u32 = 1 << 16;
-/// The maximum number of ranges that the plugin gets; more are joined to one.
+/// The maximum number of ranges that are passed to the plugin. If there are more, they are joined to a single range.
 const MOST_RANGES: usize = 32;
 
-/// Returns how QEMU boots an image, and where its code is.
+/// Returns how QEMU boots an image, and the addresses of its code.
 ///
 /// # Errors
 /// If QEMU does not boot it.
@@ -96,7 +97,7 @@ pub fn read(bytes: &[u8]) -> Result<(Form, Code), Refused> {
     })
 }
 
-/// Returns the aligned 32-bit words at the start of a file, with their offsets.
+/// Returns the aligned 32-bit words in the first `within` bytes of a file, with their offsets.
 fn words(bytes: &[u8], within: usize) -> impl Iterator<Item = (usize, u32)> {
     let start = bytes.get(..within).unwrap_or(bytes);
     let words = start.chunks_exact(4).enumerate();
@@ -110,7 +111,7 @@ fn words(bytes: &[u8], within: usize) -> impl Iterator<Item = (usize, u32)> {
     })
 }
 
-/// Returns the offset of the multiboot header; `None` if there is none whose checksum is right.
+/// Returns the offset of the multiboot header; `None` if the file has no header with a correct checksum.
 fn multiboot(bytes: &[u8]) -> Option<usize> {
     let mut found = words(bytes, MULTIBOOT_WITHIN).filter(|(_, word)| *word == MULTIBOOT);
     found.find_map(|(at, _)| {
@@ -135,7 +136,7 @@ fn of_multiboot(bytes: &[u8], at: usize) -> Result<Code, Refused> {
     if field(1)? & u64::from(HAS_ADDRESSES) != 0 {
         let [header, load, load_end, bss_end, entry] =
             [field(3)?, field(4)?, field(5)?, field(6)?, field(7)?];
-        // Without an end, everything after the beginning is loaded.
+        // If the header states no end, everything from the beginning to the end of the file is loaded.
         let skipped = (at as u64).saturating_sub(header.saturating_sub(load));
         let rest = (bytes.len() as u64).saturating_sub(skipped);
         let end = match load_end {
@@ -186,7 +187,7 @@ fn pvh<E: FileHeader<Endian = LittleEndian>>(
     Ok(None)
 }
 
-/// Returns the physical and the virtual addresses of what an ELF file loads.
+/// Returns the physical and the virtual address ranges of the segments that an ELF file loads.
 fn loaded<E: FileHeader<Endian = LittleEndian>>(
     header: &E,
     bytes: &[u8],
@@ -205,13 +206,13 @@ fn loaded<E: FileHeader<Endian = LittleEndian>>(
     Ok(joined(ranges))
 }
 
-/// Returns a list of one range.
+/// Returns a list that contains only this range.
 fn only(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// Sorts ranges, and joins those that touch. Ranges of the upper half are left out, because all code there is the
-/// kernel's.
+/// Sorts ranges, and joins those that overlap or are adjacent. Ranges of the upper half are left out, because all code
+/// there is the kernel's.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty() && range.start >> 63 == 0);
     ranges.sort_by_key(|range| (range.start, range.end));

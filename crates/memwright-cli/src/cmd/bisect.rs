@@ -79,8 +79,8 @@ pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
     }
 }
 
-/// Returns whether `--bisect` is an option of `check` in a command line that does not parse. A `--bisect` after
-/// PROGRAM, or as the value of another option, does not count.
+/// Returns whether `--bisect` is an option of `check` in a command line that does not parse. A word `--bisect` after
+/// PROGRAM, or as the value of another option, is not the option.
 pub fn is_asked_for(words: &[OsString]) -> bool {
     let command = Cli::command();
     let Some(check) = command.find_subcommand("check") else {

@@ -63,14 +63,14 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let sheets = std::slice::from_ref(&sheet);
     outputs.write("memwright check", sheets, args.shown.all, &now)?;
     let Decision { code, lines } = decided?;
-    // In a bisection, the line of each limit on standard output is enough.
+    // In a bisection, the lines about the limits on standard output already contain the reasons.
     for line in lines.iter().filter(|_| !args.bisect) {
         say(line);
     }
     Ok(code)
 }
 
-/// The exit code of a check, and why it is not 0, one line for each reason.
+/// The exit code of a check, and one line for each reason why it is not 0.
 struct Decision {
     code: u8,
     lines: Vec<String>,
@@ -256,8 +256,8 @@ fn differences(
     with_lines(found)
 }
 
-/// Returns the limits with which the run does not comply, and how the program behaved differently: the kinds, and one
-/// line for each difference.
+/// Returns the kinds of failures, and one line for each: a limit with which the run does not comply, or a difference in
+/// the behaviour of the program.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,

@@ -66,8 +66,8 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
             profiles.write_two_faults([before, after], names, &command)?;
         }
     }
-    // Without lists of names, no function is counted as its caller's. Between Linux and Memwright, that would combine
-    // unrelated functions.
+    // Between Linux and Memwright, counting a function as its caller would combine unrelated functions. Without lists
+    // of names, no function is counted so.
     if columns
         .iter()
         .any(|column| column.image.system != columns[0].image.system)

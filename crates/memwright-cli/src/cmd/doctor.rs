@@ -97,7 +97,8 @@ fn qemu() -> Finding {
     )
 }
 
-/// Finds the programs of experiments: in the package, or by the compiler that builds them.
+/// Finds out whether the programs of experiments are available: in the package, or through a compiler that can build
+/// them.
 fn programs() -> Finding {
     let what = "programs of experiments";
     let place = match packaged_folder() {

@@ -23,8 +23,9 @@ pub struct Found {
     pub value: Option<OsString>,
 }
 
-/// Finds the options of a subcommand in `words`, of which the first two are the command and the subcommand. If PROGRAM
-/// takes all remaining words, the options end at the first word that is not an option.
+/// Finds the options of a subcommand in `words`, of which the first two are the command and the subcommand. If the
+/// subcommand takes all words from PROGRAM on, the options end at the first word that is neither an option nor the
+/// value of one.
 pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     let ends_at_program = subcommand
         .get_positionals()

@@ -81,7 +81,7 @@ fn act(action: &Action) -> Result<u8, Failure> {
     }
 }
 
-/// Which exit codes a command uses for its failures.
+/// The set of exit codes that a command uses for its failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codes {
     /// The exit codes with which `run` reports its own failures.

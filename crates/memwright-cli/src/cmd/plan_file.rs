@@ -11,7 +11,7 @@ use crate::cmd::args::Cli;
 use crate::cmd::front::front;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
 
-/// The name of the option.
+/// The name of the option `--plan`.
 const OPTION: &str = "plan";
 /// The key with the program and its arguments.
 const PROGRAM: &str = "program";
@@ -104,7 +104,7 @@ fn of_table(
     Ok((options, program.collect()))
 }
 
-/// Returns the words of one option.
+/// Returns the words of the command line for the option `key` with this value.
 fn option(subcommand: &Command, key: &str, value: Value) -> anyhow::Result<Vec<OsString>> {
     let mut known = subcommand.get_arguments();
     let known = known.find(|one| one.get_long() == Some(key) && !one.is_hide_set());
@@ -129,7 +129,7 @@ fn option(subcommand: &Command, key: &str, value: Value) -> anyhow::Result<Vec<O
     }
 }
 
-/// Returns the table of a column as `[NAME=]IMAGE[,KEY=VALUE]...`.
+/// Converts the TOML table that describes a column to the form `[NAME=]IMAGE[,KEY=VALUE]...`.
 fn column(mut table: Table) -> anyhow::Result<String> {
     let kernel = table.remove(KERNEL).context("there is no kernel")?;
     let mut text = scalar(KERNEL, &kernel)?;
@@ -138,8 +138,8 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     }
     for (key, value) in table {
         for value in words(&key, value)? {
-            // A comma belongs to the value. If an equals sign follows it, `IMAGE,KEY=VALUE` would be read as another
-            // key.
+            // A comma is normally part of the value. If an equals sign follows the comma, the text after it would be
+            // parsed as another `KEY=VALUE`.
             let begins_another = value.split(',').skip(1).any(|part| part.contains('='));
             if begins_another {
                 bail!(

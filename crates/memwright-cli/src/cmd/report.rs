@@ -44,7 +44,7 @@ impl File {
         }
     }
 
-    /// Returns the file name without its extension, which names the column if another column has the same kernel.
+    /// Returns the file name without its extension. It is the name of the column if another column has the same kernel.
     fn stem(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
@@ -244,8 +244,8 @@ fn single(file: &File, saved: &Saved) -> Sheet {
     }
 }
 
-/// Returns the names of the columns. These are the names that the user gives, and otherwise those of the kernels or, if
-/// two kernels have the same name, those of the files.
+/// Returns the names of the columns. A column has the name that the user gives it. Without one, it has the name of its
+/// kernel or, if several columns have the same kernel, the name of its file.
 fn names(files: &[File], columns: &[&Saved]) -> Vec<String> {
     let kernel = |saved: &Saved| match saved {
         Saved::Kernel(document) => document.kernel.name.clone(),

@@ -10,7 +10,8 @@ use crate::sheet::{self, MeasuredKernel, NOT_MEASURED, Row, Section, Sheet};
 /// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
 
-/// Returns a sheet with one column per document, headed by its name. The other columns are compared with the first.
+/// Returns a sheet with one column per document. The heading of a column is the name that `columns` gives the document.
+/// The other columns are compared with the first.
 pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
     let faults: Vec<_> = columns.iter().map(|(_, one)| one.faults.as_ref()).collect();
     let heading = columns.last().map(|(_, one)| one.arguments.join(" "));

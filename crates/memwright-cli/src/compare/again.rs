@@ -9,8 +9,8 @@ use crate::model::profile::Profile;
 use crate::model::shell::shell_line;
 use crate::model::{change, memwright_run as report};
 
-/// The settings that are also options of the same name, each with its default value, which is empty for an option
-/// without one.
+/// The settings that are also options of the same name, each with its default value. The value is empty for an option
+/// without a default.
 const OPTIONS: [(&str, &str); 7] = [
     ("thp", "madvise"),
     ("thp-size", ""),
@@ -90,12 +90,12 @@ fn functions(profile: &Profile) -> Vec<String> {
     words
 }
 
-/// Returns the options that count page faults by what caused them.
+/// Returns the options that count page faults by their causes.
 fn causes(faults: &Faults) -> [String; 2] {
     ["--faults-by".to_owned(), faults.by.name().to_owned()]
 }
 
-/// Returns whether every document contains this setting. That is so if its option has a default value.
+/// Returns whether every document contains this setting. This is the case if its option has a default value.
 fn is_always_set(key: &str) -> bool {
     let mut options = OPTIONS.iter();
     options.any(|(option, usual)| *option == key && !usual.is_empty())

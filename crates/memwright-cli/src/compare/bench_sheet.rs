@@ -100,7 +100,7 @@ fn is_same(one: &Record, other: &Record) -> bool {
     one.case == other.case && one.measure == other.measure && one.unit == other.unit
 }
 
-/// Returns each measure of any kernel once, in the order of the first kernel that has it.
+/// Returns every measure that at least one kernel has, each once, in the order of the first kernel that has it.
 fn measures(run: &MeasuredRun) -> Vec<&Record> {
     let mut order: Vec<&Record> = Vec::new();
     for (_, records) in &run.records {

@@ -23,7 +23,7 @@ pub struct Comparison<'a> {
     pub differs: bool,
     /// Whether every second run gave the same results as the first. Also true if there were no second runs.
     pub repeats: bool,
-    /// Each kind of difference that was found, in ascending order of weight. The exit code is that of the last kind.
+    /// The kinds of difference that were found, in ascending order of weight. The exit code is that of the last kind.
     pub kinds: Vec<Kind>,
     /// One line for each difference between the kernels in their marks, or in the program's page tables at a mark. With
     /// any such difference, the kernels did not do the same work.

@@ -1,4 +1,4 @@
-//! Page faults by what caused them, as a section of a sheet.
+//! Page faults by their causes, as a section of a sheet.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::model::faults::Faults;
 use crate::sheet::{NOT_MEASURED, Row, Section, Value};
 
 /// Returns one row per cause, with one cell for each column. The rows are sorted by the largest count. Returns `None`
-/// unless every column counts faults by the same causes.
+/// unless every column counts faults by the same kind of cause.
 pub fn section(columns: &[Option<&Faults>]) -> Option<Section> {
     let columns: Vec<&Faults> = columns.iter().copied().collect::<Option<_>>()?;
     let by = columns.first()?.by;

@@ -26,7 +26,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// Returns the largest difference between a kernel's count and the first kernel's.
+    /// Returns the largest absolute difference between the first kernel's count and that of any other kernel.
     fn change(&self) -> u64 {
         let first = self.counts.first().copied().unwrap_or(0);
         let differences = self.counts.iter().map(|count| count.abs_diff(first));
@@ -126,8 +126,8 @@ fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
     found.into_values().collect()
 }
 
-/// Returns the profile of a kernel in which functions that another kernel lacks are folded into their callers, and the
-/// folded functions.
+/// Folds the functions of a kernel that any other kernel lacks into their callers. Returns the resulting profile, and
+/// the folded functions.
 fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     let all: Option<Vec<&BTreeSet<String>>> = sides.iter().map(|side| side.names).collect();
     let common = match all {

@@ -9,9 +9,10 @@ const EXPONENT: &str = "exponent";
 /// The difference between two exponents above which the growth counts as faster.
 const STEEPER: f64 = 0.05;
 
-/// Returns one line for each operation that costs more in the first column than in another one at some size, one for
-/// each that grows faster there, and one for each whose exponent only another column has, because the first column did
-/// not measure every size. Returns none for experiments without exponents.
+/// Compares the first column with each other column, operation by operation. Returns one line if an operation costs
+/// more in the first column at some size, one line if its cost grows faster there, and one line if only the other
+/// column has an exponent, because the first column did not measure every size. Returns no lines for experiments
+/// without exponents.
 pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     let Some(((ours, own), others)) = columns.split_first() else {
         return Vec::new();

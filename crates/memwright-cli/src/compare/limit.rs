@@ -175,7 +175,7 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
     let result = |limit: &Limit| {
         match rows().find(|row| row.name == limit.row) {
             Some(row) => limit.judge(&row.cells),
-            // Of interprocessor interrupts, there are only the rows that are not 0.
+            // A row of interprocessor interrupts exists only if it is not 0, so an absent row is judged as 0.
             None if names::is_sent(&limit.row) && counts_cpus => {
                 limit.judge(&vec![Some(Value::Count(0)); sheet.columns.len()])
             }
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!((results[0], results[2]), (good, Judgement::NotMeasured));
     }
 
-    /// A row of interprocessor interrupts that does not exist is 0, if the CPUs are counted.
+    /// An absent row of interprocessor interrupts counts as 0 if the counts of each CPU are known.
     #[test]
     fn interrupts_that_were_not_sent_are_none() {
         let mut sheet = example();

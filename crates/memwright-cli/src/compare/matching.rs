@@ -27,7 +27,7 @@ pub fn source_name(symbol: &str) -> &str {
     name
 }
 
-/// Instructions of a function that the other kernel lacks. They are counted as its caller's.
+/// Instructions of a function that another kernel lacks. They are counted as those of the function's caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folded {
     /// The caller whose count includes the instructions.
@@ -42,8 +42,8 @@ pub struct Folded {
 /// ticks.
 pub const INTERRUPTS: &str = "[interrupts]";
 
-/// Returns a profile in which the instructions of functions that the other kernel lacks are counted as their callers',
-/// and in which interrupts are one function.
+/// Returns a profile in which the instructions of a function that another kernel lacks are counted as those of its
+/// caller, and in which all interrupts are one function. Also returns the functions that were folded in this way.
 ///
 /// `known` contains the names of the other kernel's functions. A function without a caller is not changed.
 pub fn fold(profile: &Profile, known: &BTreeSet<String>) -> (Profile, Vec<Folded>) {

@@ -138,7 +138,7 @@ pub fn title(name: &str) -> &str {
         .map_or(name, |row| row.title)
 }
 
-/// Prefixes of rows' names, each with the unit of these rows.
+/// Prefixes of the names of rows, each with the unit of the rows that have this prefix.
 const UNITS: &[(&str, &str)] = &[
     ("fault_", "faults"),
     ("entries_", "entries"),

@@ -80,7 +80,7 @@ pub fn sheet(documents: &[Document]) -> Sheet {
     sheet
 }
 
-/// Returns one section for each CPU whose counts at least one column has.
+/// Returns one section for each CPU that has counts in at least one column.
 fn cpu_sections(documents: &[Document]) -> impl Iterator<Item = Section> + '_ {
     let most = documents.iter().map(|one| one.by_cpu.len()).max();
     (0..most.unwrap_or(0)).map(|cpu| {
@@ -94,8 +94,8 @@ fn cpu_sections(documents: &[Document]) -> impl Iterator<Item = Section> + '_ {
     })
 }
 
-/// Returns the section with the interprocessor interrupts of any of the documents; `None` if none was sent. A document
-/// with several CPUs that lacks a row has none of these interrupts.
+/// Returns the section with the interprocessor interrupts of any of the documents; `None` if none was sent. If a
+/// document with several CPUs lacks the interrupts of a row, their count is 0.
 fn sent_section(documents: &[Document]) -> Option<Section> {
     let mut all: Vec<Sent> = documents.iter().flat_map(|one| one.sent.clone()).collect();
     let key = |one: &Sent| (one.from, one.to, one.vector);
@@ -124,8 +124,8 @@ fn sent_section(documents: &[Document]) -> Option<Section> {
     })
 }
 
-/// Returns whether a row depends on how a kernel is made, so that it cannot be observed on one that is neither Linux
-/// nor Memwright's: the vectors of its interrupts, and the page tables at marks.
+/// Returns whether a row can be observed only on Linux and on Memwright's kernel. The vectors of interrupts and the use
+/// of page tables are not known for other kernels.
 fn is_unobservable_alone(name: &str) -> bool {
     let of_interrupts = ["call_interrupts", "instructions.interrupts"];
     let mut places = PLACES.iter();

@@ -87,7 +87,8 @@ fn is_worth_showing(rows: &[Row]) -> bool {
     }
 }
 
-/// Returns each row of any point once, with the title of its section, in the order of the first point that has it.
+/// Returns every row that at least one point has, each once, with the title of its section, in the order of the first
+/// point that has the row.
 fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut all: Vec<(&str, &Row)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Counts interprocessor interrupts, by what CPUs write to the interrupt command register of their APIC (Intel SDM
-//! volume 3, 12.6.1 and 12.12.9).
+//! Counts interprocessor interrupts. They are derived from the values that CPUs write to the interrupt command register
+//! of their APIC (Intel SDM volume 3, 12.6.1 and 12.12.9).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const SELF_IPI: u8 = 0x3f;
 /// The command's bit for an interrupt to the sender.
 const TO_SELF: u32 = 1 << 18;
 
-/// A command: the vector, and the CPUs to which it is sent in increasing order.
+/// A decoded command: the vector, and the receiving CPUs in ascending order.
 type Command = (u8, Vec<usize>);
 
 /// The destination of a command.
@@ -28,7 +28,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Returns whether a CPU is among the receivers.
+    /// Returns whether a CPU is among the receivers of a command with this destination.
     fn has(self, cpu: usize, is_logical: bool) -> bool {
         match (self, is_logical) {
             (Self::X2apic(u32::MAX) | Self::Xapic(u8::MAX), _) => true,
@@ -43,8 +43,8 @@ impl Destination {
     }
 }
 
-/// Returns what a `command` sends from the CPU `from` of `cpus` CPUs; `None` if it starts or resets a CPU. The APIC's
-/// number of a CPU is the CPU's number.
+/// Decodes the lower half of the command register, which the CPU `from` of `cpus` CPUs wrote. Returns `None` for a
+/// command that starts or resets a CPU. Each CPU has its own number as its APIC ID.
 fn decode(command: u32, destination: Destination, from: usize, cpus: usize) -> Option<Command> {
     let vector = match command >> 8 & 7 {
         0 | 1 => command as u8,
@@ -65,14 +65,14 @@ fn decode(command: u32, destination: Destination, from: usize, cpus: usize) -> O
 /// Counts the interprocessor interrupts that CPUs send by their APICs.
 #[derive(Debug, Default)]
 pub struct Apics {
-    /// What the CPUs that have an xAPIC wrote last to the upper half of the interrupt command register.
+    /// The last value that each CPU with an xAPIC wrote to the upper half of the interrupt command register, by CPU.
     upper: BTreeMap<usize, u32>,
     /// The counts by sender, receiver and vector.
     counts: BTreeMap<(usize, usize, u8), u64>,
 }
 
 impl Apics {
-    /// Counts what the CPU `from` sends when it writes a value to a register of its APIC.
+    /// Counts the interrupts that the CPU `from` sends when it writes `value` to a register of its APIC.
     pub fn write(&mut self, from: usize, register: u8, value: u64, cpus: usize) {
         let lower = value as u32;
         let destination = match self.upper.get(&from) {

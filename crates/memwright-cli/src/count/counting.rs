@@ -29,8 +29,8 @@ pub enum Counting {
 
 impl Counting {
     /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
-    /// profiles that region. `code` is that of a kernel that runs alone. With `calls`, it reports the program's system
-    /// calls.
+    /// profiles that region. With `calls`, the plugin reports the program's system calls. `code` is the code of a
+    /// kernel that runs alone.
     pub fn arguments(
         &self,
         system: System,
@@ -82,15 +82,15 @@ impl Counting {
         line
     }
 
-    /// Returns the words that tell the plugin about a kernel that runs alone: where its run begins, and which code is
-    /// the kernel's. They follow those of the plugin's file.
+    /// Returns the plugin's options for a kernel that runs alone: the address at which its run begins, and the address
+    /// ranges of its code. The options follow the path of the plugin's file.
     fn of_code(code: &Code) -> String {
         let ranges = code.ranges.iter();
         let ranges = ranges.map(|range| format!(",code={:#x}-{:#x}", range.start, range.end));
         format!(",start={:#x}{}", code.entry, ranges.collect::<String>())
     }
 
-    /// Returns the counts of a log that has ended; `None` if nothing is counted.
+    /// Returns the counts of `tally`, which has processed the complete log; `None` if nothing is counted.
     ///
     /// # Errors
     /// If the log does not contain the end of the run.

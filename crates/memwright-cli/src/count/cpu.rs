@@ -9,7 +9,7 @@ use crate::model::counts::{Counts, Instructions};
 pub struct Cpu {
     /// The counts up to now.
     pub now: Counts,
-    /// The instructions that had begun at the plugin's last line about this CPU.
+    /// The number of instructions that had begun at the plugin's last line about this CPU.
     pub begun: Option<Instructions>,
     /// The last value of CR3; 0 if it is not known.
     pub cr3: u64,
@@ -25,13 +25,14 @@ impl Cpu {
         cpu
     }
 
-    /// Sets whether loads of CR3 are counted, from 0.
+    /// Restarts the counts of loads of CR3 at 0, or marks them as not measured unless `counts_loads` is true.
     pub fn count_loads(&mut self, counts_loads: bool) {
         let none = counts_loads.then_some(0);
         (self.now.full_flushes, self.now.switches) = (none, none);
     }
 
-    /// Makes this a CPU with a kernel that runs alone. The vectors of its interrupts mean nothing.
+    /// Configures the CPU for a kernel that runs alone. The meaning of such a kernel's interrupt vectors is not known,
+    /// so interrupts that call functions are not a separate count.
     pub fn run_alone(&mut self, code: &Code) {
         self.now.call_interrupts = None;
         self.interrupts = Interrupts::of_code(code);

@@ -24,7 +24,7 @@ pub fn causes(sites: &Sites, by: By, find: &dyn Fn(&Path) -> Option<PathBuf>) ->
         stacks.entry(stack(site, by, &code)).or_default().add(tally);
     }
     let mut rows: Vec<Cause> = rows.into_iter().map(row).collect();
-    // A stable sort: rows with as many faults stay sorted by name.
+    // The sort is stable: rows with equal numbers of faults stay sorted by name.
     rows.sort_by_key(|row| std::cmp::Reverse(row.faults));
     let notes = match by {
         By::Symbol | By::Line => source.notes(),
@@ -50,7 +50,7 @@ fn row(((name, object, call), tally): (Key, Tally)) -> Cause {
     }
 }
 
-/// Returns the code of a site in the file that contains it; empty if it is in no file.
+/// Returns the function, line and address of a site's code; empty if the code is not in a file.
 fn code(site: &Site, source: &mut UserSource<'_>) -> Code {
     match &site.code {
         Some(place) if place.name.starts_with('/') => source.code(&place.name, place.offset),
@@ -71,7 +71,8 @@ fn key(site: &Site, by: By, code: &Code) -> Key {
     }
 }
 
-/// Returns the system call in which the kernel took the faults. The row of [`EXEC`] says it with its name.
+/// Returns the system call in which the kernel took the faults. Returns `None` for the row [`EXEC`], whose name already
+/// states the system call.
 fn in_call(site: &Site) -> Option<String> {
     site.call.clone().filter(|_| site.instruction.is_some())
 }
@@ -129,7 +130,7 @@ fn stack(site: &Site, by: By, code: &Code) -> Vec<String> {
         call,
         area,
     ];
-    // A semicolon separates frames.
+    // A semicolon separates frames, so one within a frame is replaced.
     let frames = frames.into_iter().flatten();
     frames.map(|frame| frame.replace(';', ":")).collect()
 }

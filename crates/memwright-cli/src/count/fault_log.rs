@@ -2,8 +2,9 @@
 //!
 //! The log has the instruction, the address and the address space (CR3) of each fault. For a fault in kernel mode, the
 //! plugin's lines tell the system call that the address space made last. They also tell when a process forks, executes
-//! another program or exits, which gives each address space the number of its image: the execs of the run are counted
-//! from 1, and a child has the image of its parent. The maps have the same numbers (`programs/lab/maps.c`).
+//! another program or exits. From this, each address space gets the number of its image: each exec of the run begins a
+//! new image, numbered from 1, and a child has the image of its parent. The maps have the same image numbers
+//! (`programs/lab/maps.c`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -64,7 +65,7 @@ struct Fault {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultLog {
     runs: bool,
-    /// A fault of which the log has not shown the address space yet: its error code, instruction and address.
+    /// A fault whose address space the log has not stated yet: its error code, instruction and address.
     pending: Option<(u16, u64, u64)>,
     loaded: u64,
     spaces: HashMap<u64, Space>,
@@ -73,7 +74,7 @@ pub struct FaultLog {
     /// The address space whose process last called `execve`.
     executes: Option<u64>,
     forks: Option<u64>,
-    /// Whether the plugin reports system calls, and whether with their numbers.
+    /// Whether the plugin reports system calls, and whether it reports their numbers.
     sees_calls: bool,
     has_numbers: bool,
     /// The faults up to the last change of CR3, and those since then.
@@ -111,7 +112,7 @@ impl FaultLog {
         }
     }
 
-    /// Starts the run of the program. Earlier faults are forgotten.
+    /// Starts the run of the program. Earlier faults are discarded.
     pub fn begin(&mut self) {
         *self = Self {
             runs: true,
@@ -120,7 +121,7 @@ impl FaultLog {
         };
     }
 
-    /// Ends the run: now, or at the last change of CR3.
+    /// Ends the run: at the last change of CR3 if `at_last_change` is true, otherwise now.
     pub fn end(&mut self, at_last_change: bool) {
         self.settle(self.loaded);
         if !at_last_change {
@@ -153,7 +154,7 @@ impl FaultLog {
         if is_known {
             return;
         }
-        // An exec loads the new page tables without another process in between.
+        // An exec loads its new page tables before another process runs.
         let image = if self.executes == Some(before) || !self.has_numbers {
             self.executes = None;
             if let Some(old) = self.spaces.get_mut(&before) {
@@ -212,7 +213,7 @@ impl FaultLog {
         self.spaces.entry(value).or_default()
     }
 
-    /// Adds the pending fault to those of this address space.
+    /// Adds the pending fault to the faults of the address space with this CR3.
     fn settle(&mut self, value: u64) {
         let Some((error, at, address)) = self.pending.take() else {
             return;
@@ -225,7 +226,7 @@ impl FaultLog {
                 let instruction = (!is_exec(call.number)).then_some(call.instruction);
                 (instruction, Some(call.number))
             }
-            // An address space that has made no call is that of a program that is being started.
+            // An address space without a system call belongs to a program that is still being started by an exec.
             (false, None) => (None, self.sees_calls.then_some(Some(EXEC[0]))),
         };
         let fault = Fault {

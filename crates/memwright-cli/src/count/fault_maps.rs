@@ -18,7 +18,7 @@ pub struct Area {
 #[derive(Debug, Default)]
 struct Image {
     name: String,
-    /// The maps at several times, in order.
+    /// The maps at several times, in the order of time.
     maps: Vec<Vec<Area>>,
 }
 
@@ -27,8 +27,8 @@ struct Image {
 pub struct Maps(BTreeMap<u32, Image>);
 
 impl Maps {
-    /// Adds a frame of `programs/lab/maps.c`: a line with the number of the image, the process and its name, and the
-    /// text of its maps. Other text is ignored.
+    /// Adds a frame of `programs/lab/maps.c`: a line with the number of the image, the process ID and the name of the
+    /// process, then the text of the maps. Other text is ignored.
     pub fn add(&mut self, frame: &[u8]) {
         let text = String::from_utf8_lossy(frame);
         let Some((first, rest)) = text.split_once('\n') else {
@@ -45,7 +45,7 @@ impl Maps {
         image.maps.push(rest.lines().filter_map(area).collect());
     }
 
-    /// Returns the area of an image that contained an address, in the first maps in which one did.
+    /// Returns the area of an image that contains an address, from the earliest maps with such an area.
     pub fn find(&self, image: u32, address: u64) -> Option<&Area> {
         let mut areas = self.0.get(&image)?.maps.iter().flatten();
         areas.find(|area| (area.start..area.end).contains(&address))
@@ -62,7 +62,7 @@ fn area(line: &str) -> Option<Area> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
-    // The name can contain blanks, and those before it align it.
+    // The name can contain blanks. Blanks before the name only align it.
     let mut words = rest.splitn(5, ' ');
     let offset = words.nth(1)?;
     let name = words.nth(2).unwrap_or_default().trim_start();

@@ -1,4 +1,4 @@
-//! Page faults, grouped by where the program was and what it accessed.
+//! Page faults, grouped by the code that caused them and by the memory that it accessed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ pub struct Site {
     pub area: Option<Place>,
 }
 
-/// More faults of a kind have a site than the account counts.
+/// The error if the sites have more faults of a kind than the account counts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooMany {
     kind: String,
@@ -67,7 +67,7 @@ impl Sites {
             .add(&Tally { kinds, flushes });
     }
 
-    /// Gives the sites of processes without a name these names.
+    /// Sets the name of each site that has none to the name of its process in `names`.
     pub fn name_processes(&mut self, names: &HashMap<u64, String>) {
         for (mut site, tally) in std::mem::take(&mut self.0) {
             if site.name.is_empty()
@@ -89,8 +89,8 @@ impl Sites {
         self.0.values().map(Tally::faults).sum()
     }
 
-    /// Adds a site of which nothing is known, with those faults that the account counts and that no other site has.
-    /// Afterwards the sites add up to the account, kind by kind.
+    /// Adds the faults that the account counts but that no site contains, at a site with all fields unknown. Afterwards
+    /// the sites add up to the account, kind by kind.
     ///
     /// # Errors
     /// If the sites have more faults of a kind than the account.

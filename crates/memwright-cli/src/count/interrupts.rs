@@ -46,7 +46,7 @@ struct Open {
 /// Tracks the interrupts of one CPU, and the instructions that did not complete.
 #[derive(Debug, Default)]
 pub struct Interrupts {
-    /// Whether the run has begun.
+    /// Whether the run has begun. Only then are instructions counted that did not complete.
     follows: bool,
     undone: [u64; 2],
     /// The kernel's code in the lower half.
@@ -59,7 +59,8 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Returns the interrupts of a kernel whose code is not only in the upper half. Its run is all that is counted.
+    /// Returns the state for a kernel that runs alone, whose code can also be in the lower half. Tracking begins at
+    /// once, because the plugin counts nothing before the run of such a kernel.
     pub fn of_code(code: &Code) -> Self {
         Self {
             follows: true,
@@ -68,8 +69,8 @@ impl Interrupts {
         }
     }
 
-    /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler. What
-    /// was counted before has no meaning.
+    /// Starts to track interrupts: from this point on, the plugin reports the first instruction of each handler.
+    /// Earlier counts are discarded.
     pub fn handlers_are_known(&mut self) {
         *self = Self {
             spent: Some(0),
@@ -135,8 +136,8 @@ impl Interrupts {
         self.count_between(counted)
     }
 
-    /// Returns the same as [`Interrupts::count`] while another CPU executes: this one may have received an interrupt
-    /// whose handler has not begun yet.
+    /// Like [`Interrupts::count`], but for a time at which another CPU executes. This CPU may have received an
+    /// interrupt whose handler has not begun yet.
     pub fn count_between(&mut self, counted: Instructions) -> Instructions {
         self.notice_user(counted);
         let (user, kernel) = self.completed(counted);
@@ -151,7 +152,7 @@ impl Interrupts {
 
     fn completed(&self, counted: Instructions) -> (u64, u64) {
         let [user, kernel] = self.undone;
-        // A log that attributes an exception to the wrong CPU has more of them than instructions.
+        // If the log attributes exceptions to the wrong CPU, the CPU can have more of them than instructions.
         let user = counted.user.saturating_sub(user);
         (user, counted.kernel.saturating_sub(kernel))
     }

@@ -47,9 +47,10 @@ pub enum Line {
     Counting,
     /// The following lines of the plugin are about this CPU. Only guests with several CPUs have such lines.
     Cpu(usize),
-    /// The counts of a CPU before the first and the last mark. Only guests with several CPUs have such lines.
+    /// The counts of a CPU, reported before the first mark and before the last mark. Only guests with several CPUs have
+    /// such lines.
     Counts {
-        /// The CPU; the number of CPUs for what the plugin could not attribute to one.
+        /// The CPU. Counts that the plugin could not attribute to a CPU have the number of CPUs here.
         cpu: usize,
         /// The base of GS while the kernel runs on this CPU.
         gs: u64,
@@ -99,7 +100,8 @@ pub enum Line {
     },
 }
 
-/// A register of the log: how its line begins, the place of the base among the words that follow, and the parsed line.
+/// A register in the log: the beginning of its line, the index of its base among the words that follow, and the
+/// constructor of the parsed line.
 type Register = (&'static str, usize, fn(u64) -> Line);
 
 /// The registers of the log that are parsed.
@@ -147,7 +149,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
 /// The beginning of the line that QEMU writes when an exception occurs while it delivers a double fault.
 const TRIPLE_FAULT: &str = "check_exception old: 0x8 new ";
 
-/// Parses the words with which lines of the plugin end: how many user and kernel instructions have begun.
+/// Parses the last words of a line of the plugin: the numbers of user and kernel instructions that have begun.
 fn begun(words: &[u64]) -> Option<Instructions> {
     match *words {
         [user, kernel] => Some(Instructions {

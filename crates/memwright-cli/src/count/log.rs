@@ -28,9 +28,9 @@ const RUN_ENDS: u64 = 0x4d57_0000_1000;
 /// Counts the events of a log.
 #[derive(Debug)]
 pub struct Tally {
-    // With several CPUs, one more for what the plugin could not attribute to a CPU.
+    // The counts of each CPU. With several CPUs, the last entry has the events that have no known CPU.
     each: Vec<Cpu>,
-    // The CPU that the following lines are about.
+    // The CPU to which the next lines of the log refer.
     told: usize,
     placement: Placement,
     // An exception whose CPU is not known yet.
@@ -44,8 +44,8 @@ pub struct Tally {
     gates: Option<(u64, u64)>,
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
     at_switch: Option<(Counts, Option<u64>)>,
-    // Whether the kernel runs alone. The handlers are then known from the first mark on at which the interrupt
-    // descriptor table is, and not from the start of the run.
+    // Whether the kernel runs alone. The handlers are then not known from the start of the run, but from the first mark
+    // at which the address of the interrupt descriptor table is known.
     is_alone: bool,
     triple_fault: bool,
     // The regions that began before the handlers were known.
@@ -104,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// Returns an empty tally for a guest with a kernel that runs alone. The vectors of its interrupts mean nothing.
+    /// Returns an empty tally for a guest with a kernel that runs alone, whose interrupt vectors are not known.
     pub fn alone(cpus: u8, code: &Code) -> Self {
         let mut tally = Self::new(cpus, Marker::Kernel);
         for one in &mut tally.each {
@@ -129,7 +129,7 @@ impl Tally {
             Line::Exception(exception) => {
                 self.place(None);
                 self.pending = Some(exception);
-                // With one CPU there is nothing to wait for.
+                // With one CPU, the exception's CPU is already known.
                 if self.cpus == 1 {
                     self.place(None);
                 }
@@ -209,7 +209,7 @@ impl Tally {
             } => {
                 let cpu = self.known(cpu);
                 let cr3 = cr3.or(Some(self.each[cpu].cr3).filter(|value| *value != 0));
-                // Reading large page tables takes long, so they are read for the first pass of each mark only.
+                // Reading large page tables takes long, so each mark reads them only the first time.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
@@ -239,12 +239,12 @@ impl Tally {
         false
     }
 
-    /// Returns the CPU with this number, or the last one if a line names none that the guest has.
+    /// Returns the index in `each` for a CPU number. A number that no CPU has gives the last entry.
     fn known(&self, cpu: usize) -> usize {
         cpu.min(self.each.len() - 1)
     }
 
-    /// Counts the pending exception on a CPU; if that is not known, on the CPU that executed last.
+    /// Counts the pending exception on the CPU `cpu`. If that is `None`, counts it on the CPU that executed last.
     fn place(&mut self, cpu: Option<usize>) {
         let Some(one) = self.pending.take() else {
             return;
@@ -263,8 +263,8 @@ impl Tally {
         }
     }
 
-    /// Finds the handlers of a kernel that runs alone, at a mark of a region. They can be others than at the mark
-    /// before.
+    /// Finds the handlers of a kernel that runs alone, at a mark of a region. They can differ from the handlers at the
+    /// previous mark.
     fn find_handlers(&mut self, code: u16, cr3: Option<u64>) {
         self.gates = cr3.zip(self.idt);
         if self.gates.is_none() && code & 1 == 0 {
@@ -272,7 +272,7 @@ impl Tally {
         }
     }
 
-    /// Moves the events of no known CPU to one that starts during the run: they are of its first instructions.
+    /// Moves the events without a known CPU to a CPU that starts during the run: its first instructions caused them.
     fn start_cpu(&mut self, cpu: usize) {
         let rest = self.each.len() - 1;
         let Some(before) = self.open.run().and_then(|run| run.get(rest).copied()) else {
@@ -285,7 +285,7 @@ impl Tally {
         }
     }
 
-    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run or, of a kernel that runs
+    /// Returns CR3 and the address of the interrupt descriptor table at the start of the run or, for a kernel that runs
     /// alone, at the last mark. Later calls return `None`.
     pub fn take_gates(&mut self) -> Option<(u64, u64)> {
         self.gates.take()
@@ -337,7 +337,8 @@ impl Tally {
         }
     }
 
-    /// Returns the counts at a mark: of the CPU, or of every CPU at the marks of [`THE_RUN`].
+    /// Returns the counts at a mark: those of the CPU that executed it or, at a mark of [`THE_RUN`], those of every
+    /// CPU.
     fn counts_at(&mut self, region: u16, begins: bool, cpu: usize) -> Vec<Counts> {
         if region != THE_RUN {
             return vec![self.each[cpu].now];
@@ -391,8 +392,8 @@ impl Tally {
     }
 
     /// Stores the interprocessor interrupts of the run, and its counts by CPU if they add up to the counts of the run.
-    /// The last of them are of no known CPU: if it executed instructions, none are measured. Returns the counts of all
-    /// CPUs.
+    /// The last entry of `passed` has the events without a known CPU. If these include instructions, the row of
+    /// instructions is not measured. Returns the sum over all CPUs.
     fn place_run(&mut self, mut sum: Counts, mut passed: Vec<Counts>) -> Counts {
         self.sent = self.apics.sent();
         let rest = passed.pop().and_then(|rest| rest.instructions);
@@ -410,7 +411,7 @@ impl Tally {
         sum
     }
 
-    /// Returns the entry of a region, which is added if it does not exist.
+    /// Returns the entry of a region. Adds the entry if it does not exist.
     fn region(&mut self, region: u16) -> &mut Region {
         let known = self.regions.iter().position(|one| one.region == region);
         let place = known.unwrap_or_else(|| {
@@ -491,7 +492,7 @@ mod tests {
             "memwright mark 2 0 0 2 0 0 120 230",
             "CR3 update: CR3=2000",
             "memwright mark 3 0 0 2 0 0 121 231",
-            // The run ends at the last change of CR3, which is the switch to init: init waits for the program.
+            // The run ends at the last change of CR3. This is the switch to init, which waits for the program.
             "memwright cr3 0 0 4 0 0 200 400",
             "CR3 update: CR3=3000",
             "memwright mark 65535 0 0 5 0 0 210 450",
@@ -608,7 +609,7 @@ mod tests {
     const IN_USER: &str = "GS =0000 0000000000000000";
     const SEGMENTS: [&str; 2] = ["TR =0040 fffffe0000003000", "TR =0040 fffffe0000083000"];
 
-    /// Returns the lines of a run on two CPUs. `rest` is how many instructions of no known CPU are in the run.
+    /// Returns the lines of a run on two CPUs. `rest` is the number of instructions that have no known CPU.
     fn on_two_cpus(lines: &[&str], rest: u64) -> Vec<String> {
         let counts = |cpu: usize, user: u64, kernel: u64| {
             let base = BASES.get(cpu).unwrap_or(&"0");

@@ -24,12 +24,12 @@ pub enum Ended {
     Pass(Vec<Counts>),
     /// No pass.
     NoPass {
-        /// Whether this discarded a pass that the thread had begun on another CPU.
+        /// Whether the end mark discarded a pass that the thread had begun on another CPU.
         moved: bool,
     },
 }
 
-/// The passes that have begun. A region belongs to the CPU that began it, but [`THE_RUN`] to all of them.
+/// The passes that have begun. A region belongs to the CPU that began it; [`THE_RUN`] belongs to all CPUs.
 #[derive(Debug, Default)]
 pub struct OpenPasses(Vec<Open>);
 
@@ -80,14 +80,14 @@ fn is_here(one: &Open, region: u16, cpu: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Whether it begins a pass, and the region, the CPU and the thread of a mark.
+    /// A mark: whether it begins a pass, its region, its CPU and its thread.
     type Mark = (bool, u16, usize, u64);
 
     #[test]
     fn a_region_belongs_to_its_cpu_and_thread() {
         const RUN: u16 = THE_RUN;
-        // Each letter is of a mark: a pass (b)egins, begins (a)gain or (e)nds; the mark ends (n)othing, or it ends
-        // nothing and a pass has (m)oved.
+        // Each letter is the expected effect of a mark: a pass (b)egins, begins (a)gain or (e)nds; (n)othing ends; or
+        // nothing ends and a pass that the thread began on another CPU is discarded (m, moved).
         #[rustfmt::skip]
         let rows: [(&str, &[Mark], &str); 8] = [
             ("on its CPU",        &[(true, 1, 1, 9), (false, 1, 1, 9)],                                      "be"),

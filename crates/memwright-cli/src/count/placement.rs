@@ -1,7 +1,7 @@
 //! Decides which of a guest's CPUs an exception of QEMU's log belongs to.
 //!
-//! QEMU's log does not number the CPUs. It prints the registers of the CPU that receives an exception, of which two are
-//! different on each CPU: the base of GS while the kernel runs, and the base of the task state segment, always. The
+//! QEMU's log does not number the CPUs. It prints the registers of the CPU that receives an exception, two of which
+//! differ between CPUs: the base of the task state segment at all times, and the base of GS while the kernel runs. The
 //! plugin reports the base of GS of each CPU when the run begins.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The maximum number of task state segments that are remembered; a guest has one for each CPU.
 const TASK_STATES: usize = 1 << 12;
 
-/// The CPUs that are known by their registers.
+/// The CPUs that have been identified by their registers.
 #[derive(Debug, Default)]
 pub struct Placement {
     by_gs: BTreeMap<u64, usize>,
@@ -29,9 +29,9 @@ impl Placement {
         self.gs = base;
     }
 
-    /// Returns the CPU that received an exception, by its base of the task state segment and the base of GS that was
-    /// recorded before; `None` if it is not known. `running` is the CPU that executes, if the exception was raised by
-    /// an instruction that had begun.
+    /// Returns the CPU that received an exception; `None` if it is not known. The CPU is found by the base of its task
+    /// state segment and by the base of GS that was recorded before. If an instruction that had begun raised the
+    /// exception, `running` is the CPU that executed this instruction.
     pub fn cpu(&mut self, task_state: u64, running: Option<usize>) -> Option<usize> {
         let is_kernels = self.gs >> 63 != 0;
         let knows = self.gs_by_task_state.contains_key(&task_state);
@@ -63,7 +63,7 @@ mod tests {
             placement.know(cpu, base);
         }
         for (gs, task_state, expected) in [
-            // A program's base of GS says nothing, and the segment is not known yet.
+            // A program's base of GS does not identify a CPU, and the segment is not known yet.
             (0, 0xa000, None),
             (BASES[0], 0xa000, Some(0)),
             (0, 0xa000, Some(0)),
@@ -72,14 +72,14 @@ mod tests {
             (0, 0xb000, Some(1)),
             // A base that the plugin did not report.
             (0xffff_ffff_8200_0000, 0xc000, None),
-            // A segment that moved.
+            // A segment whose CPU is now identified by a known base of GS.
             (BASES[1], 0xc000, Some(1)),
         ] {
             placement.gs(gs);
             let found = placement.cpu(task_state, None);
             assert_eq!(found, expected, "{gs:x} {task_state:x}");
         }
-        // An instruction that raised an exception says which CPU has the segment.
+        // If an instruction raised the exception, the CPU that executed it has the segment.
         placement.gs(0);
         let found = [None, Some(0), None].map(|running| placement.cpu(0xd000, running));
         assert_eq!(found, [None, Some(0), Some(0)]);

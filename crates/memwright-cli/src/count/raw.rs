@@ -20,10 +20,10 @@ pub enum Kind {
     Task,
 }
 
-/// A call chain: its innermost frame, and the rest of the chain.
+/// A call chain: its innermost frame, and the node of its outer frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The rest of the chain, which is an earlier node; `None` for the root.
+    /// The index of the node of the outer frames, which is lower than the index of this node; `None` for the root.
     pub parent: Option<u32>,
     /// How control entered the frame.
     pub kind: Kind,
@@ -80,8 +80,8 @@ impl Raw {
             && self.by_address() == other.by_address()
     }
 
-    /// Returns how often each instruction ran in each call chain, by chain and address. At address 0, returns how often
-    /// the chain was entered.
+    /// Returns how often each instruction ran in each call chain, by chain and address. The entry with address 0 is how
+    /// often the chain's innermost frame was entered.
     fn by_address(&self) -> BTreeMap<(u32, u64), u64> {
         let mut counts = BTreeMap::new();
         for cell in &self.cells {

@@ -115,8 +115,8 @@ impl Said {
         found
     }
 
-    /// Returns the counts of the run, of each CPU, and of each region with the statistics of its passes: for each, the
-    /// beginning of the titles of its rows, and its marks.
+    /// Returns the counts of the run, of each CPU, of each region, and of each statistic of a region's passes. Each
+    /// entry has the prefix of the titles of its rows, its marks and its counts.
     fn columns(&self) -> Vec<(String, Marks, Counts)> {
         let once = Marks {
             passes: 1,

@@ -62,8 +62,9 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the names of all functions, or `None` if they are not all known. Without a symbol table, none is known.
-    /// With debug information, profiles also contain inlined functions, which a symbol table does not list.
+    /// Returns the names of all functions; `None` if they are not all known, as without a symbol table or with debug
+    /// information. With debug information, profiles also contain inlined functions, which a symbol table does not
+    /// list.
     pub fn names(&self) -> Option<BTreeSet<String>> {
         let is_list = self.debug.is_none() && !self.symbols.is_empty();
         is_list.then(|| self.symbols.source_names())
@@ -132,7 +133,7 @@ fn build_id_of(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Returns the path of a source file relative to the root of the kernel source, independent of the build folder. The
-/// root is the last folder named after a version, or a package's build folder.
+/// root is the last folder in the path whose name begins with `linux-` or `build_`.
 fn from_top(file: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in file.split('/') {

@@ -102,8 +102,8 @@ impl Symbols {
         }
     }
 
-    /// Sorts functions by address. Of several names of an address, the one with the lowest [`Name::rank`] is used, in
-    /// whatever order they are given.
+    /// Sorts functions by address. Of several names of an address, the one with the lowest [`Name::rank`] is used, so
+    /// the result does not depend on their order.
     fn of(mut names: Vec<Name>) -> Self {
         names.sort_by(|one, other| one.rank().cmp(&other.rank()));
         names.dedup_by_key(|name| name.address);
@@ -153,7 +153,7 @@ impl Symbols {
     }
 }
 
-/// Returns the symbols in the code sections of an ELF file, from this address on.
+/// Returns the symbols in the code sections of an ELF file. Symbols below the address `lowest` are omitted.
 fn functions_of_elf<E: FileHeader<Endian = LittleEndian>>(
     bytes: &[u8],
     lowest: u64,

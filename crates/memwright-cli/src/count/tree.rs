@@ -10,7 +10,7 @@ use crate::model::profile::{Call, Line, Profile, UNATTRIBUTED};
 /// since before the run.
 const TASKS: &str = "[tasks switched to]";
 
-/// The call tree while it is built, and the index of each function's name.
+/// A call tree under construction. `names` contains the index of each function's name.
 struct Builder<'a> {
     source: &'a Source,
     names: BTreeMap<String, u32>,
@@ -43,13 +43,14 @@ impl Builder<'_> {
         (names.collect(), found.line)
     }
 
-    /// Returns the node of the innermost of the functions `inlined`, which are nested below the node `place`.
+    /// Returns the node of the innermost function in `inlined`. The functions are nested, in this order, below the node
+    /// `place`.
     fn within(&mut self, place: u32, inlined: &[u32]) -> u32 {
         let walk = |place, function: &u32| self.place(Some(place), *function, false);
         inlined.iter().fold(place, walk)
     }
 
-    /// Returns the node of a function below a caller, which is added if it does not exist.
+    /// Returns the node of a function below the node of its caller. Adds the node if it does not exist.
     fn place(&mut self, caller: Option<u32>, function: u32, interrupt: bool) -> u32 {
         let next = self.calls.len() as u32;
         let place = *self
@@ -145,7 +146,7 @@ pub fn build(
     profile
 }
 
-/// Removes the nodes at and below which no instruction was executed.
+/// Removes each node whose function executed no instruction, neither itself nor through its callees.
 fn leave_out_unused(profile: &mut Profile) {
     let sums = profile.inclusive_places();
     let mut kept = Vec::new();

@@ -37,7 +37,7 @@ pub struct Functions {
 
 impl Functions {
     /// Reads the symbols of an ELF file: those of the symbol table or, if there is none, those for the dynamic linker.
-    /// The result is empty for another file.
+    /// The result is empty if the file cannot be parsed.
     pub fn read(bytes: &[u8]) -> Self {
         parse(bytes).unwrap_or_default()
     }
@@ -101,8 +101,8 @@ fn parse(bytes: &[u8]) -> object::Result<Functions> {
     })
 }
 
-/// Sorts functions by address. Of several names of an address, the one with the fewest underscores at its beginning is
-/// used, and of these the shortest.
+/// Sorts functions by address. Of several names of an address, those with a known size are preferred, then those with
+/// the fewest underscores at the beginning, then the shortest.
 fn distinct(mut functions: Vec<Function>) -> Vec<Function> {
     functions.sort_by(|one, other| rank(one).cmp(&rank(other)));
     functions.dedup_by_key(|function| function.start);
@@ -119,7 +119,8 @@ fn rank(function: &Function) -> (u64, bool, usize, usize, &str) {
 /// The code at a place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Code {
-    /// The function, which is the innermost one with debug information: code of other functions can be inlined in one.
+    /// The function. With debug information, it is the innermost inlined function; without, code of other functions can
+    /// be inlined in it.
     pub function: Option<String>,
     /// The line, as `FILE:LINE`; `None` without debug information.
     pub line: Option<String>,
@@ -140,7 +141,7 @@ pub struct UserSource<'a> {
     files: BTreeMap<String, Option<File>>,
     /// The files with code that has no name.
     without_names: BTreeSet<String>,
-    /// The files in which no line was found, and those in which one was.
+    /// The files in which the line of some code was not found, and the files in which a line was found.
     without_lines: BTreeSet<String>,
     with_some_lines: BTreeSet<String>,
 }
@@ -188,7 +189,8 @@ impl<'a> UserSource<'a> {
         code
     }
 
-    /// Returns one line for each kind of name that files lack, with the paths of these files.
+    /// Returns one line for each kind of missing information (names or lines), with the paths of the files that lack
+    /// it.
     pub fn notes(&self) -> Vec<String> {
         let note = |files: Vec<&str>, text: &str| {
             (!files.is_empty()).then(|| format!("{text}: {}", files.join(" ")))

@@ -125,8 +125,8 @@ impl Wires {
         }
     }
 
-    /// Summarizes the page tables at a value of CR3. Of a kernel that runs alone, it is not known what the lower half
-    /// is for, and whether its tables have four levels.
+    /// Summarizes the page tables at a value of CR3. Returns `None` for a kernel that runs alone: the use of its lower
+    /// half and the number of levels of its page tables are not known.
     fn look(&self, system: System, cr3: u64) -> Option<PageTables> {
         if system == System::Alone {
             return None;

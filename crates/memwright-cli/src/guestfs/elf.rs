@@ -118,8 +118,8 @@ pub fn read(data: &[u8]) -> Result<Image, ElfError> {
     Ok(image)
 }
 
-/// Returns the contents of the sections with this name, in the order of the file. Returns none for a file that is not
-/// ELF or whose section headers cannot be read, because a program can run without section headers.
+/// Returns the contents of the sections with this name, in the order of the file. Returns no sections for a file that
+/// is not an ELF file or whose section headers cannot be read, because a program can run without section headers.
 ///
 /// # Errors
 /// [`ElfError::Truncated`] if the contents of a section are not in the file, or are compressed.

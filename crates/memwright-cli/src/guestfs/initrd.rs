@@ -56,7 +56,7 @@ pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u6
     archive.finish().with_context(context)
 }
 
-/// Writes an archive of these files without the kernel's parameters.
+/// Writes an archive that contains only the files of `tree`, without the kernel's parameters.
 ///
 /// # Errors
 /// I/O errors of reading the host's files and of writing the archive.
@@ -75,7 +75,8 @@ fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()>
         if name.is_empty() {
             continue;
         }
-        // A file whose name is that of the end marker would end the archive.
+        // An entry with the name of the end marker would end the archive, so such a file gets a path that begins with
+        // `./`.
         let name = if name == cpio::END {
             b"./TRAILER!!!"
         } else {

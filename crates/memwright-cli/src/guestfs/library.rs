@@ -1,7 +1,8 @@
 //! Finds the interpreter and the libraries of a dynamic program in the order in which its loader searches.
 //!
 //! The order is that of ld.so(8): DT_RPATH of the object and of its chain of dependents (unless the object has a
-//! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through its cache), the default folders.
+//! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through the cache file /etc/ld.so.cache),
+//! the default folders.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -162,8 +163,8 @@ impl Search {
                 .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     }
 
-    /// Finds a library that the object with the index `asker` needs. Also returns whether it was found only in a folder
-    /// of /etc/ld.so.conf.
+    /// Finds a library that the object with the index `asker` needs. Returns its path and headers, and whether it was
+    /// found only in a folder of /etc/ld.so.conf.
     fn library(
         &self,
         name: &OsStr,

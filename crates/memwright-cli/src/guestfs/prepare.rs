@@ -93,8 +93,8 @@ impl RootChoice {
 }
 
 impl Prepared {
-    /// Returns this machine's copy of the guest's file at a path without links; `None` if there is none, or only in an
-    /// archive.
+    /// Returns the path on this machine of the guest's file at `guest`, a path without links. Returns `None` if there
+    /// is no such file, or if it is in an archive.
     pub fn host_file(&self, guest: &Path) -> Option<PathBuf> {
         match self.tree.node(guest) {
             Some(Node::HostFile { path, .. }) => Some(path.clone()),
@@ -283,7 +283,7 @@ fn files_of_root(
     }
     let bytes = name.as_bytes();
     let found = if bytes.contains(&b'/') {
-        // Collecting the components removes those named `.`.
+        // Collecting the components of the path removes every component `.`.
         Some(Path::new("/").join(name).components().collect())
     } else {
         let folders = std::env::split_paths(around.path);

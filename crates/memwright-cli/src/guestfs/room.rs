@@ -16,8 +16,8 @@ const PAGE_RECORD: u64 = 72;
 const NODE: u64 = 1100;
 /// The number of files, folders and devices in every guest, rounded up.
 const OWN_NODES: u64 = 100;
-/// The number of bytes of metadata for each page of an empty swap device: on a disk, and in compressed memory (zram),
-/// which also has an index.
+/// The number of bytes of metadata for each page of an empty swap device, for a disk and for compressed memory (zram).
+/// Zram also has an index.
 const SLOT_OF_DISK: u64 = 11;
 const SLOT_OF_ZRAM: u64 = 33;
 /// With a hugetlb pool, one in `RESERVE_SHARE` pages outside the pool is reserved, but at least `LEAST_RESERVE` bytes
@@ -28,7 +28,7 @@ const MOST_RESERVE: u64 = 16 << 20;
 
 const PAGE: u64 = 4096;
 
-/// What a guest contains that takes memory.
+/// The parts of a guest that take memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The sizes of its files.
@@ -47,7 +47,7 @@ impl Wanted<'_> {
         self.missing(memory) == 0
     }
 
-    /// Returns by how many bytes this amount of memory is too small; 0 if it suffices.
+    /// Returns how many usable bytes a guest with `memory` bytes lacks; 0 if the memory suffices.
     fn missing(&self, memory: u64) -> u64 {
         let files = &self.files;
         // The tmpfs with the guest's files uses at most half of the frames, and has one inode per two frames
@@ -67,8 +67,8 @@ impl Wanted<'_> {
     /// Returns the minimum amount of memory that suffices, in MiB.
     pub fn mebibytes(&self) -> u64 {
         let mut memory: u64 = 0;
-        // The added memory needs metadata too, but only a fraction of its size, so the loop ends after a few
-        // iterations.
+        // The memory that an iteration adds also needs metadata, but only a fraction of its size. The loop therefore
+        // ends after a few iterations.
         while memory < u64::MAX && !self.fits(memory) {
             memory = memory.saturating_add(self.missing(memory).max(PAGE));
         }
@@ -87,7 +87,8 @@ impl Wanted<'_> {
         self.swap.iter().map(slots).sum()
     }
 
-    /// Returns how many bytes the guest requires, apart from what depends on the size of its memory.
+    /// Returns how many bytes the guest requires, without the metadata and the reserve that depend on its amount of
+    /// memory.
     fn bytes(&self) -> u64 {
         let swap = self.slots();
         let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
@@ -102,8 +103,8 @@ impl Wanted<'_> {
             .fold(KERNEL, u64::saturating_add)
     }
 
-    /// Returns how many of `memory` bytes remain after the frames' metadata and the reserve of a guest with a hugetlb
-    /// pool.
+    /// Returns how many of `memory` bytes remain for the guest. The metadata of frames and, with a hugetlb pool, the
+    /// reserve are subtracted.
     fn usable(&self, memory: u64) -> u64 {
         let records = memory / PAGE * PAGE_RECORD;
         let reserve = match self.pool {

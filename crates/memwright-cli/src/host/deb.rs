@@ -76,7 +76,8 @@ impl Member {
     }
 }
 
-/// Returns the compression that the name of the member with the files states; `None` if it is not supported.
+/// Returns the compression of the member with the files, by the suffix of its name. Returns `None` for another member,
+/// or if the compression is not supported.
 fn compression(name: &str) -> Option<Compression> {
     match name.strip_prefix(FILES)? {
         "" => Some(Compression::None),
@@ -87,7 +88,7 @@ fn compression(name: &str) -> Option<Compression> {
     }
 }
 
-/// Returns whether a file begins as a package does. Any other file, and one that cannot be read, is none.
+/// Returns whether a file begins with the magic of a package; `false` if the file cannot be read.
 pub fn is_package(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let read = host_file::open(path).and_then(|(mut file, _)| file.read_exact(&mut magic));

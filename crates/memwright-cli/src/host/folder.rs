@@ -16,7 +16,7 @@ const PREFIX: &str = "memwright-";
 /// The file that is locked while the command runs. A folder without it was not created by this module, whatever its
 /// name is.
 const LOCK: &str = "memwright.lock";
-/// The name of that file before it is locked. A file named [`LOCK`] has therefore been locked at least once.
+/// The name of the lock file before it is locked. A file named [`LOCK`] has therefore been locked at least once.
 const UNLOCKED: &str = "memwright.lock.new";
 /// The maximum length of a socket's path (sun_path of unix(7) is 108 bytes with the terminator).
 pub const LONGEST_SOCKET: usize = 107;

@@ -102,15 +102,16 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn read_listed(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if size == 0 {
         let data = read(path, LARGEST_DOCUMENT)?;
-        // A file in /proc always reports a length of 0. A file with another length now was empty when its folder was
-        // listed.
+        // A file in /proc always reports a length of 0, so its data is used. If the file now reports another length, it
+        // was empty when its folder was listed.
         let grew = fs::metadata(path)?.len() > 0;
         return Ok(if grew { Vec::new() } else { data });
     }
     let (file, _) = open(path)?;
     let mut data = Vec::new();
     (&file).take(size).read_to_end(&mut data)?;
-    // A file in /sys reports the length of a page although it contains less.
+    // A file in /sys reports the length of a page even if it contains less. It is not an error if the reported length
+    // is still `size`.
     if data.len() as u64 == size || file.metadata()?.len() == size {
         return Ok(data);
     }

@@ -61,14 +61,14 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The files of a folder, by their names alone.
+/// The files of a folder, as their names describe them. Their contents are not read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The hashes of the plans.
     pub plans: BTreeSet<String>,
     /// The hashes of the results of each cell, by the cell's address.
     pub results: BTreeMap<String, BTreeSet<String>>,
-    /// Whether there are other files.
+    /// Whether the folder has files that are neither plans nor results.
     has_others: bool,
 }
 
@@ -161,7 +161,7 @@ impl Results {
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::Builder::new()
                 .prefix(UNFINISHED)
-                // The permissions of any new file: another user may merge the results.
+                // These are the usual permissions of a new file, so that another user can merge the results.
                 .permissions(Permissions::from_mode(0o666))
                 .tempfile_in(&self.path)?;
             file.write_all(text)?;

@@ -9,8 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// for a command that a script starts with `&`, and nohup(1) ignores SIGHUP; these signals must not end such a command.
 pub fn ending() -> Vec<i32> {
     static ENDING: OnceLock<Vec<i32>> = OnceLock::new();
-    // The mask is read before a handler is installed and then never again, because the handler replaces the inherited
-    // disposition.
+    // The mask is read only once, before a handler is installed, because a handler replaces the inherited disposition.
     let found = ENDING.get_or_init(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         without_ignored(&[SIGINT, SIGTERM, SIGHUP], ignored(&status))

@@ -98,7 +98,7 @@ fn open(path: &Path) -> io::Result<File> {
                 fcntl_setfl(&file, flags)?;
                 return Ok(file);
             }
-            // fifo(7): no process has opened it for reading.
+            // ENXIO: no process has opened the pipe for reading (fifo(7)).
             Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
                 if Instant::now() >= end {
                     return Err(io::Error::other("nothing reads this named pipe"));

@@ -57,7 +57,7 @@ impl Column {
         Ok(plan)
     }
 
-    /// Returns a copy of this column with words added to its kernel's command line and to its name.
+    /// Returns a copy of this column with `words` added to the kernel's command line and to the column's name.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         let mut more = self.clone();

@@ -76,13 +76,13 @@ impl Group<'_> {
     }
 }
 
-/// The plans of several columns. Columns with the same plan and kind of kernel share an entry.
+/// The plans of several columns. Columns with the same changes and the same kind of kernel share an entry.
 #[derive(Debug)]
 pub struct Groups<'a>(Vec<Group<'a>>);
 
 impl<'a> Groups<'a> {
-    /// Returns the plans of the columns. Columns with the same changes share a plan. With `--keep`, each plan has its
-    /// own subfolder.
+    /// Returns the plans of the columns. Columns with the same changes and the same kind of kernel share a plan. With
+    /// `--keep`, each plan has its own subfolder.
     ///
     /// # Errors
     /// If an option rejects the value of a change.

@@ -1,6 +1,6 @@
-//! The runs that tell what caused the page faults of a program: on Linux, a run that reports the maps of the program's
-//! processes; on Memwright, a run whose kernel traces every fault. The counted runs are others, so that counts do not
-//! change.
+//! Runs that find the causes of a program's page faults: on Linux, a run that reports the maps of the program's
+//! processes; on Memwright, a run whose kernel traces every fault. They are separate from the counted runs, so that
+//! they do not change counts.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ use crate::qemu::runs::Runs;
 static TRACER: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_MAPS"));
 /// The path of the tracer in the guest.
 const PLACE: &str = "/.memwright/maps";
-/// What the number of a process means on Linux.
+/// The note that explains the number before a process's name on Linux.
 const SPACES: &str =
     "a number before a name is that of an address space, in the order of their first use";
 
@@ -52,7 +52,7 @@ pub fn write_archive(archive: &Path, prepared: &mut Prepared) -> anyhow::Result<
 /// Returns the page faults of a counted run on Linux by their causes. `frames` are the maps of the run of the tracer.
 ///
 /// # Errors
-/// If the log has other faults than the run counted.
+/// If the faults of the log are not those that the run counted.
 pub fn on_linux(
     log: &FaultLog,
     frames: &[Vec<u8>],
@@ -99,7 +99,7 @@ pub fn on_memwright(
     Ok((faults.map_err(Failure::Guest)?, finished.fault_stacks))
 }
 
-/// Returns an error for a machine whose page faults have no causes.
+/// Returns an error for a machine on which the causes of page faults cannot be determined.
 ///
 /// # Errors
 /// If the machine has several CPUs and the kernel is Linux: QEMU's log does not tell which CPU makes a system call.

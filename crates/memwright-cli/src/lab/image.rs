@@ -53,7 +53,7 @@ pub fn open(text: &str) -> anyhow::Result<Image> {
     })
 }
 
-/// Returns the kind of an image, its version text, and where its code is.
+/// Returns the kind of an image, its version text, and the addresses of its code.
 ///
 /// # Errors
 /// One line with the reason if QEMU cannot boot the image. `what` identifies it.

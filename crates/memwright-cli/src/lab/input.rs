@@ -1,4 +1,5 @@
-//! What the runs of a command share: standard input, and the rehearsals that found the programs' files.
+//! The inputs that all runs of a command share: standard input, and the results of rehearsals, which list the files
+//! that the programs use.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -17,7 +18,7 @@ use crate::model::size::{MemorySize, in_mebibytes};
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: OnceLock<Vec<u8>>,
-    /// The rehearsals, which determined the files of `--root` that the programs use.
+    /// The rehearsals, which determine the files of `--root` that the programs use.
     pub rehearsals: Rehearsals,
 }
 

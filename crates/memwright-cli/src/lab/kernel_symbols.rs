@@ -65,7 +65,7 @@ pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
     Ok(Names::new(Symbols::of_elf(&bytes), &bytes))
 }
 
-/// Reads the functions of a kernel that runs alone from its image. If it has none, says so.
+/// Reads the functions of a kernel that runs alone from its image. If the image has none, prints a message.
 ///
 /// # Errors
 /// If the image cannot be read.

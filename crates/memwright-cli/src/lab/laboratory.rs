@@ -1,4 +1,5 @@
-//! What the runs of one command share on every kernel: the program and its files, the machine, QEMU, and the plugin.
+//! Runs a program on kernel images of one kind. The runs share the program and its files, the machine, QEMU, and the
+//! plugin.
 
 use crate::alone::guest::AloneGuest;
 use crate::count::tree;
@@ -92,7 +93,7 @@ pub struct Laboratory<'a> {
     _folder: PrivateFolder,
 }
 
-/// A profile, and the names of the kernel's functions with the meaning of [`Measured::names`].
+/// A profile, and the names of the kernel's functions as in [`Measured::names`].
 type Named = (Profile, Option<BTreeSet<String>>);
 
 /// The results of a program on one kernel.
@@ -103,8 +104,8 @@ pub struct Measured {
     pub document: Document,
     /// The page faults by stack; empty unless they are counted by their causes.
     pub fault_stacks: Stacks,
-    /// The names of the kernel's functions; `None` if they are not all known. Without them, a function that only one
-    /// kernel has is a difference, and is not counted as its caller's.
+    /// The names of the kernel's functions; `None` if they are not all known. Without the names, a function that only
+    /// one kernel has is reported as a difference. With them, its instructions are counted as its caller's.
     pub names: Option<BTreeSet<String>>,
 }
 
@@ -321,7 +322,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some(missed(&root.open()?, seen, &said.not_found)))
     }
 
-    /// Returns the results of the first run on an image, and whether a second run gave the same.
+    /// Returns the results of the first run on an image, including whether a second run gave the same results.
     fn conclude(
         &self,
         image: &Image,
@@ -376,13 +377,14 @@ impl<'a> Laboratory<'a> {
 
     /// Returns the snapshot from which runs on this image start, or `None` if they boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
-        // With several CPUs, which of them runs first after a restore depends on the host. A snapshot does not contain
-        // the guest's disk.
+        // With several CPUs, the host determines which CPU runs first after a restore. A snapshot does not contain the
+        // guest's disk.
         if self.machine.cpus > 1 || self.machine.disk.is_some() {
             return Ok(None);
         }
         let guest = self.guest(image);
-        // Without the plugin, snapshots of the same guest can differ by a few instructions.
+        // The boot uses the plugin even though nothing is counted: without it, snapshots of the same guest can differ
+        // by a few instructions.
         let uncounted =
             || plugin(&self.qemu, self.version).map_or(Counting::Nothing, Counting::Halts);
         let qemu = format!("{} {}", self.version, self.qemu_sha256());

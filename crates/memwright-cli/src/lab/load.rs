@@ -1,4 +1,4 @@
-//! The program of the runs on a kernel image, and the files of its guest.
+//! The program that runs on a kernel image, and the files of its guest.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,7 @@
 //! Finds the names that a program looked up on a Linux kernel and that its guest lacked.
 //!
-//! The guest has those files of the tree of `--root` that the run on Memwright used. Another name of the tree does not
-//! exist in the guest. A program that looks it up on this kernel does not find it, although it would on a machine with
-//! the complete tree.
+//! The guest has only the files of the tree of `--root` that the run on Memwright used. If the program looks up another
+//! file of the tree on this kernel, it does not find the file, although it would on a machine with the complete tree.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +11,8 @@ use crate::host::output::say;
 /// The maximum number of names that are printed for a kernel.
 const MOST_PRINTED: usize = 5;
 
-/// Returns the paths in the tree that the program looked up without success, except those that the run on Memwright
-/// found: these are in the guest unless the program has removed them.
+/// Returns the paths in the tree that the program looked up without success. Paths that the run on Memwright found are
+/// omitted: they are in the guest unless the program has removed them.
 pub fn missed(root: &RootTree, seen: &Record, not_found: &[Vec<u8>]) -> Vec<String> {
     let in_tree = not_found.iter().filter_map(|path| {
         // A path that does not exist in the tree either is not missed.

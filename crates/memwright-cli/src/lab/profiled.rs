@@ -1,4 +1,4 @@
-//! How many instructions a profile has.
+//! The number of kernel instructions that a profile covers.
 
 use anyhow::{Context, bail};
 use memwright_linux_abi::channel::THE_RUN;
@@ -7,7 +7,8 @@ use crate::count::counted::Counted;
 use crate::model::image::System;
 use crate::model::region_names::RegionNames;
 
-/// Returns how many kernel instructions the profile of a region, or of the run, has.
+/// Returns the number of kernel instructions that were counted in a region or, if `region` is `None`, in the complete
+/// run.
 ///
 /// # Errors
 /// If the program did not pass the region, or if the kernel's handlers were not known.

@@ -21,8 +21,8 @@ use crate::model::failure::Failure;
 use crate::model::plan::{ImagePlan, OwnPlan, Setup};
 use crate::qemu::runs::Runs;
 
-/// The rehearsals of a command. Guests with the same command, environment, files and tree share a rehearsal, whatever
-/// their other settings are.
+/// The rehearsals of a command. Guests with the same command, environment, files and tree share a rehearsal, even if
+/// their other settings differ.
 #[derive(Debug, Default)]
 pub struct Rehearsals(Mutex<Vec<(Program, Arc<Record>)>>);
 

@@ -14,9 +14,9 @@ use crate::qemu::runs::Runs;
 
 /// A plan that is ready to run.
 pub enum Ready<'a> {
-    /// On Memwright's kernel, which reports its own counts.
+    /// A run on Memwright's kernel, which reports its own counts.
     Own(Box<Run<'a>>, &'a Input),
-    /// On a kernel image, with counts measured by QEMU.
+    /// A run on a kernel image, with counts measured by QEMU.
     Image(Box<Laboratory<'a>>, &'a Image),
 }
 

@@ -39,15 +39,15 @@ enum Wanted {
     AtLeast(u32),
 }
 
-/// What a configuration may have instead of an option.
+/// The options that a configuration may have instead of an option that it lacks.
 #[derive(Debug, PartialEq, Eq)]
 enum Substitute {
     /// Nothing.
     Nothing,
     /// Another option.
     Other(&'static str),
-    /// All of these options, in a version of Linux that does not have the option. Such a configuration does not mention
-    /// the option at all.
+    /// All of these options, if the version of Linux does not have the option. The configuration of such a version does
+    /// not mention the option at all.
     InOtherVersions(&'static [&'static str]),
 }
 
@@ -257,7 +257,7 @@ pub const GROUPS: &[Group] = &[
             yes("NUMA_BALANCING"),
             yes("VM_EVENT_COUNTERS"),
             yes("DEBUG_FS"),
-            // From Linux 6.15, its files are there without an option.
+            // Since Linux 6.15, the kernel has these debugfs files without an option.
             if_known("SCHED_DEBUG"),
         ],
     },
@@ -280,7 +280,7 @@ pub fn complete() -> String {
     format!("{HEAD}{}", fragment(groups))
 }
 
-/// What a configuration lacks.
+/// The options that a configuration lacks, by group.
 #[derive(Debug, Default)]
 pub struct Lacking {
     groups: Vec<(&'static Group, Vec<&'static ConfigOption>)>,
@@ -292,7 +292,8 @@ impl Lacking {
         fragment(self.groups.iter().cloned())
     }
 
-    /// Returns the names of the options that every run needs, or of the others.
+    /// Returns the names of the lacking options: those that every run needs if `is_required` is true, otherwise the
+    /// others.
     pub fn names(&self, is_required: bool) -> Vec<String> {
         let groups = self.groups.iter();
         let groups = groups.filter(|(group, _)| group.is_required == is_required);
@@ -303,8 +304,8 @@ impl Lacking {
     }
 }
 
-/// Returns what the text of a `.config` file lacks. Returns `None` if the text is not that of a `.config` file: it
-/// mentions no option.
+/// Returns the options that the text of a `.config` file lacks. Returns `None` if the text mentions no option and is
+/// therefore not that of a `.config` file.
 pub fn lacking(text: &[u8]) -> Option<Lacking> {
     let configuration = Configuration::parse(text);
     if configuration.0.is_empty() {

@@ -24,7 +24,8 @@ use crate::model::image::{DEBIAN, split_name};
 
 /// The Debian package that always depends on the package with the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// The beginning of the names of packages with images, and the end of those of the same flavour as [`PACKAGE`].
+/// The prefix of the names of packages with images, and the suffix of the names of those with the same flavour as
+/// [`PACKAGE`].
 const IMAGES: &str = "linux-image-";
 const FLAVOUR: &str = "-cloud-amd64";
 /// The file that is locked while an image is obtained. No image can have its name.
@@ -80,7 +81,7 @@ pub fn obtain(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until no other command obtains an image. None does while the returned file is open.
+/// Waits until no other command is obtaining an image. Other commands wait while the returned file is open.
 fn lock() -> anyhow::Result<File> {
     let folder = folder()?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -123,9 +124,9 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
     Ok(kept)
 }
 
-/// Copies the image at the PATH of `[NAME=]PATH`, or that of the Debian package, of the folder with unpacked packages or
-/// of the tree at PATH, to the folder `fresh`. With `debug`, also copies the tree's debug information. Returns the name
-/// and the absolute path.
+/// Copies an image to the folder `fresh`. `text` is `[NAME=]PATH`, where PATH is an image, a Debian package, a folder
+/// with unpacked packages, or a tree. With `debug`, also copies the tree's debug information. Returns the name and the
+/// absolute path.
 ///
 /// # Errors
 /// If `debug` is set and PATH is not a tree, or if PATH cannot be copied.
@@ -281,7 +282,7 @@ fn offered_by(archive: &Archive<'_>) -> anyhow::Result<Vec<(String, String)>> {
     Ok(versions(&archive.show(&images)?))
 }
 
-/// Returns whether a package contains an image, and does not only depend on the one that does.
+/// Returns whether a package contains an image. A metapackage only depends on a package that contains one.
 fn is_image(package: &str) -> bool {
     let version = package.strip_prefix(IMAGES);
     let version = version.and_then(|rest| rest.strip_suffix(FLAVOUR));
@@ -324,7 +325,7 @@ fn choose(
     )
 }
 
-/// Returns the numbers in a version, by which versions are listed in order.
+/// Returns the numbers in a version text, which are the key by which versions are sorted.
 fn numbers(version: &str) -> Vec<u64> {
     let parts = version.split(|letter: char| !letter.is_ascii_digit());
     parts.filter_map(|part| part.parse().ok()).collect()

@@ -133,7 +133,8 @@ impl Guest {
     /// Returns the arguments that depend on how the guest starts.
     fn start(&self, start: Start<'_>) -> Vec<OsString> {
         let program = match start {
-            // The fw_cfg file exists without a program too, so that the snapshot does not depend on the program.
+            // The fw_cfg file exists even though there is no program yet, so that the snapshot does not depend on the
+            // program.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
                 let name = match self.reports_names {

@@ -19,7 +19,7 @@ impl fmt::Display for NotBootable {
 impl std::error::Error for NotBootable {}
 
 /// Returns whether an error of opening an image means that the image is absent or cannot boot, as after a failed build.
-/// Other errors do not come from the build, so a bisection must not skip the commit.
+/// Other errors are not caused by the build, so a bisection must not skip the commit because of them.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()

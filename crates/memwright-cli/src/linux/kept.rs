@@ -51,7 +51,7 @@ pub struct Kept {
 /// [`DEBIAN`].
 pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     let path = Path::new(text);
-    // No stored image has such a name.
+    // No stored image has a name with a slash or with a dot at the beginning.
     if path.is_dir() && (text.contains('/') || text.starts_with('.')) {
         return Ok((built_tree::image(path)?, None));
     }

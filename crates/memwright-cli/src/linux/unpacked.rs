@@ -13,8 +13,8 @@ use crate::linux::modules;
 
 /// The folder with the images and their configurations.
 const BOOT: &str = "boot";
-/// The folders with a folder for the modules of each version. Since Debian's Linux 7.2, that folder has the image and its
-/// configuration, too.
+/// The possible folders of modules, each with a subfolder for every version. Since Debian's Linux 7.2, the subfolder
+/// also has the image and its configuration.
 const MODULES: [&str; 2] = ["usr/lib/modules", "lib/modules"];
 
 /// The files of a kernel.
@@ -45,12 +45,13 @@ pub fn is_unpacked(folder: &Path) -> bool {
     !built_tree::is_tree(folder) && folders.any(|name| folder.join(name).is_dir())
 }
 
-/// Returns whether a guest or [`find`] needs the file with this path, relative to the root of a system.
+/// Returns whether a guest or [`find`] needs the file at this path. The path is relative to the root of a system.
 pub fn is_needed(path: &Path) -> bool {
     part(path).is_some()
 }
 
-/// Returns what the file with this path is, relative to the root of a system; `None` if no guest needs it.
+/// Returns which part of a kernel the file at this path is; `None` if no guest needs it. The path is relative to the
+/// root of a system.
 fn part(path: &Path) -> Option<Part<'_>> {
     let named = |name: &str, version| match name {
         IMAGE => Some(Part::Image(version)),

@@ -10,9 +10,10 @@ use crate::model::account::{Account, Value};
 
 /// The beginning of the names of the account's rows that count page faults.
 const ROW: &str = "fault_";
-/// Rows with that beginning which count something else, or which are a part of another row.
+/// Rows whose names begin with `ROW` but which do not count page faults, or which count faults that another row
+/// includes.
 const NO_FAULTS: [&str; 2] = ["fault_around", "fault_gup_major"];
-/// The kind of pages that the kernel faulted in without a trap.
+/// The kind of faults of pages that the kernel faulted in without a trap.
 const FAULTED_IN: &str = "gup";
 const FAILED: &str = "failed";
 const REFUSED: &str = "refused";
@@ -40,14 +41,14 @@ struct Event {
     major: u64,
 }
 
-/// An area of an event.
+/// An area of memory, as an event describes it: its name, and an offset in its file.
 #[derive(Debug, Deserialize)]
 struct Area {
     name: String,
     offset: String,
 }
 
-/// The addresses of an area of code.
+/// The addresses of an area of code, and the place in a file that it maps.
 #[derive(Debug, Clone)]
 struct Code {
     start: u64,
@@ -59,8 +60,8 @@ struct Code {
 #[derive(Debug, Default)]
 pub struct FaultTrace {
     sites: Sites,
-    /// The areas of code in which each process was when it faulted. An event that has only an address is looked up in
-    /// them.
+    /// The areas of code that events have named, by process. The address of an instruction is looked up in the areas of
+    /// its process.
     code: HashMap<u64, Vec<Code>>,
     /// The first name of each process. While its first program is loaded, a process has none.
     names: HashMap<u64, String>,
@@ -129,7 +130,7 @@ impl FaultTrace {
                 end: number(end)?,
                 place: place(area)?,
             };
-            // An area that is mapped where another one was replaces it.
+            // The new area replaces known areas that it overlaps, because these are no longer mapped.
             known.retain(|other| other.end <= code.start || code.end <= other.start);
             known.push(code);
         }
@@ -152,7 +153,7 @@ impl FaultTrace {
         })
     }
 
-    /// Returns the faults, which add up to those of the account, kind by kind.
+    /// Returns the faults by site. For each kind, they add up to the number of faults in the account.
     ///
     /// # Errors
     /// If the trace has more faults than the account counts.
@@ -180,7 +181,7 @@ fn kinds(account: &Account) -> Vec<(String, u64)> {
 /// Returns the kind by which the account counts a fault; `None` if the fault is not counted, because the access is made
 /// again.
 fn counted_as<'a>(kind: Option<&'a str>, refused: Option<&str>) -> Option<&'a str> {
-    // An error with a value has it in parentheses.
+    // The text of an error with a value has the value in parentheses, which are removed here.
     let error = refused.map(|text| text.split_once('(').map_or(text, |(error, _)| error));
     match (kind, error) {
         (Some(kind), _) => Some(kind),

@@ -3,9 +3,9 @@
 //!
 //! The guest's CPUs are stopped until the answer arrives, so the guest cannot observe how long the answer takes. If
 //! standard input is a pipe or a file, the answer has the requested length unless the input ends. Every run then
-//! receives the same bytes in the same pieces. If it is a terminal, the answer is one line, as for a read of the
-//! terminal itself, and the run does not repeat. Ctrl-C withdraws a pending request, so that the guest continues and
-//! PROGRAM receives the signal.
+//! receives the same bytes in the same pieces. If standard input is a terminal, the answer is one line, as for a read
+//! of the terminal itself, and the run is not repeatable. Ctrl-C withdraws a pending request, so that the guest
+//! continues and PROGRAM receives the signal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;

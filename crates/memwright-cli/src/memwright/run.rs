@@ -239,7 +239,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Returns the page faults by their causes; `None` if they are not counted so, or if the guest gave no account.
+    /// Returns the page faults by their causes; `None` if they are not counted by cause, or if the guest gave no
+    /// account.
     fn faults(&self, report: &mut Report) -> anyhow::Result<Option<(Faults, Stacks)>> {
         let (Some(by), Some(trace)) = (self.plan.faults, report.faults.take()) else {
             return Ok(None);
@@ -328,7 +329,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns what the guest looked up in the tree, and whether one of these files changed during the run.
+/// Returns what the guest looked up in the tree, and whether a file changed while the guest read it.
 fn seen(root: &Mutex<RootServer>) -> (Record, bool) {
     // The record can be used even if the server panicked, because the run has ended.
     let root = root.lock().unwrap_or_else(PoisonError::into_inner);

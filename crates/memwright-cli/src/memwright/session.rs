@@ -70,7 +70,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Describes how a guest ended that did not report how PROGRAM ended.
+    /// Describes the end of a guest that did not report how PROGRAM ended.
     pub fn silence(&self) -> &'static str {
         match self.backtrace {
             true => "the kernel panicked",

@@ -93,7 +93,8 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // After `end`, this does nothing. Without it, the run has failed, and the caller reports that failure.
+        // If `end` was called, the trace is already complete and this does nothing. Otherwise the run has failed, and
+        // the caller reports that failure.
         let _ = self.close();
     }
 }

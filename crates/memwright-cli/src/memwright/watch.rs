@@ -24,7 +24,8 @@ const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
 /// Backtraces count as complete after this time without another one.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
-/// How long to wait after a timeout until the guest's last output is written, because its reader can block it.
+/// How long to wait after a timeout until the guest's last output is written. A reader that does not read it can block
+/// the write.
 const OUTPUT_PASSES: Duration = Duration::from_secs(10);
 
 /// The time within which QEMU delivers a control byte to the guest.

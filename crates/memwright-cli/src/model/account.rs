@@ -16,7 +16,7 @@ pub enum Value {
     Unobservable,
 }
 
-/// The text in tables and in JSON of a count that this machine cannot observe.
+/// The text that tables and JSON contain for a count that this machine cannot observe.
 pub const UNOBSERVABLE: &str = "not observable under TCG";
 
 fn unobservable<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {

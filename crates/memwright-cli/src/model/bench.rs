@@ -82,7 +82,7 @@ pub struct MeasuredRun {
     /// The differences between the first and the second runs, each with its column, case and measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// The names of the columns, and the records that the program printed there.
+    /// The name of each column, with the records that the program printed on its kernel.
     #[serde(with = "pairs")]
     pub records: Vec<(String, Vec<Record>)>,
 }
@@ -99,7 +99,7 @@ pub struct Figures {
 }
 
 impl MeasuredRun {
-    /// Adds the results on the kernel with this name.
+    /// Adds the results of the run on the kernel `kernel`.
     pub fn add(&mut self, kernel: &str, figures: Figures) {
         if let Some(lines) = figures.differs {
             self.repeats = Some(self.repeats.unwrap_or(true) && lines.is_empty());

@@ -30,9 +30,9 @@ pub struct CellPlan {
     pub tool: Tool,
     /// Whether every run is made twice.
     pub verify: bool,
-    /// Whether the table has all rows.
+    /// Whether tables also have the rows that did not change (`--all`).
     pub all: bool,
-    /// The patterns of the rows that the table has; empty for all.
+    /// The patterns of `--rows`, which select the rows of the table; empty if no pattern was given.
     pub rows: Vec<String>,
     /// What is run.
     pub work: Work,
@@ -53,13 +53,13 @@ pub struct Tool {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
-    /// Experiments, which measure themselves.
+    /// Experiments: programs that measure and print their own results.
     Experiments(Experiments),
-    /// A program or workloads, counted from outside.
+    /// A program or workloads whose events QEMU counts.
     Program(Program),
 }
 
-/// Experiments, which measure themselves.
+/// The experiments of a bench, which measure and print their own results.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Experiments {
     /// The policies of each column in the syntax of `--policy`; empty for none.
@@ -68,7 +68,7 @@ pub struct Experiments {
     pub document: bench::Document,
 }
 
-/// A program, counted from outside.
+/// A program or workloads whose events QEMU counts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Program {
     /// The columns.
@@ -77,16 +77,16 @@ pub struct Program {
     pub qemu: Vec<String>,
     /// SHA-256 of the program's standard input.
     pub stdin_sha256: String,
-    /// What each program needs to start, by the program's name in the command.
+    /// The folder and the files that each program needs to start. The key is the program's name in the command.
     pub programs: BTreeMap<String, Needs>,
-    /// The files of `--file` at each point, which are the script and the data of a workload, each with its hash; empty
-    /// if there are none.
+    /// The files of `--file` at each point, each with its hash. For a workload, they are its script and its data. Empty
+    /// if there are no files.
     pub files: Vec<Vec<String>>,
     /// The document of the sweep, without points.
     pub document: sweep::Document,
 }
 
-/// What a program needs to start.
+/// The folder and the files that a program needs to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
     /// The folder in which it starts.
@@ -95,7 +95,7 @@ pub struct Needs {
     pub files: Vec<HashedFile>,
 }
 
-/// A kernel, and the options of the guest that it changes.
+/// A column: a kernel, and the guest options that have another value in this column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Column {
     /// Its name.
@@ -107,9 +107,9 @@ pub struct Column {
     /// SHA-256 of its configuration, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
-    /// The options as `KEY=VALUE`.
+    /// The options with another value, as `KEY=VALUE`.
     pub changes: Vec<String>,
-    /// The program that it runs instead of the command's.
+    /// The program that the column runs instead of the command's; `None` if it runs the command's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
@@ -117,11 +117,11 @@ pub struct Column {
 /// One run on one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// The index of the run: of all runs of all experiments, or of the points of a sweep.
+    /// The index of the run among all runs of all experiments, or of the point among the points of a sweep.
     pub run: usize,
     /// The index of the kernel.
     pub column: usize,
-    /// The text that identifies it among the cells of the bench.
+    /// The text that distinguishes the cell from the other cells of the bench.
     pub title: String,
     /// SHA-256 of everything on which its result depends. The names of the kernel and of the run are not part of this.
     pub address: String,
@@ -149,7 +149,7 @@ impl CellPlan {
         Ok(plan)
     }
 
-    /// Returns whether the lists of columns have the same length, and no run has results.
+    /// Returns whether all lists with one entry per column have the same length, and the document contains no results.
     fn is_consistent(&self) -> bool {
         match &self.work {
             Work::Experiments(work) => {
@@ -263,7 +263,7 @@ impl Program {
         parameter::points(&self.document.parameters)
     }
 
-    /// Returns the name of the program at a point in a column.
+    /// Returns the name of the program that a column runs at a point of the sweep.
     pub fn program(&self, column: &Column, point: &[String]) -> String {
         let first = self.document.command.first().map(String::as_str);
         let parameters = &self.document.parameters;
@@ -429,8 +429,8 @@ pub mod tests {
         }
     }
 
-    /// Returns the indices of the cells whose addresses a change changes. The change is of the plan as JSON: the value
-    /// at this pointer.
+    /// Sets the value at `pointer` in the JSON of the plan, and returns the indices of the cells whose addresses then
+    /// differ.
     fn changed(plan: &CellPlan, pointer: &str, value: serde_json::Value) -> Vec<usize> {
         let mut other = serde_json::to_value(plan).unwrap();
         *other.pointer_mut(pointer).expect(pointer) = value;

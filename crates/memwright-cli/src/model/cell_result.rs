@@ -29,7 +29,7 @@ pub struct CellResult {
     pub found: Found,
 }
 
-/// What a cell found.
+/// The values that the run of a cell gave.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
@@ -40,8 +40,8 @@ pub enum Found {
 }
 
 impl CellResult {
-    /// Returns the document of a result. Removes from the result what depends on the host, and the names that the bench
-    /// gives the kernel.
+    /// Returns the document of a result. Clears the values that depend on the host, and the kernel's name and
+    /// configuration, which the bench adds again.
     pub fn of(address: &str, mut found: Found) -> Self {
         if let Found::Counts(document) = &mut found {
             document.host = Host {

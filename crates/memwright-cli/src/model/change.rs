@@ -149,7 +149,7 @@ impl Change {
     }
 }
 
-/// Returns the name of a column to which the command line gives no name: the image and the changes.
+/// Returns the default name of a column, which consists of the image and the changes.
 pub fn derived_name(image: &str, changes: &[Change]) -> String {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     format!("{image} {}", changes.join(" "))

@@ -1,13 +1,13 @@
-//! Where the code of a kernel is that runs without a program.
+//! The addresses of the code of a kernel that runs without a program.
 
 use std::ops::Range;
 
-/// The entry of a kernel, and where it is loaded.
+/// The entry point of a kernel, and the addresses at which it is loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Code {
     /// The address of the first instruction, at which paging is off.
     pub entry: u64,
-    /// The addresses of what the image loads, physical and virtual, in ascending order.
+    /// The physical and virtual address ranges into which the image is loaded, in ascending order.
     pub ranges: Vec<Range<u64>>,
 }
 

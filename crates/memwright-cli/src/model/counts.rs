@@ -25,7 +25,7 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invpcid: Option<u64>,
     /// Interrupts with the vectors by which Linux calls functions on other CPUs, mostly for TLB shootdowns. Absent if
-    /// the vectors of the kernel are not known: they are other interrupts then.
+    /// the kernel's vectors are not known: these interrupts are then part of `other_interrupts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_interrupts: Option<u64>,
     /// All other interrupts from devices, timers and CPUs.
@@ -36,8 +36,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The counts of a start at which nothing has happened. Rows that need not be measured are not measured, except
-    /// interrupts that call functions.
+    /// Counts without any event. Of the rows that can be absent, only `call_interrupts` is measured.
     const NOTHING: Self = Self {
         user_faults: Faults::NONE,
         kernel_faults: Faults::NONE,
@@ -148,8 +147,8 @@ pub fn kind(error: u16) -> &'static str {
 }
 
 impl Counts {
-    /// Counts an exception or interrupt. `error` is the error code of a page fault; `by_instruction` marks an interrupt
-    /// that an instruction raised, which is not counted.
+    /// Counts an exception or interrupt. `error` is the error code of a page fault. An interrupt that an instruction
+    /// raised (`by_instruction`) is not counted.
     pub fn exception(&mut self, vector: u8, error: u16, by_instruction: bool) {
         match vector {
             PAGE_FAULT if error & USER != 0 => self.user_faults.count(error),
@@ -353,7 +352,7 @@ mod tests {
         assert_eq!(one.plus(one).since(one), one);
     }
 
-    /// Each row has a distinct value. A row that need not be measured can also have none.
+    /// Each row has a distinct value. A row that can be absent is also tested without a value.
     #[test]
     fn values_are_those_of_the_counts() {
         let mut values = [None; ROWS];

@@ -1,4 +1,4 @@
-//! The page faults of a run by what caused them.
+//! The page faults of a run, grouped by their causes.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ pub const EXEC: &str = "[exec]";
 pub const ANONYMOUS_CODE: &str = "[anonymous code]";
 /// The name of memory that `/proc/PID/maps` shows without a name.
 pub const ANONYMOUS: &str = "[anonymous]";
-/// The name of memory that no later map shows.
+/// The name of memory that none of the process's maps contains, because it was unmapped before the maps were read.
 pub const UNMAPPED: &str = "[unmapped by then]";
 /// The call that replaces the program.
 pub const EXECVE: &str = "execve";
 /// The kind of a write fault that mapped a new page in a private mapping.
 pub const COPY: &str = "cow";
 
-/// What the rows of page faults are.
+/// The kind of cause by which page faults are grouped into rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -41,7 +41,7 @@ pub enum By {
 }
 
 impl By {
-    /// Returns the name of the option's value, which is also the heading of the rows.
+    /// Returns the value of `--faults-by` that selects this kind, which is also the heading of the rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Symbol => "symbol",
@@ -55,9 +55,9 @@ impl By {
 /// The page faults of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
-    /// What the rows are.
+    /// The kind of cause by which the faults are grouped.
     pub by: By,
-    /// The number of page faults that the account counts, which the rows add up to.
+    /// The number of page faults that the account counts. The faults of all rows add up to it.
     pub total: u64,
     /// The rows, those with the most faults first.
     pub rows: Vec<Cause>,
@@ -66,7 +66,7 @@ pub struct Faults {
     pub notes: Vec<String>,
 }
 
-/// A row: what caused page faults.
+/// A row: a cause, and the page faults that it caused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// The name of the function, line, area or process.
@@ -109,7 +109,7 @@ impl Cause {
     }
 }
 
-/// The number of page faults at one place.
+/// The page faults of one cause, counted by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// The number of faults of each kind.

@@ -30,7 +30,7 @@ pub struct Image {
     pub config_sha256: Option<String>,
     /// Its version text.
     pub version: String,
-    /// Where its code is; empty if it is of a kind whose code is in the upper half.
+    /// The addresses of its code; empty for Linux and Memwright, whose code is in the upper half.
     pub code: Code,
 }
 

@@ -59,8 +59,8 @@ pub struct Document {
     /// The titles of the rows that differ in the second run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// The paths in the tree of `--root` that the program looked up on this kernel and did not find, because the
-    /// rehearsal on Memwright did not use them; absent if the command did not search for them.
+    /// The paths in the tree of `--root` that the program looked up on this kernel and did not find. The guest lacked
+    /// them because the rehearsal on Memwright did not use them. Absent if the command did not search for such paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Vec<String>>,
     /// The counts from the program's exec to its exit; absent if nothing could be counted.
@@ -87,8 +87,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. In a
-    /// comparison, the kernel's name is that of its column.
+    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. It is
+    /// not the name of the kernel, which in a comparison is that of its column.
     pub fn subject(&self) -> String {
         let words = self.program.as_ref().map(|_| self.arguments.join(" "));
         words.unwrap_or_else(|| last_part(&self.host.image).to_owned())

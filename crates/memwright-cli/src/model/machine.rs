@@ -69,7 +69,7 @@ impl Apic {
 
 impl Machine {
     /// Returns the machine of a guest. Unless a policy chooses the APICs' mode, they are x2APICs exactly if the guest
-    /// has several CPUs and the instruction clock. Such a guest needs a QEMU that supports x2APICs in any case, so the
+    /// has several CPUs and the instruction clock. Every QEMU that can run such a guest supports x2APICs, so the
     /// machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup

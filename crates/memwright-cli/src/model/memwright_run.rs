@@ -17,8 +17,8 @@ use crate::model::pairs;
 /// not when one is added.
 pub const SCHEMA: u32 = 2;
 
-/// The document of a run on Memwright. If the JSON lacks a field, the field is empty, which never equals the field of a
-/// run.
+/// The document of a run on Memwright. A field that the JSON lacks is empty, and therefore differs from the same field
+/// of every real run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Document {

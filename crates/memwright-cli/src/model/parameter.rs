@@ -76,7 +76,7 @@ pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), Strin
     }
 }
 
-/// Returns the number of points of a sweep, or `None` if it is too large.
+/// Returns the number of points of a sweep, or `None` if it exceeds `usize`.
 pub fn count(parameters: &[Parameter]) -> Option<usize> {
     let mut counts = parameters.iter().map(|one| one.values.len());
     counts.try_fold(1usize, usize::checked_mul)

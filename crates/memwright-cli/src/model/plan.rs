@@ -39,8 +39,8 @@ pub struct OwnPlan {
     pub terminals: Terminals,
     /// Whether the kernel traces every memory event.
     pub trace: bool,
-    /// By which causes page faults are counted; `None` if they are not. If they are, the kernel traces every memory
-    /// event, too.
+    /// The kind of cause by which page faults are grouped; `None` if they are not collected. Collecting them makes the
+    /// kernel trace every memory event.
     pub faults: Option<By>,
     /// Whether the kernel logs the program's system calls.
     pub strace: bool,
@@ -135,7 +135,7 @@ pub struct Terminals {
     pub stdout: bool,
     /// Standard error.
     pub stderr: bool,
-    /// The columns and rows of the first of the terminals whose size is known; `None` if there is none.
+    /// The number of columns and rows of the first terminal whose size is known; `None` if no size is known.
     pub size: Option<(u16, u16)>,
 }
 
@@ -241,7 +241,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the default guest with this program.
+    /// Returns the setup with this program and default options.
     pub fn of(command: Vec<OsString>) -> Self {
         Self {
             append: Vec::new(),

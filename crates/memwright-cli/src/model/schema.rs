@@ -33,7 +33,7 @@ pub fn published(name: &str) -> Value {
     serde_json::from_str(text).expect("it is JSON")
 }
 
-/// Returns one line for each violation of the schema of this name in a document.
+/// Returns one line for each violation of the schema `name` in the document `value`.
 pub fn faults(name: &str, value: &Value) -> Vec<String> {
     let mut registry = Registry::new();
     for (file, _) in PUBLISHED {

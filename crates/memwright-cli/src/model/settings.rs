@@ -27,7 +27,8 @@ pub fn empty_input() -> String {
     format!("stdin=sha256 {}", hexadecimal_hash(&[]))
 }
 
-/// Returns the settings for the guest's terminals, on which programs can behave differently.
+/// Returns the settings that list which descriptors are terminals, because a program can behave differently on a
+/// terminal.
 pub fn terminals(terminals: &Terminals) -> Vec<String> {
     let descriptors = terminals.descriptors().into_iter();
     let names = descriptors

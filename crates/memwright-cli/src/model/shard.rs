@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// One of several parts. `1/2` is the first of two.
+/// One of the parts into which a bench is divided. `1/2` is the first of two parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     number: usize,
@@ -16,20 +16,21 @@ pub struct Shard {
 pub enum Choice {
     /// This part.
     Given(Shard),
-    /// The part that the variables of Slurm name.
+    /// The part whose index and number of parts are in environment variables of Slurm.
     Array,
-    /// The part, of this number of parts, whose index is in a variable of Slurm or of Kubernetes.
+    /// The part whose index is in an environment variable of Slurm or of Kubernetes. The value is the number of parts.
     Indexed(usize),
 }
 
 const EXPECTED: &str = "expected I/N with I from 1 to N, for example 3/10, or auto, or auto/N, to take I from Slurm or Kubernetes";
 
-/// The index of a task in a job array of Slurm, and what Slurm says about the whole array.
+/// The environment variables of Slurm with the index of a task in a job array, and with the lowest index, the highest
+/// index and the number of tasks of the array.
 const SLURM_INDEX: &str = "SLURM_ARRAY_TASK_ID";
 const SLURM_LOWEST: &str = "SLURM_ARRAY_TASK_MIN";
 const SLURM_HIGHEST: &str = "SLURM_ARRAY_TASK_MAX";
 const SLURM_COUNT: &str = "SLURM_ARRAY_TASK_COUNT";
-/// The index of a pod in an indexed job of Kubernetes, from 0.
+/// The environment variable of Kubernetes with the index of a pod in an indexed job, which starts from 0.
 const KUBERNETES_INDEX: &str = "JOB_COMPLETION_INDEX";
 
 impl FromStr for Choice {
@@ -123,7 +124,7 @@ fn of_array(index: usize, lowest: usize, highest: usize, count: usize) -> Result
 }
 
 impl Shard {
-    /// Everything.
+    /// The complete bench as a single part.
     pub const WHOLE: Self = Self {
         number: 1,
         count: 1,

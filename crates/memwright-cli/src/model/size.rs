@@ -8,17 +8,18 @@ pub struct MemorySize(u64);
 
 /// The minimum amount of memory with which the kernel boots, in bytes.
 pub const LEAST: u64 = 16 << 20;
-/// The maximum, in bytes. Frame numbers have 32 bits, and QEMU's low memory map is simple below this size.
+/// The maximum amount of memory, in bytes. Frame numbers have 32 bits, and QEMU's low memory map is simple below this
+/// size.
 pub const MOST: u64 = 1 << 40;
 
 impl MemorySize {
-    /// Returns the minimum.
+    /// Returns the minimum amount of memory of a guest.
     #[cfg(test)]
     pub const fn least() -> Self {
         Self(LEAST)
     }
 
-    /// Returns the default.
+    /// Returns the default amount of memory of a guest.
     pub const fn usual() -> Self {
         Self(512 << 20)
     }

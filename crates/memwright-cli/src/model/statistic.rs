@@ -1,6 +1,6 @@
 //! The statistics of measured values.
 
-/// Which statistic of measured values a number in a report is.
+/// The statistic of measured values that a number in a report represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     /// The only value of a measure.
@@ -43,7 +43,7 @@ impl Pass {
         }
     }
 
-    /// Returns the text that is added to the title of a row with this statistic where the row is printed without its
+    /// Returns the text that is added to a row's title if the row contains this statistic and is printed without its
     /// group.
     pub fn suffix(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! Debian 12 has QEMU 7.2, in which one of several CPUs can starve under the instruction clock. Its backports contain a
 //! later QEMU that uses the same installed libraries. The packages are unpacked but not installed, so nothing changes
-//! outside the cache folder, and no permissions other than reading the archive are needed. A run that needs the later
+//! outside the cache folder, and the user needs no permissions except to read the archive. A run that needs the later
 //! QEMU downloads it automatically.
 
 use std::fs;

@@ -40,8 +40,8 @@ pub fn start(
     errors: Stdio,
 ) -> anyhow::Result<(PipeReader, Child)> {
     let (output, writer) = io::pipe().context("cannot make a pipe")?;
-    // QEMU must block after `STREAM_PIPE` bytes that the command has not read: the guest relies on it when it reuses
-    // the window.
+    // A write of QEMU must block while the pipe contains `STREAM_PIPE` unread bytes. The guest relies on this limit
+    // when it reuses parts of the window.
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
     let size = size.context("cannot size a pipe")?;
     ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");

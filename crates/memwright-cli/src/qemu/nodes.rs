@@ -48,7 +48,7 @@ pub fn options(
     let mut options = Vec::new();
     let mut option = |name, value| options.push(NodeOption { name, value });
     if nodes.is_single() {
-        // Memory that QEMU allocates is its default, which needs no option.
+        // By default, QEMU allocates the memory itself, so that `Backing::Own` needs no option.
         if let Backing::Files(_) = backing {
             option("-object", backing.object("ram", memory.mebibytes(), 0));
             option("-machine", "memory-backend=ram".to_owned());

@@ -4,7 +4,7 @@ use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Why the command ended a run before the guest did.
+/// Why the command ended a run before the guest exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// `--timeout` expired.

@@ -12,7 +12,7 @@ use crate::host::signals;
 use crate::model::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 
-/// The guests, and why the command ended them.
+/// The running guests, and the reason why the command ended them, if it has.
 #[derive(Debug, Default)]
 struct Shared {
     cut: Option<Cut>,
@@ -23,7 +23,7 @@ struct Shared {
 pub struct Runs {
     shared: Arc<Mutex<Shared>>,
     signals: Handle,
-    // A message restarts the time limit. When the sender is dropped, the thread that waits for the limit exits.
+    // Each message restarts the time limit. When the sender is dropped, the thread that waits for the limit exits.
     time: Sender<()>,
 }
 

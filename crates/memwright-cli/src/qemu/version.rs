@@ -41,8 +41,8 @@ impl Version {
         minor: 2,
         micro: 0,
     };
-    /// The oldest version for several CPUs under the instruction clock, which take fair turns in it, and for an x2APIC,
-    /// which its TCG supports.
+    /// The oldest version that supports several CPUs under the instruction clock, or an x2APIC. In earlier versions,
+    /// one of the CPUs can starve, and TCG has no x2APIC.
     pub const NEWER: Self = Self {
         major: 10,
         minor: 0,
@@ -199,7 +199,7 @@ pub fn hash(program: &OsString) -> String {
     bytes.map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
 }
 
-/// Returns the path of a command: the name itself if it contains a folder, or else the first such file in PATH.
+/// Returns the path of a command: the name itself if it contains a slash, or else the first file of this name in PATH.
 fn locate(program: &OsString) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         return Some(program.into());

@@ -12,7 +12,8 @@ use crate::model::words::{cpus, ending, grouped};
 
 /// The width of the column of counts, in characters.
 const COUNT_WIDTH: usize = 24;
-/// Marks a count that is the same in every run, in an account of which other counts are not.
+/// The mark of a count that is the same in every run. It is used in accounts in which other counts can differ between
+/// runs.
 const REPEATS: char = '=';
 
 /// Returns whether the output has styles. Standard error must be a terminal, and `NO_COLOR` must not be set.

@@ -12,12 +12,13 @@ pub struct Entry {
     name: String,
     unit: String,
     value: Number,
-    /// What the chart shows beside the value, in lines.
+    /// The lines of text that the chart displays with the value.
     extra: String,
 }
 
-/// Returns one entry for each measured value of the sheets. Of a sheet with a verdict, only the last column counts: the
-/// run that was judged. If no claim about that run is possible, it has no entries. Ranked sections have none either.
+/// Returns one entry for each measured value of the sheets. For a sheet with a verdict, only the last column has
+/// entries, which is the run that was judged; if no verdict is possible, the sheet has none. Ranked sections have no
+/// entries.
 pub fn benchmark(sheets: &[Sheet]) -> Vec<Entry> {
     sheets.iter().flat_map(entries).collect()
 }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use crate::model::profile::Profile;
 
-/// Returns the profile for `callgrind_annotate` and KCachegrind. A profile has no source lines, so every cost is on
-/// line 0.
+/// Returns the profile for `callgrind_annotate` and KCachegrind. The output contains no source lines, so every cost is
+/// on line 0.
 pub fn text(profile: &Profile, command: &str) -> String {
     let sums = profile.inclusive_places();
     let mut calls: BTreeMap<(u32, u32), [u64; 2]> = BTreeMap::new();

@@ -10,8 +10,8 @@ use crate::sheet::{Row, Value};
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
-/// Sizes in pixels: the chart's width, the longest bar, a line of text, a bar, and the gap between two rows. The chart
-/// fits on a screen that is 420 pixels wide.
+/// Sizes in pixels: the width of the chart, the length of the longest bar, the height of a line of text, the height of
+/// a bar, and the gap between two rows. The chart fits on a screen that is 420 pixels wide.
 const WIDTH: usize = 388;
 const LONGEST: usize = 210;
 const LINE: usize = 17;

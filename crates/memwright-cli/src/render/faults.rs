@@ -1,4 +1,4 @@
-//! Renders page faults by what caused them, as text and as folded stacks.
+//! Renders page faults by their causes, as text.
 
 use comfy_table::{Cell, Table, presets};
 

@@ -71,7 +71,7 @@ pub fn right(text: &str) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-/// Formats a part of a total in percent.
+/// Formats `count` as a percentage of `total`.
 pub fn percent(count: u64, total: u64) -> String {
     if total == 0 {
         return String::new();

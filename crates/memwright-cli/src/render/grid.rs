@@ -36,7 +36,7 @@ impl Sheet {
     /// Returns the table of a section.
     ///
     /// The statistics of a region's passes are in columns after their sum if there is one kernel, and in lines below it
-    /// if there are several. Those that are 0 in every pass are omitted.
+    /// if there are several. Statistics that are 0 in every column are omitted.
     pub fn grid<'a>(&self, section: &'a Section) -> Grid<'a> {
         let has_one_column = self.columns.len() == 1;
         let mut headings = self.headings();

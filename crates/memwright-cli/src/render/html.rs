@@ -174,7 +174,7 @@ fn table(page: &mut String, sheet: &Sheet, section: &Section) {
         };
         let title = one.title();
         let shown = title.trim_start();
-        // The title is indented if its line is below that with the sum of the passes.
+        // The title is indented if its line is below the line with the sum of the passes.
         let indent = "&emsp;".repeat(usize::from(shown.len() < title.len()));
         let _ = write!(page, "<tr{other}><td>{indent}{}</td>", escaped(shown));
         cells(page, &grid.headings, words, &one.texts);

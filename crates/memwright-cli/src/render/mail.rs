@@ -81,8 +81,8 @@ fn label(section: &Section, row: &Row) -> String {
     }
 }
 
-/// Returns the numbers under their headings. A label that is too long is on a line before its numbers, and numbers that
-/// do not fit in one line continue on the next.
+/// Returns a table with the numbers under their headings. A label that is too long is on a line before its numbers.
+/// Numbers that do not fit in one line continue on the next line.
 fn table(headings: &[String], lines: &[Line]) -> String {
     let width = |column: usize| {
         let texts = lines.iter().filter_map(|line| line.texts.get(column));

@@ -141,8 +141,8 @@ impl Outputs {
             .any(|target| matches!(target, Target::Output))
     }
 
-    /// Writes the sheets in the other formats, and the document from which they were made as JSON. With `all`, Markdown
-    /// and the mail include the rows that did not change.
+    /// Writes the sheets in the requested formats and, as JSON, the document from which the sheets were made. With
+    /// `all`, Markdown and the mail include the rows that did not change.
     ///
     /// # Errors
     /// I/O errors of writing.

@@ -58,8 +58,8 @@ struct Function {
     name: i64,
 }
 
-/// Returns the profile in the format of pprof. Each function has one location, and both have the function's index plus
-/// 1 as their ID.
+/// Returns the profile in the format of pprof. Each function has one location. The ID of the function and the ID of the
+/// location are the function's index plus 1.
 pub fn bytes(profile: &Profile) -> Vec<u8> {
     let mut strings = vec![String::new(), "instructions".to_owned(), "count".to_owned()];
     let first_name = strings.len() as i64;

@@ -9,7 +9,7 @@ use crate::model::region::Region;
 use crate::model::size::in_mebibytes;
 use crate::model::words::{cpus, ending, grouped};
 
-/// The size of a terminal, in lines and columns.
+/// The size of the terminal for which the account is made, in lines and columns.
 const LINES: usize = 24;
 const COLUMNS: usize = 80;
 /// The width of the column of counts, in characters.
@@ -17,7 +17,7 @@ const COUNT: usize = 16;
 /// The minimum number of kinds of faults that have a line of their own.
 const LEAST_KINDS: usize = 2;
 
-/// The rows after the faults, in this order. Rows that are 0 are omitted.
+/// The rows that follow the faults, in this order. Rows that are 0 are omitted.
 const USUAL: [&str; 12] = [
     "fault_around",
     "flush_local",

@@ -15,7 +15,7 @@ pub struct Changed<'a> {
 }
 
 impl Changed<'_> {
-    /// Returns the largest relative change of a column; `None` if no column differs.
+    /// Returns the largest relative change from the first column among the other columns; `None` if no column differs.
     fn share(&self) -> Option<Share> {
         let share = |column: usize| {
             let (first, _) = self.row.pair(column)?;
@@ -54,7 +54,7 @@ impl Changed<'_> {
         texts
     }
 
-    /// Formats the change of a column from the first in percent; empty if there is none.
+    /// Formats by how many percent a column differs from the first; empty if it does not differ.
     pub fn percent(&self, column: usize) -> String {
         let pair = self.row.pair(column).zip(self.row.difference(column));
         pair.map_or_else(String::new, |((first, _), difference)| {
@@ -102,14 +102,14 @@ impl Sheet {
             .collect();
         changed.sort_by(|(one, _), (other, _)| match (one, other) {
             (Some(one), Some(other)) => other.order(*one),
-            // A row that differs always has a share.
+            // A row that differs always has a relative change, so this case does not occur.
             (None, _) | (_, None) => Ordering::Equal,
         });
         changed.into_iter().map(|(_, changed)| changed).collect()
     }
 
-    /// Returns one line with the number of changed rows, of all rows, and of rows that were not measured in every
-    /// column. Ranked sections are omitted.
+    /// Returns one line with the number of changed rows, the number of all rows, and the number of rows that at least
+    /// one column did not measure. Ranked sections are omitted.
     pub fn change_summary(&self) -> String {
         let rows = || self.unranked().flat_map(|section| &section.rows);
         let changed = match (self.changed().len(), rows().count()) {

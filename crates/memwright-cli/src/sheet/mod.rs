@@ -81,7 +81,7 @@ pub struct Row {
     /// Whether the row counts work of the program and not of the kernel. If such a row differs, the columns did not do
     /// the same work.
     pub is_state: bool,
-    /// Why a cell has no value, in words.
+    /// The text that is printed for a cell without a value, which states the reason.
     pub absent: &'static str,
     /// One cell for each column.
     pub cells: Vec<Cell>,

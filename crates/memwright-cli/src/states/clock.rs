@@ -14,21 +14,22 @@ use std::fmt;
 /// The number of instructions, and of nanoseconds, from the RDTSC of the guest's init process (`stand_still` in
 /// programs/lab/init.c) to the stop.
 const BEFORE_STOP: i64 = 20;
-/// The bytes before the clock in the device stream: the mark of a subsection, its name preceded by its length, and its
+/// The bytes before the clock in the device stream: the mark of a subsection, the length of its name, its name, and its
 /// version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the number of instructions,
 /// and the number of instructions.
 const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 
-/// The bytes before the host's clocks in the device stream: the name preceded by its length, the instance and the
+/// The bytes before the host's clocks in the device stream: the length of the name, the name, the instance and the
 /// version. Ticks, an unused number and nanoseconds follow, eight bytes each.
 const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
 
-/// The bytes before the state of the CPU's local APIC: the name preceded by its length, the instance and the version.
+/// The bytes before the state of the CPU's local APIC: the length of the name, the name, the instance and the version.
 const APIC: &[u8] = b"\x04apic\x00\x00\x00\x00\x00\x00\x00\x03";
-/// The offset in the local APIC's state of the time at which its timer expires (8 bytes); -1 if the timer is not set.
+/// The offset of the timer's expiry time in the state of the local APIC. The time has 8 bytes; it is -1 if the timer is
+/// not set.
 const APIC_EXPIRY: usize = 173;
 
-/// The bytes before the state of the HPET: the name preceded by its length, the instance and the version. The HPET's
+/// The bytes before the state of the HPET: the length of the name, the name, the instance and the version. The HPET's
 /// configuration, its interrupts and its counter follow, eight bytes each.
 const HPET: &[u8] = b"\x04hpet\x00\x00\x00\x00\x00\x00\x00\x02";
 /// The bytes before the number that the HPET adds to the clock (8 bytes). QEMU writes this part only if the counter
@@ -40,9 +41,9 @@ const HPET_PERIOD: i64 = 10;
 /// Whether QEMU ran the next timer after the guest had stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextTimer {
-    /// It did not: the machine is in the state in which it stopped.
+    /// QEMU did not run the timer: the machine is in the state in which it stopped.
     Waits,
-    /// It did, and the timer's interrupt is pending.
+    /// QEMU ran the timer, whose interrupt is pending.
     Ran,
 }
 
@@ -138,7 +139,7 @@ pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
     Ok(())
 }
 
-/// Returns the offset after `beginning`, which must occur exactly once in the stream.
+/// Returns the offset of the first byte after `beginning`, which must occur exactly once in the stream.
 fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockError> {
     let mut places = stream
         .windows(beginning.len())

@@ -13,9 +13,9 @@ use crate::model::hash::{hash_part, hexadecimal};
 /// The version of the format, which is incremented when the meaning of the saved data changes.
 const FORM: &str = "2";
 
-/// Returns the file name of a guest's snapshot in the cache. It is the SHA-256 of the kernel image, the initrd (the
-/// init process and the modules), QEMU, all options of the machine, and the kernel's command line. It does not depend
-/// on the program or on the plugin.
+/// Returns the file name of a guest's snapshot in the cache. The name is a SHA-256 over the kernel image, the initrd
+/// (the init process and the modules), QEMU, all options of the machine, and the kernel's command line. It does not
+/// depend on the program or on the plugin.
 ///
 /// # Errors
 /// I/O errors of reading the initrd.

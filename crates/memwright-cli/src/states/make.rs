@@ -92,7 +92,7 @@ fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
     let status = process.wait().context("cannot wait for QEMU")?;
     // A kernel that panics stops the machine through the same device as the init process, but reports no clock.
     let Some(time) = time_of(&said) else {
-        // If saving failed, QEMU was killed by this command, so its signal does not explain the failure.
+        // If saving failed, this command killed QEMU, so the signal that ended QEMU does not explain the failure.
         let signal = status.signal().filter(|_| taken.is_ok());
         let why = NoResult::read(&serial, &errors, signal);
         return Err(Unmade::Guest(why.into()));

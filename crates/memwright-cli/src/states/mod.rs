@@ -112,8 +112,8 @@ pub fn of(
     }
 }
 
-/// Stores a snapshot at `place`. If `place` is `None`, or if the snapshot cannot be written there, it is in a memfd,
-/// which exists while the command runs.
+/// Stores a snapshot at `place`. If `place` is `None`, or if the snapshot cannot be written there, stores it in a
+/// memfd, which exists while the command runs.
 fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
     if let Some(place) = place {
         match place.keep(taken) {

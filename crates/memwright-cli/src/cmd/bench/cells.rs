@@ -109,7 +109,7 @@ impl Job {
     }
 }
 
-/// The numbers of cells by what became of them.
+/// The numbers of cells that were run, that had a result already, and that gave no result.
 #[derive(Debug, Default)]
 struct Tally {
     made: usize,
@@ -123,7 +123,8 @@ struct Worker<'a> {
     /// The files that the folder had when the worker began.
     listing: &'a Listing,
     runs: Runs,
-    /// The addresses of the cells of this worker so far. Two columns with the same kernel and options have the same.
+    /// The addresses of the cells that this worker has begun. Two columns with the same kernel and options have cells
+    /// with the same addresses, which run once.
     begun: BTreeSet<String>,
     tally: Tally,
 }
@@ -154,7 +155,7 @@ impl Worker<'_> {
         match &failure {
             Failure::Guest(_) => {}
             Failure::Ended(TIMEOUT, _) => {
-                // The guests of these runs were ended for good.
+                // After the time limit, `runs` ends every guest that is added to it, so the next cells need new ones.
                 self.runs = Runs::start(args.timeout).context("cannot receive signals")?;
             }
             Failure::Ended(..)
@@ -171,7 +172,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Returns whether the folder has a complete result of a cell. One that was cut short is named.
+    /// Returns whether the folder has a complete result of a cell. Prints a message for each result that was cut short
+    /// or is damaged.
     fn has(&self, cell: &Cell) -> bool {
         let hashes = self.listing.results.get(&cell.address);
         hashes.into_iter().flatten().any(|hash| {
@@ -187,7 +189,7 @@ impl Worker<'_> {
 /// Returns the plan of a bench.
 fn plan(args: &BenchArgs, work: Work) -> anyhow::Result<CellPlan> {
     let tool = host_file::read(Path::new(SELF), LARGEST_IMAGE).context(SELF)?;
-    // Without an image, no run can use it, and each run that needs it fails.
+    // If there is no image, the plan contains the hash of an empty one. A run that needs the image fails later.
     let kernel = kernel::image().unwrap_or_default();
     Ok(CellPlan {
         schema: SCHEMA,

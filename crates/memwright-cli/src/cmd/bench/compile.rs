@@ -1,4 +1,5 @@
-//! The programs of the experiments and of the workloads' marks. Every column runs the same binary.
+//! Builds the programs of experiments, and the program that executes the marks of workloads. Every column runs the same
+//! binary.
 
 use crate::cmd::bench::experiments::{EXPERIMENTS, Experiment, HEADERS};
 use crate::host::compile::{Recipe, Source};
@@ -21,19 +22,19 @@ const MARK: &[Source] = &[
     ),
 ];
 
-/// Returns how the program `mark` is built, which the scripts of workloads run.
+/// Returns the recipe of the program `mark`, which the scripts of workloads run.
 pub fn mark() -> Recipe {
     recipe("workloads", "mark", MARK.to_vec())
 }
 
-/// Returns how the program of an experiment is built.
+/// Returns the recipe of an experiment's program.
 pub fn experiment(experiment: &Experiment) -> Recipe {
     let main = ("main.c", experiment.source);
     let sources = HEADERS.iter().copied().chain([main]).collect();
     recipe("experiments", experiment.name, sources)
 }
 
-/// Returns how each program is built that a bench can need.
+/// Returns the recipes of all programs that a bench can need.
 pub fn recipes() -> Vec<Recipe> {
     let experiments = EXPERIMENTS.iter().map(experiment);
     experiments.chain([mark()]).collect()

@@ -176,7 +176,7 @@ struct Selected {
 }
 
 impl<'a> Selection<'a> {
-    /// Returns the selected runs of the experiments, whose programs are built.
+    /// Returns the selected runs of the experiments. Each experiment is given with the path of its built program.
     fn new(experiments: Vec<(&'static Experiment, PathBuf)>, args: &'a BenchArgs) -> Self {
         let mut runs = Vec::new();
         for (experiment, program) in &experiments {

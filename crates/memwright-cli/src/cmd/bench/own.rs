@@ -43,7 +43,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Returns the plan of the runs at a point, which has this index.
+    /// Returns the plan of the runs at the point with the index `point`.
     fn plan(&self, args: &BenchArgs, values: &[String], point: usize) -> ImagePlan {
         let command = parameter::command(self.command, self.parameters, values);
         ImagePlan {
@@ -235,7 +235,7 @@ fn work(
     Ok(work)
 }
 
-/// Returns what a program needs to start.
+/// Returns the folder and the files that a program needs to start.
 fn needs(prepared: &Prepared) -> Needs {
     let companions = prepared.program.companions.iter();
     let companions = companions.map(|path| host_file::hashed_file(path));

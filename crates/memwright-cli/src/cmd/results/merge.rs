@@ -8,15 +8,15 @@ use crate::host::results::{Listing, Results};
 use crate::model::cell_plan::{Cell, CellPlan};
 use crate::model::cell_result::{CellResult, Found};
 
-/// What folders have of a plan.
+/// The results of a plan that folders contain, and what is wrong with them.
 #[derive(Debug, Default)]
 pub struct Merged {
     results: BTreeMap<String, Found>,
-    /// The cells of which no folder has a result.
+    /// The cells for which no folder has a result.
     pub missing: Vec<String>,
-    /// The cells of which several folders have the same result.
+    /// The cells for which several folders have the same result.
     pub repeated: Vec<String>,
-    /// The cells of which there are different results.
+    /// The cells with different results.
     pub contradictory: Vec<String>,
     /// The files that cannot be read, or were cut short.
     pub damaged: Vec<String>,

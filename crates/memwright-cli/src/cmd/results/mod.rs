@@ -1,4 +1,5 @@
-//! The results of benches: merges folders of results that several workers wrote, and prints the whole.
+//! The results of benches: merges folders of results that several workers wrote, and prints the result of the complete
+//! bench.
 
 pub mod merge;
 pub mod present;

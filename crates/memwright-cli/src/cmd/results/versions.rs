@@ -22,7 +22,7 @@ pub struct Plans(BTreeMap<String, CellPlan>);
 pub enum NotChosen {
     /// There is no plan whose hash begins with the text of `--only`.
     Unknown(String),
-    /// There are several.
+    /// Several plans match; the value is their number.
     Several(usize),
 }
 
@@ -81,7 +81,8 @@ impl Plans {
         }
     }
 
-    /// Returns a line for each plan: its hash, how many results there are, and what differs from the first plan.
+    /// Returns a line for each plan: its hash, the number of its cells that have results, and the values that differ
+    /// from the first plan.
     pub fn lines(&self, folders: &[(Results, Listing)]) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
         let mut first = None;

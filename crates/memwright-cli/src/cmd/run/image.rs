@@ -64,7 +64,7 @@ fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8
     if let Some(profile) = &document.functions {
         show(functions::text(profile, args.order()).as_bytes());
     }
-    // With `--full`, the table has the faults already.
+    // With `--full`, the printed table already contains the faults.
     if let Some(found) = document.faults.as_ref().filter(|_| !args.full) {
         show(faults::text(found, args.order()).as_bytes());
     }

@@ -13,7 +13,7 @@ use tar::EntryType;
 
 use crate::guestfs::root::tree::{Contents, RootNode};
 
-/// An archive: its nodes, and where the contents of its files are.
+/// An archive: its file, its nodes, and the positions of the files' contents.
 #[derive(Debug)]
 pub struct Archive {
     file: Arc<File>,
@@ -52,7 +52,7 @@ impl Archive {
                     RootNode::File { mode, size }
                 }
                 EntryType::Link => {
-                    // A hard link becomes a copy at a second path.
+                    // A hard link becomes a second node with the same contents.
                     let first = target.and_then(|target| inside(&target));
                     let first = first.unwrap_or_default();
                     let (Some(node), Some(offset)) = (nodes.get(&first), offsets.get(&first))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::guestfs::root::tree::RootNode;
 
-/// What each path led to that the guest looked up. A later lookup of the same path returns the recorded result.
+/// The result of each lookup of the guest, by path. A later lookup of the same path returns the recorded result.
 #[derive(Debug, Default, Clone)]
 pub struct Record {
     nodes: BTreeMap<Vec<u8>, Option<RootNode>>,

@@ -61,7 +61,7 @@ impl RootServer {
         self.changed
     }
 
-    /// Returns the answer to a request: a status byte, then the data.
+    /// Returns the answer to the request in `payload`: a status byte, then the data.
     pub fn answer(&mut self, payload: &[u8]) -> Vec<u8> {
         let data = match LowerRequest::decode(payload) {
             Some(LowerRequest::LookUp { path }) => self.look_up(path),
