@@ -1,4 +1,4 @@
-//! NUMA memory policies of threads.
+//! NUMA memory policies of threads, and NUMA balancing.
 
 mod balance;
 
