@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
 
     /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. `pages` is
     /// the part of `all` that is still to be reclaimed. If `unused` is set, also removes the pages whose entry in this
-    /// address space has the accessed bit. The bit is cleared for all pages of `all`, so that the next call finds only
-    /// later accesses.
+    /// address space has the accessed bit. Clears this bit also for the pages of `all` that were removed before, so
+    /// that the next call finds only later accesses.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
