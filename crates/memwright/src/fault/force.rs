@@ -97,8 +97,8 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Completes the reads that the fault of a forced access put off, and counts the fault. After `Ok`, the caller
-    /// looks up the entry again.
+    /// Completes the reads that the fault of a forced access put off, and counts the fault unless it must be repeated.
+    /// After `Ok`, the caller looks up the entry again.
     fn finish_forced(
         &self,
         page: Page,

@@ -91,7 +91,7 @@ impl<M: Machine> Core<M> {
 
     /// Handles the error of a fault. Completes a fault that began to read its page from swap, resolves a fault for
     /// which the hugetlb pool had no page by unmapping the page from child processes, and counts any other failed
-    /// fault.
+    /// fault, unless the caller retries it.
     #[cold]
     fn failed_fault(
         &self,
