@@ -62,8 +62,8 @@ pub enum AuditError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Compares the page table with the areas, and both with the counts. The caller must ensure that no other CPU runs
-    /// in this address space meanwhile.
+    /// Compares the page table with the areas, and the counters with both. The caller must ensure that no other CPU
+    /// runs in this address space during the audit.
     ///
     /// # Locks
     /// Takes the lock of the areas for writing.
@@ -72,7 +72,7 @@ impl<M: Machine> AddressSpace<M> {
     /// The first inconsistency found.
     pub fn audit(&self) -> Result<(), AuditError> {
         let core = &*self.core;
-        // The audit changes nothing, but the write lock excludes concurrent changes of entries.
+        // The audit changes nothing. It takes the lock for writing to exclude concurrent changes of entries.
         let areas = core.areas.write();
         audit_areas(core, &areas)?;
         audit_entries(core, &areas)?;

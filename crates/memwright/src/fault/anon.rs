@@ -40,8 +40,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Returns whether a store to a page with this entry may map a folio of several pages: the entry is empty, and a
-    /// setting enables such folios. Runs in every write fault that finds no page.
+    /// Returns whether a store to a page with this entry may map a folio of several pages: the entry must be empty, and
+    /// a setting must enable such folios. Called in every write fault that finds no page.
     #[inline(always)]
     fn may_fill_folio(self, entry: Entry) -> bool {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)

@@ -11,8 +11,8 @@ use crate::vma::idle::Arming;
 use crate::vma::writable::Grant;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Resolves the fault on the armed page under the cursor, that is, a page that read-write protection has made
-    /// inaccessible. A huge page is not split: all of it becomes accessible.
+    /// Resolves a fault on a page that userfaultfd's read-write protection has made inaccessible (an armed page). The
+    /// cursor is at the page. A huge page is not split: all of it becomes accessible.
     #[cold]
     #[inline(never)]
     pub(super) fn resolve_armed(
@@ -29,9 +29,12 @@ impl<M: Machine> Fault<'_, M> {
         self.resolve()
     }
 
-    /// Gives the armed page under the cursor the rights of the area again, and returns the page as it is mapped now.
-    /// Returns `FaultError::Watched` instead if the userfaultfd of the area is in synchronous mode: its handler must
-    /// resolve the access.
+    /// Restores the rights of the area in the entry of the armed page at the cursor. Returns the page as the entry maps
+    /// it now.
+    ///
+    /// # Errors
+    /// `FaultError::Watched` if the userfaultfd of the area is in synchronous mode: its handler must resolve the
+    /// access.
     pub(super) fn disarm(
         self,
         cursor: &mut Cursor<'_, M>,

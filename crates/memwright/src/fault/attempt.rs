@@ -34,7 +34,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Attaches an anon_vma to the area, if it has none. Called before a private page is mapped in the area.
     #[inline]
     pub(crate) fn note_private(self) {
-        // Test before storing: a store at each fault would invalidate the cache line on the other CPUs.
+        // Test before setting the flag: a store in each fault would invalidate the cache line on the other CPUs.
         if !self.area.has_faulted() {
             self.prepare_anon_vma();
         }
@@ -81,8 +81,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Like `check_absent`, and also reports a missing page to the userfaultfd of the area and applies the area's
-    /// memory policy.
+    /// Like `check_absent`, but also applies the memory policy of the area, and reports a missing page of anonymous
+    /// memory to the userfaultfd of the area.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         if self.area.flags().intersects(AreaFlags::ON_FILL) {

@@ -9,8 +9,8 @@ use crate::types::stats::Row;
 use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Replaces the page under the cursor by a private copy: empties the entry, flushes, sets the new entry
-    /// (rule: flush-what-shrank). No CPU can therefore read the old frame after another CPU has written the new one.
+    /// Replaces the page under the cursor by a private copy. Empties the entry, flushes, and then sets the new entry
+    /// (rule: flush-what-shrank), so that no CPU reads the old frame after another CPU has written to the new one.
     #[inline(always)]
     pub(super) fn copy_present(
         self,

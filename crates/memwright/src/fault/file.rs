@@ -26,7 +26,7 @@ impl<M: Machine> Fault<'_, M> {
         if self.area.flags().contains(AreaFlags::HUGETLB) {
             return self.resolve_hugetlb();
         }
-        // Whether a swap-in for this fault read a swap device. If so, the fault counts as `FaultKind::SwapIn`.
+        // Whether a swap-in of this fault has read a swap device. If so, the fault counts as `FaultKind::SwapIn`.
         let mut read = false;
         loop {
             if let Some(kind) = self.attempt_object(&**object, &mut read)? {
@@ -36,9 +36,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Attempts once to resolve the fault in an area that maps `object`. Returns `None` if the caller must retry. Sets
-    /// `read` if a swap-in read a swap device.
-    // Not inlined into the loop: the compiler would compute the values that all attempts have in common first, which
-    // costs a fault on a present page more than the call.
+    /// `read` if a swap-in read a swap device. Not inlined into the loop: otherwise the compiler computes the values
+    /// that all attempts share before the first attempt, which costs a fault on a present page more than the call.
     #[inline(never)]
     fn attempt_object(
         &self,
@@ -83,10 +82,10 @@ impl<M: Machine> Fault<'_, M> {
         self.map_object(cursor, object, (mappings, generation), window, read)
     }
 
-    /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the object
-    /// does not have the page in memory, of a minor fault if it has (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
-    /// Returns `FaultError::BeyondObject` if the page is beyond the end of the object. A missing or minor fault is
-    /// reported in preference to a write-protection fault, which is checked last.
+    /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the page is
+    /// not in memory, of a minor fault if it is (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`). Returns
+    /// `FaultError::BeyondObject` if the page is beyond the end of the object. A write-protection fault is checked
+    /// last, so a missing or minor fault is reported in preference to it.
     #[cold]
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
@@ -127,10 +126,10 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Gets the frame of the page from the object and maps it at the suspended cursor. Also maps the pages of `window`
-    /// that the object has in memory. Returns `None` if the caller must retry: the entry changed or the generation of
-    /// the object's mappings increased meanwhile, or the page was in swap and is in memory now. Sets `read` if the
-    /// swap-in read a swap device.
+    /// Gets the page from the object and maps it in the entry of the suspended cursor. A store to private memory maps a
+    /// copy instead. A load also maps the pages of `window` that the object has in memory. Returns `None` if the caller
+    /// must retry: the entry changed meanwhile, the generation of the object's mappings is no longer `generation`, or
+    /// the page was swapped in. Sets `read` if the swap-in read a swap device.
     fn map_object(
         self,
         mut cursor: Cursor<'_, M>,
@@ -157,7 +156,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let comes_together = core.memory.huge().any_shared_of_pages();
         let filled = comes_together && self.fill_object_folio(object);
-        // Set only if needed: setting the array of frames costs as much as filling an entry.
+        // Initialized only if needed: initializing the array of frames costs as much as filling an entry.
         let mut found;
         let mut around = None;
         let supplied = if window.empty == 0 {
@@ -225,7 +224,7 @@ impl<M: Machine> Fault<'_, M> {
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
-        // Map the rest of the folio if this fault created the folio, or if this fault did no fault-around
+        // Map the rest of the folio if this fault created it, or if the window of this fault is a single page
         // (`do_fault_around`).
         if comes_together && (filled || window.range.len() == 1) {
             self.map_object_folio(object, generation, frame, written);
@@ -237,9 +236,9 @@ impl<M: Machine> Fault<'_, M> {
         }))
     }
 
-    /// Returns whether one entry may map the object's huge page around the fault. The huge page must be inside the area
-    /// and aligned equally in the area and the object. The area must have no markers, and no userfaultfd, which needs
-    /// faults on single pages. A store to private memory needs a copy instead.
+    /// Returns whether one entry may map the object's huge page around the fault: the huge page is inside the area, and
+    /// the area and the object are aligned equally. The area must have no markers, and no userfaultfd, because a
+    /// userfaultfd needs faults on single pages. The fault must not be a store to private memory, which needs a copy.
     fn fits_huge(self) -> bool {
         let range = huge::around(self.page);
         let area = self.area;
@@ -261,8 +260,8 @@ impl<M: Machine> Fault<'_, M> {
         let core = self.core;
         let flags = self.area.flags();
         let mode = core.memory.huge_mode();
-        // A process or area that disables huge pages gets none. The huge page mode is not checked: it applies to
-        // anonymous memory only.
+        // Processes and areas can disable huge pages. The huge page mode has no effect here: it applies to anonymous
+        // memory only.
         if !may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
             return Ok(None);
         }
@@ -312,8 +311,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Maps the pages around the fault although the object cannot provide the page that faulted: Linux does
-    /// fault-around before it looks that page up (`do_read_fault`). Maps nothing if the object's generation is no
-    /// longer `generation`.
+    /// fault-around before it looks up the faulting page (`do_read_fault`). Maps nothing if the generation of the
+    /// object's mappings is no longer `generation`.
     #[cold]
     fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
         let window = self.window_of(self.range_around());
@@ -347,7 +346,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Copy))
     }
 
-    /// Returns the range of fault-around: the page alone if the fault is a store or fault-around is off.
+    /// Returns the range of fault-around. It is a single page if the fault is a store or fault-around is off.
     fn range_around(self) -> PageRange {
         let single = PageRange::single(self.page);
         if self.access.write {
@@ -383,8 +382,8 @@ mod tests {
 
     #[test]
     fn the_window_begins_where_it_is_aligned_or_where_the_area_does() {
-        // The page, the area, and the range of fault-around: 16 pages from the later of the two starts, limited by the
-        // area and the page table.
+        // The columns: the page, the area, and the expected range of fault-around. The range has 16 pages from the
+        // later of the two starts, unless the area or the page table ends before.
         for (page, area, around) in [
             (40, (0, 100), (32, 48)),
             (40, (35, 100), (35, 51)),

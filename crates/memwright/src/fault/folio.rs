@@ -9,9 +9,9 @@ use crate::types::folio_use::FolioUse;
 use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Handles a store to untouched memory for which the settings enable large folios: allocates the largest folio
-    /// around the page whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no size fits or no
-    /// memory is available. The caller then maps a single page.
+    /// Handles a store to untouched memory for which the settings enable large folios. Allocates the largest folio that
+    /// contains the page and replaces only empty entries, and maps it by 4 KiB entries. Returns `None` if no folio fits
+    /// or no memory is available. The caller then maps a single page.
     #[cold]
     #[inline(never)]
     pub(super) fn first_touch_folio(self) -> Option<FaultKind> {
@@ -54,8 +54,8 @@ impl<M: Machine> Fault<'_, M> {
         if !is_free(cursor.peek()) {
             return None;
         }
-        // The lock of the lowest-level table is held from here on: no entry changes between the checks and the last
-        // fill.
+        // The lock of the lowest-level table is held from here on: no entry changes between the check of the entries
+        // and the last fill.
         cursor.reach().ok()?;
         let at = |number| range.start.add(number);
         for number in 0..range.len() {

@@ -18,12 +18,12 @@ const STORED: Bits = Bits::ACCESSED.union(Bits::DIRTY).union(Bits::SOFT_DIRTY);
 
 impl<M: Machine> Core<M> {
     /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (rule:
-    /// copy-under-the-entry). For a store, the frame is exclusive to the process.
+    /// copy-under-the-entry). If `write`, the frame is exclusive to the process.
     ///
     /// # Errors
-    /// `Denied` if even a forced access is not permitted: an access beyond the maximum rights of the area or to secret
-    /// memory, or a store to shared memory, to hugetlb pages or to a page that a userfaultfd write-protects. Otherwise
-    /// the errors of a fault.
+    /// `Denied` if even a forced access is not permitted. This is so for an access beyond the maximum rights of the
+    /// area or to secret memory, and for a store to shared memory, to hugetlb pages or to a page that a userfaultfd
+    /// write-protects. Otherwise the errors of a fault.
     pub(crate) fn with_forced_frame(
         &self,
         address: VirtAddr,
@@ -97,8 +97,8 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Counts a fault for a forced access, after it has completed the reads that the fault put off. The caller looks at
-    /// the page again.
+    /// Completes the reads that the fault of a forced access put off, and counts the fault unless it must be repeated.
+    /// After `Ok`, the caller looks up the entry again.
     fn finish_forced(
         &self,
         page: Page,

@@ -20,7 +20,7 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         let page = self.restore(&mut cursor, page);
         self.follow(&mut cursor, page);
-        // A load succeeds now, and so does a store if the entry became writable. Any other store is resolved here,
+        // A load succeeds now, and so does a store if the entry is writable. Otherwise the store is resolved here,
         // without another trap.
         let now = cursor.peek().present().unwrap_or(page);
         if now.bits.contains(self.access.needs()) {
@@ -52,7 +52,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Counts the hint fault as local or remote. Migrates the page to the node of this CPU if the page is on another
-    /// node and the previous hint fault on it came from this node too (`should_numa_migrate_memory`, its second stage).
+    /// node, and the previous hint fault on the page was also on a CPU of this node (`should_numa_migrate_memory`, its
+    /// second stage).
     fn follow(self, cursor: &mut Cursor<'_, M>, page: Present) {
         let core = self.core;
         let frames = core.memory.frames();

@@ -51,7 +51,7 @@ impl<M: Machine> Fault<'_, M> {
         FaultKind::Huge
     }
 
-    /// Allocates a zeroed folio; counts a fallback if none is available.
+    /// Allocates a zeroed folio. Counts a fallback and returns `None` if no folio is available.
     fn huge_frame(&self) -> Option<FrameRef<'_, M>> {
         let memory = &*self.core.memory;
         let frames = memory.frames();
@@ -99,7 +99,7 @@ impl<M: Machine> Fault<'_, M> {
         Some(())
     }
 
-    /// Splits a huge page, because only a part of it loses its write protection.
+    /// Splits a huge page before a store removes the write protection of one of its 4 KiB pages.
     #[cold]
     pub(super) fn split_for_store(self, mut cursor: Cursor<'_, M>) -> Result<(), FaultError> {
         let mut gather = self.core.gather();

@@ -1,6 +1,7 @@
 //! Faults in hugetlb memory (Linux 7.2 `mm/hugetlb.c`, `hugetlb_fault`, `hugetlb_no_page` and `hugetlb_wp`).
 //!
-//! A fault holds the lock of the file throughout, so that two faults on the same page take only one page from the pool.
+//! Each fault holds the lock of the file from start to end, so that two faults on the same page take only one page from
+//! the pool.
 
 use memwright_table::{
     Bits, CpuId, Cursor, Entry, Frame, FrameRef, Machine, NoHugePage, PageSize, Present, VirtAddr,
@@ -120,8 +121,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Takes a page from the pool for private memory. Uses the reservation for this page, if the area has one left. The
-    /// contents of the page are undefined.
+    /// Takes a page from the hugetlb pool for private memory. Uses the area's reservation for this index, if it is
+    /// unused. The contents of the page are undefined.
     pub(crate) fn take_own_hugetlb<'a>(
         &'a self,
         view: &HugeView<'a, M>,
@@ -146,7 +147,7 @@ impl<M: Machine> Fault<'_, M> {
         entered
     }
 
-    /// Restores the reservation of the page. The caller has freed the page that it took from the pool for this fault.
+    /// Restores the reservation that this fault used. The caller has returned the page to the pool.
     pub(crate) fn restore_hugetlb(&self, view: &HugeView<'_, M>) {
         if let Some(own) = view.own {
             let index = self.huge_index();
@@ -154,7 +155,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps `page` if the entry maps no page. `bits` computes the bits of the new entry from those that it inherits.
+    /// Maps `page` if the entry maps no page. `bits` computes the bits of the new entry from the bits that a page
+    /// mapped here inherits.
     fn enter_hugetlb(
         &self,
         page: FrameRef<'_, M>,
@@ -196,7 +198,7 @@ impl<M: Machine> Fault<'_, M> {
         let source = frames.share(page.frame);
         drop(cursor);
         let view = self.hugetlb_view()?;
-        // If an earlier private page at this index consumed the reservation, an unreserved page is taken.
+        // Takes an unreserved page if an earlier private page at this index has used up the reservation.
         let copy = self.take_own_hugetlb(&view)?;
         memory.copy_huge(source.frame(), copy.frame());
         let mut cursor = self.core.table.cursor(huge::around(self.page));

@@ -1,8 +1,8 @@
 //! The page fault handler, one file per outcome.
 //!
-//! A fault finds its area with the areas locked for reading, and then the entry under the lock of one page table. It
-//! changes the entry so that the access succeeds. If an object has the page, the fault gets the page from the object
-//! before it takes the page-table lock, and checks the entry again afterwards.
+//! The handler looks up the area with the areas locked for reading, and then the entry under the lock of one page
+//! table. It changes the entry so that the access succeeds. If the area maps an object, the handler gets the page from
+//! the object without the page-table lock, then takes the lock and checks the entry again.
 
 pub(crate) mod anon;
 pub(crate) mod armed;
@@ -89,8 +89,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts a fault that failed. If the hugetlb pool had no page, tries to resolve the fault by unmapping the page
-    /// from child processes.
+    /// Handles the error of a fault. Completes a fault that began to read its page from swap, resolves a fault for
+    /// which the hugetlb pool had no page by unmapping the page from child processes, and counts any other failed
+    /// fault, unless the caller retries it.
     #[cold]
     fn failed_fault(
         &self,
@@ -118,8 +119,8 @@ impl<M: Machine> Core<M> {
         Err(error)
     }
 
-    /// Resolves a fault after it returned [`FaultError::WouldBlock`], if that was because it had begun to read the
-    /// page. If `awaits`, also if another thread reads the page. Does not count the fault.
+    /// Resolves a fault that has returned [`FaultError::WouldBlock`]: completes the read that the fault began, and
+    /// repeats the fault. If `awaits`, also waits for a read by another thread. Does not count the fault.
     ///
     /// # Errors
     /// `WouldBlock` if the page is busy for another reason; otherwise the errors of a fault.
@@ -160,8 +161,7 @@ impl<M: Machine> Core<M> {
         outcome
     }
 
-    /// Reports a fault and its outcome to the trace sink. Reports the cache lines that the fault wrote to the lock
-    /// statistics.
+    /// Reports a fault and its outcome to the trace sink, and the cache lines that it wrote to the lock statistics.
     #[cold]
     fn watched_fault(
         &self,
@@ -205,8 +205,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Returns the error of an access that the area's rights do not permit. A protection key that denies it too takes
-    /// precedence (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+    /// Returns the error of an access that the rights of the area do not permit. If a protection key also denies the
+    /// access, returns the error of the key (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
     #[cold]
     fn denied(self) -> FaultError {
         let key = self.core.check_key(self.area.rights(), self.access);

@@ -14,9 +14,9 @@ pub(super) const AROUND: usize = 16;
 pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Maps the pages of `window` that the object has in memory and that are not mapped, with the bits `state` in
-    /// addition to the area's rights. Returns the number of pages mapped. Maps nothing if the object's generation is no
-    /// longer `generation`.
+    /// Maps the pages of `window` that are not mapped and that the object has in memory. Their entries get the bits
+    /// `state` in addition to the area's rights. Returns the number of pages mapped. Maps nothing if the generation of
+    /// the object's mappings is no longer `generation`.
     pub(super) fn map_present(
         self,
         object: &dyn Object<M>,
@@ -40,8 +40,8 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. `view` is that of
-    /// the area. The entry is writable at once if [the rule](crate::writable) allows it.
+    /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. `view` is the view
+    /// of the area. The entry is writable at once if [the rule](crate::writable) allows it.
     #[inline(always)]
     pub(super) fn object_bits(self, view: View, state: Bits) -> Bits {
         let bits = access_bits(view.rights) | state;
@@ -57,8 +57,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Looks up which pages of `range` are mapped. The range has at most [`AROUND`] pages, all of one last-level page
-    /// table.
+    /// Returns the window `range`, with the pages of it that are not mapped. The range has at most [`AROUND`] pages,
+    /// all of one last-level page table.
     pub(super) fn window_of(self, range: PageRange) -> Window {
         let empty = self.core.table.look(range).empty_pages();
         Window::around(self.page, range, empty)
@@ -84,17 +84,17 @@ impl Window {
     }
 }
 
-/// The frames that fault-around has found, with one reference to each.
+/// The frames that fault-around has found, with a reference to each frame.
 pub(super) struct Around {
     range: PageRange,
     /// Bitmap of the pages whose frames were found; bit 0 is the first page of `range`.
     found: u64,
-    /// The frames. Those of pages that were not found are without meaning.
+    /// The frames, indexed like `found`. A frame whose bit is clear in `found` has no meaning.
     frames: [Frame; AROUND],
 }
 
 impl Around {
-    /// Finds the pages of `window` that the object has in memory and that are not mapped.
+    /// Looks up the pages of `window` that are not mapped and that the object has in memory.
     fn find<M: Machine>(fault: Fault<'_, M>, object: &dyn Object<M>, window: Window) -> Self {
         let mut around = Self::none(window.range);
         let first = fault.area.offset_of(window.range.start);
@@ -103,8 +103,8 @@ impl Around {
         around
     }
 
-    /// Returns the frame of the page that faulted, as the object provides it for a load, and the pages that
-    /// [`find`](Self::find) finds afterwards.
+    /// Returns the frame that the object provides for a load of the page that faulted, and the pages that
+    /// [`find`](Self::find) finds.
     ///
     /// # Errors
     /// Those of [`Object::frame`].
@@ -127,7 +127,7 @@ impl Around {
         Ok((frame, around))
     }
 
-    /// Returns no frames.
+    /// Returns an `Around` of `range` that has no frames.
     #[inline]
     fn none(range: PageRange) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Around {
 
     /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
     /// number of frames mapped. The entries have no accessed bit, because the program has not accessed the pages yet.
-    /// Linux omits the bit where the hardware sets it cheaply.
+    /// Linux also omits the bit, where the hardware sets it cheaply.
     #[inline]
     pub(crate) fn fill<M: Machine>(
         &mut self,

@@ -5,8 +5,8 @@ use memwright_table::Machine;
 use crate::fault::attempt::Fault;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Selects the nodes of the next allocation on this CPU, that of the page that faulted, by the memory policy of the
-    /// page. Selects none if the fault is a load or if the area maps an object.
+    /// Selects the nodes of the next allocation on this CPU by the memory policy of the page that faulted. Does nothing
+    /// if the fault is a load or if the area maps an object.
     #[cold]
     pub(crate) fn place(self) {
         if !self.access.write || self.area.object().is_some() {

@@ -50,8 +50,8 @@ impl<M: Machine> Fault<'_, M> {
             if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }
-            // The store is permitted, so the write protection is removed: from the 4 KiB page that is written, or from
-            // a hugetlb page as a whole.
+            // A store is permitted, so remove the write protection: from the 4 KiB page that is written, or from the
+            // complete hugetlb page.
             let splits = !self.area.flags().contains(AreaFlags::HUGETLB);
             if page.size != PageSize::Size4K && splits {
                 self.split_for_store(cursor)?;
@@ -98,7 +98,7 @@ impl<M: Machine> Fault<'_, M> {
             return self.write_shared_folio(cursor, page);
         }
         if !self.is_reusable(page) {
-            // Check the frame: if a fork copied the entry, it maps a KSM frame without the bit `MERGED`.
+            // Check the frame too: an entry that a fork copied may map a KSM frame without the bit `MERGED`.
             if !page.bits.contains(Bits::BORROWED) && self.core.is_merged(page) {
                 self.core.note_unmerged(self.cpu);
             }

@@ -12,8 +12,8 @@ use crate::vma::area::AreaFlags;
 use crate::vma::huge::{HugeAsker, may_be_huge};
 
 impl<M: Machine> Fault<'_, M> {
-    /// Adds a new folio to the object that contains the page that faulted and is inside the area. Returns false if the
-    /// object has the page already, or if no folio fits or is available.
+    /// Adds a new folio to the object. The folio contains the page that faulted and is inside the area. Returns false
+    /// if the object has the page already, or if no folio fits or is available.
     #[cold]
     #[inline(never)]
     pub(super) fn fill_object_folio(self, object: &dyn Object<M>) -> bool {
@@ -67,9 +67,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Returns the pages that a fault at `page` maps. `page` is page `within` of a folio of order `order`. The result is
-/// the complete folio if it is inside the area and one lowest-level page table, and if no userfaultfd must be notified
-/// of faults on single pages. Otherwise returns `None`, and the fault maps only `page`.
+/// Returns the pages that a fault at `page` maps if `page` is the page with index `within` in a folio of order `order`.
+/// These are the pages of the complete folio, if it is inside the area and in one lowest-level page table, and no
+/// userfaultfd must be notified of faults on single pages. Otherwise returns `None`, and the fault maps only `page`.
 fn shown_together(
     page: Page,
     within: u64,
@@ -77,7 +77,8 @@ fn shown_together(
     area: PageRange,
     is_watched: bool,
 ) -> Option<PageRange> {
-    // Order 0 is a single page. A folio of `FOLIO_ORDER` is mapped by a huge entry, which the fault has tried before.
+    // Order 0 is a single page. A folio of order `FOLIO_ORDER` is mapped by a huge entry, which this fault has already
+    // tried to set.
     if is_watched || order == 0 || order >= FOLIO_ORDER {
         return None;
     }

@@ -23,8 +23,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         swapped: Swapped,
     ) -> Result<FaultKind, FaultError> {
         let protected = swapped.bits.contains(Bits::UFFD_WP);
-        // A store to a write-protected page swaps it in as a load does; the store is then handled as for any present
-        // page.
+        // For a store to a write-protected page, the page is swapped in as for a load. The store is then handled as for
+        // any present page.
         let stores = self.access.write && !protected;
         let is_around = self.core.memory.policy().swapin_around() && (stores || !self.access.write);
         if is_around && !self.area.window.is_single_at(self.page) {

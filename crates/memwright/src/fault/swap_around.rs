@@ -1,5 +1,5 @@
-//! Swap readahead: pages that follow the one that faulted are read with it (Linux 7.2 `mm/swap_state.c`,
-//! `swap_vma_readahead`), into folios where they are aligned (`mm/memory.c`, `alloc_swap_folio`).
+//! Swap readahead: a fault also reads the pages that follow its page (Linux 7.2 `mm/swap_state.c`,
+//! `swap_vma_readahead`). Aligned pages are read into folios (`mm/memory.c`, `alloc_swap_folio`).
 
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, OutOfFrames, Page, PageRange,
@@ -31,9 +31,9 @@ struct Run<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Swaps in the page of the entry under the cursor, and the pages that follow it as long as their slots are
-    /// consecutive. If the device does not finish the reads at once, they are completed together. Must not be called
-    /// for a store to a page that a userfaultfd write-protects.
+    /// Swaps in the page of the entry under the cursor, and the pages after it as long as their slots are consecutive.
+    /// Reads that the device does not finish at once are completed together. Must not be called for a store to a page
+    /// that a userfaultfd write-protects.
     #[inline(never)]
     pub(super) fn swap_in_around(
         self,
@@ -48,7 +48,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
         let hits = self.hits(window, 0) + u64::from(came_again);
         let wanted = window.pages_at(self.page, hits);
-        // The lock of one page table is held, so the range ends where that table ends.
+        // The cursor holds the lock of one page table, so the range ends where that table ends.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
         let end = (self.page.number() + wanted).min(table_end);
         let end = Page::new(end).min(self.area.end());
@@ -77,9 +77,9 @@ impl<'a, M: Machine> Fault<'a, M> {
         kind
     }
 
-    /// Submits the reads of the page that faulted and of the pages that follow it in the cursor's range. Stops before a
-    /// page whose slot is not consecutive, has other entries or is in the swap cache, and when no frame is available.
-    /// `alone` is whether only one entry refers to the slot of the page that faulted.
+    /// Submits the reads of the page that faulted and of the pages after it in the cursor's range. Stops before a page
+    /// whose slot is not consecutive, has several owners or is in the swap cache, and when no frame is available.
+    /// `alone` is true if only one entry refers to the slot of the page that faulted.
     ///
     /// # Errors
     /// No frame is available for the page that faulted, or the device is busy.
@@ -102,8 +102,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         let count = 1 + swap.count_alone(next, count - 1);
         let mut coming = ComingFrames::new(memory, FrameKind::Anonymous);
         for (number, swapped) in (0..count).zip(entries) {
-            // A page with several owners gets a frame outside any folio: the owners share the frame, and a part of a
-            // folio cannot be shared.
+            // If the page has several owners, they will share its frame. A page of a folio cannot be shared, so the
+            // frame is a single one.
             let left = if number == 0 && !alone {
                 1
             } else {
@@ -140,7 +140,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         Err(FaultError::WouldBlock)
     }
 
-    /// Maps the pages of reads that the device has finished. The page-table lock has been held since the reads were
+    /// Maps the pages of a run after its reads have finished. The page-table lock has been held since the reads were
     /// submitted, so the entries are unchanged. A page whose read failed stays in swap. Returns the outcome for the
     /// first page, which is the outcome of the fault.
     fn show_run(
@@ -182,8 +182,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         result
     }
 
-    /// Frees the frames of the pages, except the first, whose reads failed. Returns the frames of the pages that were
-    /// read, each at its position in the run.
+    /// Returns the frames of the pages that were read, except the first page, each at its index in the run. Frees the
+    /// frames of the pages whose reads failed.
     fn others_read(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
@@ -200,7 +200,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Swaps in page `index` of the object, which is the page that faulted, and pages that follow it in the area.
-    /// Returns whether a device was read.
+    /// Returns whether a swap device was read.
     #[cold]
     pub(super) fn bring_object_in(
         self,
@@ -235,8 +235,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(read > 0)
     }
 
-    /// Counts the pages of the last readahead that were accessed since, through this address space or through the
-    /// object. `asked` has a bit set for each page that was accessed through the object.
+    /// Counts the pages of the last readahead that were accessed after it, through this address space or through the
+    /// object. Bit `i` of `asked` is set if page `i` of that readahead was accessed through the object.
     fn hits(self, window: Window, asked: u64) -> u64 {
         let core = self.core;
         let (first, ahead) = window.ahead();

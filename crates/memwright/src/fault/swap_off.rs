@@ -13,8 +13,8 @@ use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Swaps in pages that are on swap device `device`, in ascending order from page `from`, and stops after `most`
-    /// pages. Returns the page to continue with, or `None` at the end of the address space.
+    /// Swaps in at most `most` pages that are on the swap device with index `device`, in ascending order from page
+    /// `from`. Returns the page to continue with, or `None` at the end of the address space.
     ///
     /// # Errors
     /// `OutOfMemory` or `Io`; pages that were swapped in before stay in memory.
@@ -36,7 +36,8 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error);
             }
             from = match core.finish_reads(page, Purpose::Unasked) {
-                // Another thread reads the page, and maps it or leaves it to the next round over all address spaces.
+                // Another thread reads the page. It maps the page, or leaves it to the next pass of swapoff over all
+                // address spaces.
                 Finished::Nothing => page.add(1),
                 Finished::Again => page,
                 Finished::Over(outcome) => {
@@ -49,7 +50,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Swaps in the pages from `from` on that are on `device`: see [`bring_back`](Self::bring_back).
+    /// Swaps in the pages from `from` on that are on swap device `device`: see [`bring_back`](Self::bring_back).
     fn bring_areas_back(
         &self,
         device: usize,
@@ -68,9 +69,9 @@ impl<M: Machine> Core<M> {
         Ok(None)
     }
 
-    /// Swaps in the pages of `range`, a part of `area`, that are on `device`. With `None`, swaps in those on any
-    /// device. Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or
-    /// `None` at the end of the range.
+    /// Swaps in the pages of `range`, a part of `area`, that are on swap device `device`, or on any device with `None`.
+    /// Subtracts their number from `left`. Returns the page to continue with once `left` is 0, or `None` at the end of
+    /// the range.
     ///
     /// # Errors
     /// The page that was not swapped in, and the error. After `WouldBlock`, the caller releases the locks and
@@ -120,8 +121,8 @@ impl<M: Machine> Core<M> {
         Ok(None)
     }
 
-    /// Counts a page that was swapped in for a collapse. Linux counts a major fault for each page read for a collapse
-    /// (`do_swap_page`), but none for swapoff (`unuse_pte`).
+    /// Counts the swap-in of a page for a collapse, if it read a device. Linux counts a major fault for each page read
+    /// for a collapse (`do_swap_page`), but none for swapoff (`unuse_pte`).
     pub(crate) fn note_read_back(&self, kind: FaultKind) {
         if kind.is_major() {
             let read_back = &self.memory.huge().scan.read_back;

@@ -1,6 +1,6 @@
 //! The second half of a swap-in whose device did not finish the read at once. The first half held the locks of the
 //! areas and of the page table, and [put the read off](crate::swap::reads). The second half waits for the device with
-//! no lock held, takes the locks again, and maps the page where the entry still names its slot.
+//! no lock held, takes the locks again, and maps the page if its entry still refers to the slot that was read.
 
 use memwright_table::sync::{pause_point, relax};
 use memwright_table::{Bits, Cursor, Entry, FrameRef, Machine, Page, PageRange, Slots, Swapped};
@@ -25,18 +25,18 @@ pub(crate) enum Purpose {
     Unasked,
 }
 
-/// What became of the reads that a fault had put off.
+/// The result of completing the reads that a fault has put off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
-    /// There was none: the page is busy for another reason.
+    /// The fault has put no read off: the page is busy for another reason.
     Nothing,
-    /// The reads are over, and the page that faulted must be looked at again.
+    /// The reads are complete. The caller looks up the page that faulted again.
     Again,
     /// The page that faulted was mapped, or its read failed.
     Over(Result<FaultKind, FaultError>),
 }
 
-/// A read that is over and whose use of the slot has not ended yet.
+/// A completed read. `Swap::end_read` has not been called for it yet.
 struct Read<M: Machine> {
     begun: Begun<M>,
     result: Result<(), DeviceError>,
@@ -46,7 +46,7 @@ struct Read<M: Machine> {
 type Reads<M> = [Option<Read<M>>; MOST as usize];
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Puts the read of a page off until the caller has released its locks. Returns the error that tells the caller so.
+    /// Puts the read of a page off until the caller has released its locks. Returns `FaultError::WouldBlock`.
     #[cold]
     pub(super) fn put_off(
         self,
@@ -68,7 +68,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         FaultError::WouldBlock
     }
 
-    /// Returns how reads that this fault puts off are found again. `wanted` is the number of pages of the readahead.
+    /// Returns the key under which the reads that this fault puts off are stored. `wanted` is the number of pages of
+    /// the readahead.
     pub(super) fn asker(self, wanted: u64) -> Asker {
         Asker {
             space: self.core.space_number(),
@@ -77,9 +78,9 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
     }
 
-    /// Ends `reads`, of which the first is at `self.page`, and maps the pages whose entries still name their slots. The
-    /// page that faulted is mapped for an access only if `stores` says whether that is a store. Returns the outcome for
-    /// this page, if the fault need not be repeated.
+    /// Ends those of `reads` that are in the area, and maps the pages whose entries still refer to the slots that were
+    /// read. `self.page` is the page that faulted. `stores` is whether the fault is a store, or `None` to map the page
+    /// as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be repeated.
     fn map_reads(
         self,
         reads: &mut Reads<M>,
@@ -102,7 +103,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             let Entry::Swapped(swapped) = entry else {
                 continue;
             };
-            // A part of a folio cannot be shared: the slot got another owner meanwhile.
+            // If the slot got another owner during the read, a page of a folio does not fit: it cannot be shared.
             let is_fit = uses == 1 || !frames.is_in_folio(frame.frame());
             if swapped.slot != begun.slot || !is_fit {
                 continue;
@@ -127,13 +128,13 @@ impl<'a, M: Machine> Fault<'a, M> {
         let protected = is_store && swapped.bits.contains(Bits::UFFD_WP);
         let mapped = self.map_read(&mut cursor, swapped, read, uses, is_store && !protected);
         if protected && mapped.is_ok() {
-            // As for any present page, the store is reported.
+            // The fault is repeated, and reports the store to the userfaultfd.
             return None;
         }
         Some(mapped)
     }
 
-    /// Completes a swap-in after the read, and maps the page at the cursor as not accessed.
+    /// Completes the swap-in of a page that was read, and maps it at the cursor as not accessed.
     fn map_unasked(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -154,7 +155,7 @@ impl<'a, M: Machine> Fault<'a, M> {
 
 impl<M: Machine> Core<M> {
     /// Completes the reads that a fault on `asked` has put off, and maps the pages. The caller has released its locks
-    /// since the fault returned [`FaultError::WouldBlock`].
+    /// after the fault returned [`FaultError::WouldBlock`].
     #[cold]
     pub(crate) fn finish_reads(&self, asked: Page, purpose: Purpose) -> Finished {
         let memory = &*self.memory;
@@ -176,7 +177,7 @@ impl<M: Machine> Core<M> {
             let failed = self.end_object_reads(asked, &mut reads);
             let outcome = failed.or_else(|| self.map_again(asked, purpose, &mut reads));
             for Read { begun, .. } in reads.into_iter().flatten() {
-                // The area is gone: drop the page.
+                // The area at `asked` does not contain this page any more: drop its frame.
                 let _ = swap.end_read(frames, begun.slot, begun.frame);
             }
             finished = match outcome {
@@ -187,8 +188,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Ends those of `reads` that read pages of objects, and removes them. The pages are not mapped: the fault that is
-    /// repeated finds them in memory. Returns the outcome for the page that faulted, if its read failed.
+    /// Ends those of `reads` that read pages of objects, and removes them from `reads`. The pages are not mapped: the
+    /// repeated fault finds them in memory. Returns an error if the read of the page that faulted failed.
     fn end_object_reads(
         &self,
         asked: Page,
@@ -223,7 +224,8 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// Takes the locks again, and maps those pages of `reads` that it removes from them.
+    /// Takes the locks again. Removes from `reads` the pages in the area at `asked`, and maps those whose entries still
+    /// refer to the slots that were read. Returns the outcome for `asked`, or `None` if the fault must be repeated.
     fn map_again(
         &self,
         asked: Page,
@@ -249,14 +251,14 @@ impl<M: Machine> Core<M> {
         let is_accessed = access.is_some() && (is_forced || fault.is_permitted());
         let outcome = fault.map_reads(reads, is_accessed.then_some(fault.access.write));
         if access.is_some() && !is_accessed {
-            // The repeated fault finds that the access is denied.
+            // The repeated fault reports that the access is denied.
             return None;
         }
         outcome
     }
 
-    /// Like [`finish_reads`](Self::finish_reads), for an access by the kernel, whose caller does not retry: if another
-    /// thread reads the page, or the device is busy, waits for a moment and returns [`Finished::Again`].
+    /// Like [`finish_reads`](Self::finish_reads), for a kernel access whose caller does not wait. If the page is in
+    /// swap because another thread reads it or the device is busy, waits for a moment and returns [`Finished::Again`].
     pub(crate) fn await_reads(&self, asked: Page, purpose: Purpose) -> Finished {
         let finished = self.finish_reads(asked, purpose);
         if finished != Finished::Nothing || !self.is_in_swap(asked) {
@@ -279,7 +281,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Lets other threads run, of which one reads a page.
+/// Lets other threads run: one of them may be reading a page from swap.
 pub(super) fn wait_a_moment() {
     pause_point();
     relax();

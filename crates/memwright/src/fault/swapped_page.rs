@@ -13,7 +13,7 @@ use crate::types::policy::SwapInReuse;
 use crate::types::stats::Row;
 use crate::vma::writable::access_bits;
 
-/// The bits that the new entry takes over from the swap entry for any kind of access.
+/// The bits that the new entry takes over from the swap entry, whatever the access.
 const RESTORED: Bits = Bits::SOFT_DIRTY
     .union(Bits::UFFD_WP)
     .union(Bits::WATCHED)
@@ -28,7 +28,7 @@ pub(super) struct Back<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Maps a page that was swapped in, in the entry under the cursor.
+    /// Maps a swapped-in page in the entry under the cursor.
     #[inline(always)]
     pub(super) fn show(
         self,
@@ -50,7 +50,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
-    /// Maps a page that was swapped in, as not accessed, in the entry under the cursor.
+    /// Maps a swapped-in page in the entry under the cursor, as not accessed.
     pub(super) fn show_unasked(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -69,7 +69,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         kind
     }
 
-    /// Returns the bits of an entry that maps a page after its swap-in. `carried` has the bits of the swap entry, whose
+    /// Returns the bits of an entry that maps a page after its swap-in. `carried` has the bits of the swap entry: its
     /// tracking bits can deny write permission. `stores` is whether the fault is a store.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut state = Bits::ACCESSED | (carried & RESTORED);
@@ -93,8 +93,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         bits
     }
 
-    /// Removes all rights from `bits`, which must not contain `WRITE`, if the page is read-write-protected. The access
-    /// then faults again on the present page (Linux 7.3 `mm/memory.c`, `do_swap_page`).
+    /// If the page is read-write-protected, removes all rights and the accessed bit from `bits`, which must not contain
+    /// `WRITE`. The access then faults again on the present page (Linux 7.3 `mm/memory.c`, `do_swap_page`).
     fn unless_armed(self, bits: Bits) -> Bits {
         if bits.contains(Bits::UFFD_WP) && self.area.watches_accesses() {
             bits - (Bits::PROTECTION | Bits::ACCESSED)
@@ -103,7 +103,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
     }
 
-    /// Completes a swap-in after the read, like [`take_over`](Self::take_over), and maps the page at the cursor.
+    /// Completes the swap-in of a page that was read, like [`take_over`](Self::take_over), and maps the page at the
+    /// cursor.
     #[inline(always)]
     pub(super) fn map_read(
         self,
@@ -131,7 +132,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        // After a failed read, the entry is still the swap entry: only this access fails.
+        // After a failed read the entry remains a swap entry: only this access fails.
         if read.is_err() {
             memory.count_on(self.cpu, Row::SwapFailed, 1);
             return Err(FaultError::Io);

@@ -27,13 +27,13 @@ use crate::vma::written::written;
 pub(crate) enum CollapseFailure {
     /// The area or the settings do not allow a huge page here.
     NotEligible,
-    /// The range has no lowest-level page table, so no small page is mapped in it.
+    /// The range has no lowest-level page table, so no 4 KiB page is mapped in it.
     NoTable,
     /// The range has a marker, a write protection, or a page that is not anonymous memory of this process.
     Unfit,
     /// More pages are missing, shared or in swap than the settings or a userfaultfd allow, or too few were accessed.
     BeyondLimits,
-    /// A page is pinned or under migration: a retry may succeed.
+    /// A page is pinned, is being migrated, or is being read by another thread: a retry may succeed.
     Busy,
     /// No 2 MiB of contiguous frames are free.
     NoFrames,
@@ -58,9 +58,9 @@ impl CollapseFailure {
 /// The result of checking one 2 MiB range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// Small pages that can be collapsed. The value is the number of them that are in swap.
+    /// The pages can be collapsed. The value is the number of pages that are in swap.
     Small(u32),
-    /// The range already is a huge page.
+    /// One huge page is already mapped in the range.
     Huge,
 }
 
@@ -71,11 +71,11 @@ pub enum Scanned {
     Until(Page),
     /// The scan has reached the end of the address space.
     End,
-    /// No frames were free for a huge page. The scan continues from this page later.
+    /// No frames were free for a huge page. The caller continues the scan from this page later.
     NoFrames(Page),
 }
 
-/// Limits on a 2 MiB range that a scan collapses: how many of its 512 pages may be missing, shared, or in swap.
+/// The limits of a scan on a 2 MiB range: how many of its 512 pages may be missing, shared, or in swap.
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
     missing: u32,
@@ -92,7 +92,7 @@ const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE);
 
 impl<M: Machine> AddressSpace<M> {
     /// Scans for pages to collapse from `from` on, until about `budget` pages were checked or no frames are free for a
-    /// huge page.
+    /// huge page. Subtracts the number of pages checked from `budget`.
     pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Scanned {
         let core = &*self.core;
         let mut next = from;
@@ -131,7 +131,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Collapses `range` if it meets the conditions of a scan. Returns `None` if it does not.
+    /// Collapses `range` if it meets the conditions of a scan; otherwise returns `None`.
     fn scan_one(
         &self,
         range: PageRange,
@@ -161,7 +161,7 @@ impl<M: Machine> Core<M> {
         Some(self.collapse_unlocked(range, HugeAsker::Setting, Some(limits)))
     }
 
-    /// Returns the first 2 MiB range from `from` on in which the area and the settings allow a huge page.
+    /// Returns the first 2 MiB range from `from` on for which the area and the settings allow a huge page.
     fn next_candidate(&self, from: Page) -> Option<PageRange> {
         let areas = self.areas.read(self.cpu());
         let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
@@ -205,7 +205,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Collapses every complete 2 MiB range of `part`. Continues after a failure, unless no frames are free. Returns
-    /// the last failure.
+    /// the error of the last failure.
     fn collapse_all(&self, part: PageRange) -> Result<(), AdviseError> {
         let mut start = part.start.number().next_multiple_of(HUGE_PAGES);
         let mut failure = Ok(());
@@ -224,8 +224,7 @@ impl<M: Machine> Core<M> {
 
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
-            // Whether the huge page can be mapped here does not matter: once the object has it, the collapse has
-            // succeeded.
+            // The collapse succeeds once the object has the huge page, even if the huge page cannot be mapped here.
             let limits = CollapseLimits {
                 missing: HUGE_PAGES,
                 swapped: HUGE_PAGES,
@@ -236,8 +235,8 @@ impl<M: Machine> Core<M> {
         self.collapse_unlocked(range, HugeAsker::Program, None)
     }
 
-    /// Collapses the small pages of `range` into one huge page. Waits with no lock held for pages that a swap device
-    /// reads.
+    /// Collapses the small pages of `range` into one huge page. If a page must be read from a swap device, waits for
+    /// the read with no lock held.
     fn collapse_unlocked(
         &self,
         range: PageRange,
@@ -305,7 +304,7 @@ impl<M: Machine> Core<M> {
             }
         }
         if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
-            // The collapse would fill a missing page without notifying the userfaultfd context.
+            // A collapse would fill the missing pages without notifying the userfaultfd context.
             return Err(CollapseFailure::BeyondLimits);
         }
         match limits {
@@ -322,7 +321,10 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Returns whether the page has references besides that of its entry. Fails if the page cannot be collapsed.
+    /// Returns whether the page has references besides the one of its entry.
+    ///
+    /// # Errors
+    /// The page cannot be collapsed.
     fn is_shared_page(&self, page: Present) -> Result<bool, CollapseFailure> {
         let frames = self.memory.frames();
         if frames.kind(page.frame) != FrameKind::Anonymous || page.bits.contains(Bits::MERGED) {
@@ -391,7 +393,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns why a collapse failed whose page could not be swapped in.
+/// Returns the reason of a failed collapse of which a page could not be swapped in.
 fn failure_of(error: FaultError) -> CollapseFailure {
     if error == FaultError::OutOfMemory {
         CollapseFailure::NoFrames

@@ -23,8 +23,8 @@ impl From<CollapseError> for CollapseFailure {
     }
 }
 
-/// The number of attempts to collapse pages of which one has extra references. An operation that looked up a page
-/// before it was unmapped drops its reference soon, so a retry may succeed.
+/// The number of attempts to collapse pages if one of them has extra references. Such a reference can be that of an
+/// operation that looked up the page before it was unmapped. The operation drops it soon, so a retry may succeed.
 const ATTEMPTS: u32 = 3;
 
 /// Returns whether the area at the start of `range` maps an object.
@@ -35,7 +35,7 @@ pub(super) fn shows_object<M: Machine>(areas: &Areas<M>, range: PageRange) -> bo
 
 impl<M: Machine> Core<M> {
     /// Returns whether a scan should collapse `range`: the area allows a huge page there, and the first page that is
-    /// mapped in the range is a small one.
+    /// mapped in the range is a 4 KiB page.
     pub(super) fn is_mapped_small(&self, areas: &Areas<M>, range: PageRange) -> bool {
         let area = areas.map.find(range.start);
         let fits = area.is_some_and(|area| self.area_may_be_huge(area, range, HugeAsker::Setting));
@@ -46,10 +46,10 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Collapses the object's pages that are mapped at `range` into one huge page, unless they already are one. Fails
-    /// if more pages are missing or in swap than `limits` allows. For a request by the program, then maps the huge
-    /// page. For a scan, only removes the page table of the small pages: the next fault maps the huge page. Returns
-    /// whether this second step succeeded.
+    /// Collapses the object's pages `range` of the area into one huge page, unless they already are one. Fails if more
+    /// pages are missing or in swap than `limits` allows. Afterwards, a request by the program maps the huge page. A
+    /// scan only removes the page table of the small pages, and the next fault maps the huge page. Returns whether this
+    /// second step succeeded.
     pub(super) fn collapse_object(
         &self,
         range: PageRange,
@@ -62,7 +62,7 @@ impl<M: Machine> Core<M> {
             let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
             let area = area.ok_or(CollapseFailure::NotEligible)?;
             let object = area.object().ok_or(CollapseFailure::NotEligible)?;
-            // The collapse would fill a missing page without notifying the userfaultfd context.
+            // A collapse would fill the missing pages without notifying the userfaultfd context.
             if area.flags().intersects(AreaFlags::UFFD) {
                 limits.missing = 0;
             }
@@ -82,8 +82,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Removes the lowest page table of `range` if its entries map only the object's own pages, without userfaultfd or
-    /// markers. The next fault maps the huge page.
+    /// Removes the lowest-level page table of `range` if its entries map only the object's own pages, and the area has
+    /// no userfaultfd or markers. The next fault maps the huge page. Returns whether the table was removed.
     fn take_table(&self, range: PageRange, object: &dyn Object<M>, first: u64) -> bool {
         let areas = self.areas.write();
         let area = areas.map.find(range.start);
@@ -112,7 +112,8 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Returns whether the area, looked up again, still maps the same pages of the object.
+    /// Returns whether `area` maps the object from index `first` on at `range`. The caller has looked up the area
+    /// again.
     fn still_shows(
         &self,
         area: &Area<M>,
@@ -128,7 +129,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Maps the object's huge page in place of its small pages, if nothing else is mapped in `range`. Does nothing if
-    /// the areas or the object changed in the meantime: faults then map the current pages.
+    /// the area or the object has changed meanwhile: faults then map the current pages. Returns whether the huge page
+    /// was mapped.
     fn map_whole(&self, range: PageRange, object: &dyn Object<M>, first: u64) -> bool {
         let areas = self.areas.write();
         let area = areas.map.find(range.start);
@@ -139,7 +141,7 @@ impl<M: Machine> Core<M> {
             return false;
         };
         let folio = self.memory.frames().adopt_whole(head);
-        // The soft-dirty state of the small pages is lost: the huge page counts as written.
+        // The soft-dirty bits of the small pages are lost, so the huge page counts as written.
         let mut bits = access_bits(area.rights()) | Bits::SOFT_DIRTY;
         let policy = self.memory.policy().write_upgrade();
         let verdict = upgrade(area.view(), bits, policy);

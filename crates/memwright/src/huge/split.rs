@@ -1,10 +1,10 @@
 //! Splitting folios on request (Linux 7.2 `mm/huge_memory.c`, `split_huge_pages_pid`, `split_huge_pages_in_file`,
 //! `split_huge_pages_all` and `__folio_split`).
 //!
-//! Every entry that maps the huge page as one is replaced by 512 entries, in all address spaces, and an object that
-//! owns the huge page keeps it as single pages. No mapping loses a page or a right. Then the frames are marked as
-//! smaller folios, or as single pages. Linux unmaps the pages of a file everywhere instead, and the next access maps
-//! them again.
+//! A split first replaces every huge entry that maps the folio by 512 entries, in all address spaces. If an object owns
+//! the folio, it then stores single pages. The pages stay mapped, with unchanged rights. Then the split marks the
+//! frames as smaller folios, or as single pages. Linux instead unmaps the pages of a file in all address spaces, and
+//! the next access maps them again.
 
 use alloc::sync::Arc;
 
@@ -29,7 +29,7 @@ impl<M: Machine> Mappings<M> {
     /// Splits the huge entries that map the pages `first..end` of the object, which are one huge page. The pages stay
     /// mapped.
     ///
-    /// Call [`stale`](Self::stale) first, after the object has split its huge page.
+    /// Before the call, the object splits its huge page, and the caller then calls [`stale`](Self::stale).
     pub(crate) fn split(&self, first: u64, end: u64) {
         let span = first..end;
         self.visit(&span, |space, places| {
@@ -56,10 +56,10 @@ impl FolioSplit {
 /// How many folios a split has found and split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioSplits {
-    /// The number of folios found that are larger than the target. A folio that is mapped by single pages and could not
-    /// be split counts once per page.
+    /// The number of folios found whose order is larger than the target. A folio that is mapped by 4 KiB entries and
+    /// could not be split counts once for each entry.
     pub found: u64,
-    /// The number of those found that were split.
+    /// The number of folios among `found` that were split.
     pub split: u64,
 }
 
@@ -81,8 +81,8 @@ struct SplitStep {
     to: u8,
 }
 
-/// Returns the successive steps that split a folio of order `from` to order `to`: one step for the complete folio, or
-/// several around page `at` of the folio.
+/// Returns the successive steps that split a folio of order `from` into order `to`: a single step that splits the
+/// complete folio, or, with `at`, several steps that each split the part that contains page `at`.
 fn steps(from: u8, to: u8, at: Option<u64>, anonymous: bool) -> impl Iterator<Item = SplitStep> {
     let at = at.filter(|at| *at < 1 << from);
     let mut order = from;
@@ -112,7 +112,7 @@ struct Folio {
 }
 
 impl Folio {
-    /// Returns the folio of `frame` if its order is larger than that of `split`.
+    /// Returns the folio of `frame`, or `None` if its order is not larger than that of `split`.
     fn larger<M: Machine>(frames: &Frames<M>, frame: Frame, split: FolioSplit) -> Option<Self> {
         let order = frames.folio_order(frame);
         let head = Frame::new(frame.number() & !((1 << order) - 1));
@@ -123,15 +123,15 @@ impl Folio {
         self.head.number()..self.head.number() + (1 << self.order)
     }
 
-    /// Returns whether a frame of the folio is pinned. The owner of a pin can access the frame at any time without an
-    /// entry (rule: exclusive-before-pin).
+    /// Returns whether a frame of the folio is pinned. The owner of a pin can access the frame at any time without a
+    /// page-table entry (rule: exclusive-before-pin).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
         self.frames().any(pinned)
     }
 
-    /// Marks the frames as smaller folios. Returns false if an entry still maps the folio as one, or if the folio no
-    /// longer exists.
+    /// Marks the frames as smaller folios or as single pages. Returns false if a huge entry still maps the folio, or if
+    /// the folio no longer exists.
     fn cut<M: Machine>(self, frames: &Frames<M>, split: FolioSplit, anonymous: bool) -> bool {
         if frames.is_in_folio(self.head) || frames.folio_order(self.head) != self.order {
             return false;
@@ -145,10 +145,10 @@ impl Folio {
     }
 }
 
-/// A page of a folio to be split, with the information for finding the entries that map the folio.
+/// A mapped page of a folio that is to be split.
 struct Found<M: Machine> {
     page: Page,
-    /// The page after those that the entry maps.
+    /// The page after the last page that its entry maps.
     end: Page,
     frame: Frame,
     folio: Folio,
@@ -156,11 +156,11 @@ struct Found<M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Splits the folios that are mapped in `range`, anonymous or of an object, up to the first hole. Hugetlb pages,
-    /// pinned folios and folios with extra references are skipped.
+    /// Splits the folios that are mapped in `range`, up to the first hole between areas. The folios can be anonymous or
+    /// belong to an object. Hugetlb pages, pinned folios and folios with extra references are skipped.
     ///
-    /// When an anonymous folio becomes single pages, those that are all zero and exclusive to this address space are
-    /// replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,
+    /// After an anonymous folio was split into single pages, the zero-filled pages that are exclusive to this address
+    /// space are replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,
     /// `try_to_map_unused_to_zeropage`).
     pub fn split_folios(&self, range: PageRange, split: FolioSplit) -> FolioSplits {
         self.core.split_folios_in(range, split, Holes::Stop)
@@ -168,8 +168,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Splits the folios among the pages `pages` of an object, and their entries in all address spaces. Pinned folios
-    /// and folios with extra references are skipped, as by [`AddressSpace::split_folios`].
+    /// Splits the folios among the pages `pages` of an object, and the huge entries that map them in all address
+    /// spaces. Pinned folios and folios with extra references are skipped, as by [`AddressSpace::split_folios`].
     pub fn split_object(
         &self,
         object: &dyn Object<M>,
@@ -269,7 +269,8 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Returns the first page of `rest` whose folio has an order larger than that of `split`.
+    /// Returns the first page of `rest` whose folio has an order larger than that of `split`. With `Holes::Stop`, ends
+    /// the search at the first hole between areas.
     fn next_larger(
         &self,
         areas: &Areas<M>,
@@ -303,7 +304,7 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// Returns the folio of a mapped page if its order is larger than that of `split`.
+    /// Returns a mapped page with its folio, or `None` if the order of the folio is not larger than that of `split`.
     fn larger_at(
         &self,
         areas: &Areas<M>,
@@ -350,8 +351,8 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Splits every entry that maps the anonymous huge page, unless the huge page has references other than these
-    /// entries.
+    /// Splits every huge entry that maps the anonymous huge page. Does nothing if the page has references other than
+    /// those of these entries.
     fn split_everywhere(&self, mapped: &MappedPage<M>) -> Result<(), OutOfMemory> {
         let mappers = mapped.mappers(self)?;
         let references = self.memory.frames().references_of_whole(mapped.frame);
@@ -366,12 +367,12 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Splits the huge entry around `page` if it maps the folio that begins with `head`.
+    /// Splits the huge entry around `page` if it maps the folio whose first frame is `head`.
     fn split_huge_entry(&self, page: Page, head: Frame) {
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(around(page));
         let shows = |present: Present| present.size == PageSize::Size2M && present.frame == head;
-        // Every huge page has a deposited page table: the split cannot fail.
+        // The split cannot fail: every huge entry has a deposited page table.
         if cursor.peek().present().is_some_and(shows) && cursor.split(&mut gather).is_ok() {
             self.memory.count(Row::HugeSplitsAsked, 1);
         }
@@ -380,7 +381,7 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Splits the huge entries of this address space that map the pages `span` of an object, which are one huge page.
+    /// Splits the huge entries by which this address space maps the object's pages `span`, which are one huge page.
     pub(crate) fn split_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -397,8 +398,8 @@ impl<M: Machine> Core<M> {
         });
     }
 
-    /// Replaces zero-filled pages of a split folio by the zero frame. Examines only the pages at which the complete
-    /// folio would be mapped.
+    /// Replaces the zero-filled pages of a split folio by the zero frame. Examines only the pages where this address
+    /// space would map the folio if all of it were mapped.
     fn give_zeroes_back(&self, found: &Found<M>) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);

@@ -16,8 +16,8 @@ use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Mappings<M> {
-    /// Unmaps the huge page in `frame`, whose first 4 KiB page has this index, from all private areas without a
-    /// reservation. Returns the number of entries removed.
+    /// Unmaps the huge page in `frame` from all private areas without a reservation. `index` is the index of its first
+    /// 4 KiB page in the object. Returns the number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
         let span = index..index + HUGE_PAGES;
@@ -29,13 +29,13 @@ impl<M: Machine> Mappings<M> {
 }
 
 impl<M: Machine> Area<M> {
-    /// Returns the indices of the huge pages that `part` maps.
+    /// Returns the indices of the huge pages that `part` of the area maps.
     fn huge_indices(&self, part: PageRange) -> core::ops::Range<u64> {
         let first = self.offset_of(part.start) / HUGE_PAGES;
         first..first + part.len() / HUGE_PAGES
     }
 
-    /// Drops the unused part of the area's reservation, when the area is unmapped.
+    /// Unreserves the pages of the area's reservation that are not in use. Called when the area is unmapped.
     #[cold]
     pub(crate) fn forget_reservation(&self) {
         let view = self.object().and_then(|object| object.huge());
@@ -53,15 +53,15 @@ impl<M: Machine> Core<M> {
         frames.take_huge(false, FrameKind::PoolAnonymous, within)
     }
 
-    /// Frees the lowest page tables of `range`, in which nothing is mapped. Even an empty table would conflict with a
-    /// huge page.
+    /// Frees the lowest-level page tables of `range`, in which nothing is mapped. A huge page cannot be mapped where
+    /// such a table exists.
     #[cold]
     pub(crate) fn clear_way(&self, range: PageRange) {
         self.remove_entries(self.cpu(), range);
     }
 
-    /// Unmaps the hugetlb pages of `range`, a part of `area`, and reserves them again if the mapping has a reservation.
-    /// A last page that is only partly in the range stays mapped (Linux 7.2 `mm/madvise.c`,
+    /// Unmaps the hugetlb pages of `range`, a part of `area`. If the mapping has a reservation, reserves these pages
+    /// again. A last page that is only partly in the range stays mapped (Linux 7.2 `mm/madvise.c`,
     /// `madvise_dontneed_free_valid_vma`).
     #[cold]
     pub(crate) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
@@ -74,8 +74,8 @@ impl<M: Machine> Core<M> {
             return Ok(());
         }
         let view = area.object().and_then(|object| object.huge());
-        // Hold the lock of the file, so that a concurrent fault finds the page either mapped or back in the pool.
-        // Between the two states, the fault would fail if the pool has no other page.
+        // Hold the lock of the file, so that a concurrent fault finds the page either mapped or back in the pool. A
+        // fault in between would fail if the pool has no other page.
         let _file = view.as_ref().map(|view| view.file.lock());
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
@@ -94,8 +94,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Copies `page` for the child of a fork at once, because the parent's page is pinned and must stay exclusive
-    /// (rule: exclusive-before-pin).
+    /// Copies `page` to the child during the fork, because the parent's page is pinned and must stay exclusive (rule:
+    /// exclusive-before-pin).
     #[cold]
     pub(crate) fn copy_pinned_hugetlb(
         &self,
@@ -120,8 +120,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// If the area at `address` has a reservation, unmaps the page there from all private areas that have none. Returns
-    /// the number of entries removed.
+    /// If the area at `address` has a reservation, unmaps the huge page at `address` from all private areas that have
+    /// none. Returns the number of entries removed.
     pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
         let page = huge::around(address.page());
         let (object, index, frame) = {
@@ -138,8 +138,8 @@ impl<M: Machine> Core<M> {
             };
             (object.clone(), area.offset_of(page.start), present.frame)
         };
-        // This locks the areas of every address space that maps the page, including this one, so no area lock is held
-        // here.
+        // `take_back` locks the areas of every address space that maps the page, including this one, so no area lock is
+        // held here.
         object.mappings().take_back(index, frame)
     }
 
@@ -190,7 +190,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether `object`, to which a mapping refers, has a reservation of huge pages.
+/// Returns whether `object`, which an area maps, has a reservation of huge pages for this mapping.
 fn owns<M: Machine>(object: &dyn Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

@@ -12,8 +12,8 @@ use crate::types::error::ObjectError;
 use crate::types::huge::HUGE_PAGES;
 
 impl<M: Machine> HugeFile<M> {
-    /// Changes the size to a multiple of [`HUGE_BYTES`]. On shrinking, the pages past the end are unmapped everywhere,
-    /// including private copies, and their reservations are dropped.
+    /// Sets the size to `size` bytes, a multiple of [`HUGE_BYTES`]. If the file shrinks, the pages beyond the new end
+    /// are freed and unmapped in all address spaces, including private copies, and their reservations are dropped.
     pub fn set_size(&self, size: u64) {
         {
             let mut state = self.state.lock();
@@ -24,7 +24,7 @@ impl<M: Machine> HugeFile<M> {
             }
             let end = size / HUGE_BYTES;
             state.pages.remove_range(end, u64::MAX);
-            // This cannot fail for lack of memory: a removal up to the end of the last run splits no run.
+            // The removal cannot fail for lack of memory: it reaches the end of the last run, so it splits no run.
             let unused = state.reserved.remove(end..u64::MAX).unwrap_or(0);
             (self.memory.frames()).unreserve_huge(self.within(), unused);
             self.mappings.stale();
@@ -32,8 +32,8 @@ impl<M: Machine> HugeFile<M> {
         self.mappings.unmap(size / 4096, u64::MAX, true);
     }
 
-    /// Zeroes the bytes `start..end`, and frees the pages that are completely inside. The size does not change
-    /// (`hugetlbfs_punch_hole`).
+    /// Zeroes the bytes `start..end`, and frees the huge pages that are completely in this range. The size of the file
+    /// does not change (`hugetlbfs_punch_hole`).
     pub fn punch(&self, start: u64, end: u64) {
         let (first, last) = (start.div_ceil(HUGE_BYTES), end / HUGE_BYTES);
         {
@@ -57,7 +57,8 @@ impl<M: Machine> HugeFile<M> {
 
 impl<M: Machine> Object<M> for HugeFile<M> {
     fn frame(&self, _memory: &Memory<M>, index: u64, _write: bool) -> Result<Frame, ObjectError> {
-        // This creates no page: areas that map the file fault in huge pages through `huge` instead.
+        // Returns only existing pages and creates none: a fault in an area that maps the file gets the huge page
+        // through `huge` instead.
         self.frame_at(index)?.ok_or(ObjectError::Io)
     }
 

@@ -21,7 +21,7 @@ const NEVER: AreaFlags = AreaFlags::SHARED
     .union(AreaFlags::DROPPABLE)
     .union(AreaFlags::SECRET);
 
-/// Returns the flags of an area after `MADV_MERGEABLE` (`on`) or `MADV_UNMERGEABLE`.
+/// Returns the flags of an area after `MADV_MERGEABLE` if `on`, otherwise after `MADV_UNMERGEABLE`.
 pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
     if on && !flags.intersects(NEVER) {
         flags | AreaFlags::MERGEABLE
@@ -30,9 +30,9 @@ pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
     }
 }
 
-/// Returns the bits of an entry after its page got a private frame; `bits` are those before. The page holds the only
-/// copy of its contents, so it is dirty. Only the software dirty bit is set, because there is no store to report to the
-/// write tracking.
+/// Returns the bits of an entry whose page was copied to a private frame; `bits` are those before. The frame has the
+/// only copy of the contents, so the page is dirty. Only the software dirty bit is set, because there is no store to
+/// report to the write tracking.
 fn own_bits(bits: Bits) -> Bits {
     (bits - (Bits::MERGED | Bits::BORROWED)) | Bits::EXCLUSIVE | Bits::FOLDED_DIRTY
 }
@@ -82,8 +82,11 @@ impl<M: Machine> AddressSpace<M> {
         areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
 
-    /// With `on`, makes all areas mergeable, including future ones. Otherwise unmerges the pages of all areas, and
-    /// makes no area mergeable (`PR_SET_MEMORY_MERGE`).
+    /// If `on`, makes all areas mergeable, including future ones. Otherwise unmerges the pages of all areas, and makes
+    /// all areas unmergeable (`PR_SET_MEMORY_MERGE`).
+    ///
+    /// # Errors
+    /// There is no free frame for a page to unmerge, or no heap memory.
     ///
     /// # Errors
     /// No frame is free for pages that are to be unmerged, or there is no heap memory.
@@ -113,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns the counts of the KSM pages, found by a walk of the entries of all mergeable areas.
+    /// Counts the KSM pages by a walk of the entries of all mergeable areas.
     fn merged_pages(&self) -> MergedPages {
         let mut found = MergedPages::default();
         if self.merge_number() == UNSCANNED {
@@ -145,7 +148,7 @@ impl<M: Machine> Core<M> {
         found
     }
 
-    /// Gives every KSM page of `range` in mergeable areas a private frame.
+    /// Gives every KSM page of `range` in a mergeable area a private frame.
     pub(crate) fn unmerge(&self, areas: &Areas<M>, range: PageRange) -> Result<(), OutOfFrames> {
         let cpu = self.cpu();
         let mut gather = self.gather();

@@ -2,17 +2,17 @@
 //!
 //! ksmd scans the memory that programs have made mergeable. It keeps two indexes by a digest of contents. The first has
 //! the KSM pages, which are never written, so their digests stay valid (the stable tree). The second has pages that
-//! were found in this pass and had not changed since the pass before; their digests are only hints (the unstable tree).
-//! If a page has the digest of a KSM page, its entry is changed to map the KSM frame. If two pages have one digest,
-//! their entries are changed to map a new KSM frame.
+//! this pass has examined and that have not changed since the previous pass; their digests are only hints (the unstable
+//! tree). If a page has the digest of a KSM page, its entry is changed to map the KSM frame. If two pages that are not
+//! KSM pages have equal digests, their entries are changed to map a new KSM frame.
 //!
 //! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
 //! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. If the bytes
 //! differ, write permission is restored where the rule allows it. A page that is pinned, has an extra reference or is
 //! being migrated is skipped.
 //!
-//! **A KSM page is never exclusive.** Its frame has a separate kind. The index holds one reference to the frame, in
-//! addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
+//! **A KSM page is never exclusive.** Its frame has the kind of KSM frames. The index holds one reference to the frame,
+//! in addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
 //! entries, so a store copies the page. The entry of a zero-filled page may map the zero page instead; the bit
 //! distinguishes it from an entry of untouched memory.
 //!
@@ -50,8 +50,8 @@ impl<M: Machine> Merging<M> {
         Ok(())
     }
 
-    /// Registers the child of a fork for scanning. If that fails, records that the child may nevertheless map KSM
-    /// pages.
+    /// Registers the child of a fork for scanning. If that fails, records that an address space that is not registered
+    /// may map KSM pages.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
             child.set_merge_number(UNKNOWN);
@@ -85,8 +85,8 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let Known { merged, places, .. } = &mut *known;
             merged.retain(|stable| {
-                // If no entry maps the frame, a new entry can get it only by a lookup in the index, which takes this
-                // lock.
+                // If no entry maps the frame, a new entry can get it only by a lookup in the index, and a lookup takes
+                // this lock.
                 let frame = stable.frame;
                 let shown = frames.references(frame) > 1;
                 if !shown {
@@ -142,8 +142,8 @@ impl<M: Machine> Merging<M> {
         counts
     }
 
-    /// Counts in `found` the pages of an address space that have no equal page so far, and the memory that they take in
-    /// the index.
+    /// Adds to `found` the pages of an address space for which no equal page was found so far, and the memory that they
+    /// take in the index.
     fn add_lone(&self, number: u64, found: &mut MergedPages) {
         let known = self.known.lock();
         let lone = known.lone.iter().filter(|(_, one)| one.space == number);

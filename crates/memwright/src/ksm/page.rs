@@ -11,7 +11,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::writable;
 
-/// The target to which the entry of a page is changed.
+/// What the entry of a page is changed to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A KSM frame, to which the caller holds a reference.
@@ -28,7 +28,7 @@ const TOGETHER: u64 = u64::BITS as u64;
 /// Why a page was not merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeFailure {
-    /// The page was unmapped, or its area made unmergeable, since it was examined.
+    /// Since the page was examined, it was unmapped or its area was made unmergeable.
     Gone,
     /// The page is pinned or has extra references.
     Busy,
@@ -36,7 +36,7 @@ pub(super) enum MergeFailure {
     Different,
 }
 
-/// Returns the bits of an entry that is changed to map `target`, a frame with the same contents; `bits` are those
+/// Returns the bits of an entry after it was changed to map `target`, which has the same contents; `bits` are those
 /// before. Tracking bits are kept, because nothing was written (rules: fold-before-clearing, never-under-report).
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
@@ -106,15 +106,15 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), MergeFailure> {
         let entry = cursor.peek().present().ok_or(MergeFailure::Gone)?;
         if target == Target::Zero && area.object().is_some() {
-            // In an area of an object, a zero page does not count as a private copy: punching a hole in the object
-            // would unmap it. Do not merge the page.
+            // Do not merge a page in an area of an object with the zero page. The zero page would not count as a
+            // private copy, so punching a hole in the object would unmap it.
             return Err(MergeFailure::Busy);
         }
         if !self.may_merge(entry, page) {
             return Err(MergeFailure::Busy);
         }
         if entry.size != PageSize::Size4K {
-            // Compare first, so that a huge page is not split in vain.
+            // Compare before the split: a huge page must not be split if the contents differ.
             if !self.has_contents_of(target, entry.frame_of(page)) {
                 return Err(MergeFailure::Different);
             }
@@ -139,9 +139,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Makes entries of 4 KiB pages map the target: those that `may` selects and whose pages have the target's contents
-    /// once they are write-protected. `pages` has at most [`TOGETHER`] pages, all of one page table. Returns the number
-    /// of entries changed.
+    /// Makes the entries of 4 KiB pages map the target. Selects the entries with `may`, write-protects them, and
+    /// changes those whose pages then have the contents of the target. `pages` has at most [`TOGETHER`] pages, all of
+    /// one page table. Returns the number of entries changed.
     fn show_equal(
         &self,
         area: &Area<M>,
@@ -183,7 +183,7 @@ impl<M: Machine> Core<M> {
         shown
     }
 
-    /// Makes the entry under the cursor map the target. The entry is write-protected already.
+    /// Makes the entry under the cursor, which is already write-protected, map the target.
     fn show(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -200,8 +200,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Makes the entries of zero-filled pages of `range` in the area map the zero page, as if the pages had never been
-    /// written. `may` selects the entries. A page must be exclusive to this address space, and neither pinned nor
-    /// otherwise referenced.
+    /// written. Only entries that `may` selects are changed. Their pages must be exclusive to this address space, and
+    /// neither pinned nor otherwise referenced.
     pub(crate) fn show_zero(
         &self,
         area: &Area<M>,
@@ -211,8 +211,8 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let range = area.range().intersect(range);
         if range.is_empty() || area.object().is_some() {
-            // In an area of an object, a zero page does not count as a private copy: punching a hole in the object
-            // would unmap it. Change nothing.
+            // Change nothing in an area of an object. The zero page would not count as a private copy, so punching a
+            // hole in the object would unmap it.
             return;
         }
         self.note_peak(cpu);

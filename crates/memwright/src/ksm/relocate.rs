@@ -6,7 +6,7 @@ use memwright_table::{Frame, FrameRef, Machine};
 use crate::mm::memory::Memory;
 use crate::mm::merging::{Merging, Round, Stable};
 
-/// A guard: while it is held, the scan of KSM does not run and no KSM page is looked up by its contents.
+/// A guard that excludes the scan of KSM: while it is held, no KSM page is looked up by its contents.
 pub(crate) struct Pause<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Round>);
 
 impl<M: Machine> Merging<M> {

@@ -23,9 +23,9 @@ struct Seen {
     page: Page,
     frame: Frame,
     digest: u64,
-    /// The key in the indexes.
+    /// The key of the page in the indexes.
     key: u64,
-    /// The node that its KSM frame must be on; `None` if any node will do.
+    /// The node of the KSM frame for this page, or `None` if any node will do.
     node: Option<u8>,
     /// Whether the page had the same digest in the previous pass.
     settled: bool,
@@ -34,7 +34,7 @@ struct Seen {
     inherited: bool,
 }
 
-/// Where the scan of an address space stopped.
+/// Where the scan stopped in an address space.
 enum Next {
     /// At a page that may be merged.
     Page(Seen),
@@ -87,7 +87,7 @@ impl<M: Machine> Memory<M> {
         };
     }
 
-    /// Merges a page with an equal one, or records it in the index.
+    /// Merges the page `seen` with an equal page, or records it in the index.
     fn place(&self, number: u64, space: &Shared<Core<M>>, seen: Seen, round: &mut Round) {
         let merging = self.merging();
         let place = MergedPlace {

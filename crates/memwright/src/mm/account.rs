@@ -12,8 +12,7 @@ impl<M: Machine> Memory<M> {
         self.account_with(self.frames.usage())
     }
 
-    /// Like `account`, but returns `None` if a lock that it needs is held. For reports of failures, which must not wait
-    /// for a lock.
+    /// Like `account`, but returns `None` instead of waiting for a lock. For reports of failures, which must not wait.
     pub fn try_account(&self) -> Option<Account> {
         self.frames
             .try_usage()
@@ -46,8 +45,8 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
-        // The page count of an address space does not include zero pages that faults mapped, so add them here: each
-        // full flush may have dropped the translations of all of these pages.
+        // The page counts of an address space do not include zero pages that faults mapped, so add those here: each
+        // full flush may have dropped the translations of all of them.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
         // Changed entries are counted only by kind: the total is the sum over the kinds.

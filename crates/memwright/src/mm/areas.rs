@@ -434,7 +434,8 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// For a locked area, adds the pages to the total of locked pages. For a secret area, records that there was one.
+    /// Adds the pages of a locked area to the total of locked pages. For a secret area, records that the address space
+    /// has had one.
     #[cold]
     fn count_kept_in(&mut self, flags: AreaFlags, pages: u64) {
         self.was_secret |= flags.contains(AreaFlags::SECRET);
@@ -588,7 +589,7 @@ impl<M: Machine> Areas<M> {
         core::mem::replace(&mut self.map, AreaMap::new())
     }
 
-    /// Checks whether the limit allows `pages` more locked pages.
+    /// Checks whether the limit of locked memory allows `pages` more locked pages.
     pub(crate) fn check_locked(&self, pages: u64) -> Result<(), Limit> {
         let limit = self.limits.locked / PAGE_SIZE as u64;
         if self.limits.may_lock_any || self.locked + pages <= limit {
@@ -598,7 +599,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Checks whether the limit allows `more` more areas.
+    /// Checks whether the limit on the number of areas allows `more` more areas.
     pub(crate) fn check_count(&self, more: usize) -> Result<(), Limit> {
         if self.map.len() + more <= self.limits.areas {
             Ok(())

@@ -377,9 +377,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Adds an upper bound of the translations that full flushes dropped. Software cannot know which translations a CPU
-    /// held. Each was for a page that was mapped before the operation, so the bound also counts the pages that the
-    /// operation unmapped.
+    /// Adds an upper bound of the number of translations that full flushes dropped. Software cannot know which
+    /// translations a CPU held. Each translation was for a page that was mapped before the operation, so the bound also
+    /// counts the pages that the operation unmapped.
     #[cold]
     #[inline(never)]
     fn note_dropped(&self, cpu: CpuId, counts: &GatherCounts) {

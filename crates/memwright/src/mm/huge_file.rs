@@ -65,7 +65,7 @@ pub struct HugeView<'a, M: Machine> {
 }
 
 impl<M: Machine> HugeView<'_, M> {
-    /// Like [`HugeFile::reserve`].
+    /// Reserves huge pages of the file: see [`HugeFile::reserve`].
     ///
     /// # Errors
     /// See [`HugeFile::reserve`].
@@ -73,7 +73,7 @@ impl<M: Machine> HugeView<'_, M> {
         self.file.reserve(range)
     }
 
-    /// Like [`HugeFile::grow_to`].
+    /// Raises the size of the file: see [`HugeFile::grow_to`].
     pub fn grow_to(&self, size: u64) {
         self.file.grow_to(size);
     }
@@ -186,8 +186,8 @@ impl<M: Machine> HugeFile<M> {
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
         let (frames, within) = (self.memory.frames(), self.within());
         let mut state = self.state.lock();
-        // This difference is a lower bound of the missing pages. The check keeps the walk below short if the range is
-        // huge.
+        // The length of the range minus `there` is a lower bound of the number of missing pages. Reject a range that
+        // needs more huge pages than the machine has before the walk over its indices.
         let there = state.pages.len() + state.reserved.count(&range);
         if (range.end - range.start).saturating_sub(there) > frames.total() / HUGE_PAGES {
             return Err(ObjectError::OutOfMemory);
@@ -367,7 +367,7 @@ impl<M: Machine> Reservation<M> {
             }
             let promised = self.pages.lock().insert(index..index + 1);
             if promised != Ok(1) {
-                // Another thread has reserved the page first, or there is no heap memory for the record.
+                // Another thread has reserved the page in the meantime, or there is no heap memory for the record.
                 frames.unreserve_huge(self.within, 1);
             }
             if promised.is_err() {
@@ -376,8 +376,8 @@ impl<M: Machine> Reservation<M> {
         }
     }
 
-    /// Drops the reservation of the pages of `range`, which are unmapped. If there is no heap memory to change the
-    /// record, the reservation is dropped with the mapping.
+    /// Drops the reservation of the pages of `range`, which the caller unmaps. If there is no heap memory to change the
+    /// record, the reservation lasts until the mapping is dropped.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let unused = self.pages.lock().remove(range).unwrap_or(0);
         (self.memory.frames()).unreserve_huge(self.within, unused);

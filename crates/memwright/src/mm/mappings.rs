@@ -278,7 +278,8 @@ impl<M: Machine> Mappings<M> {
         list.try_insert(number, span, mapping)
     }
 
-    /// Records the first area of a forked child that has the indices and the displacement of an interval of its parent.
+    /// Adds an interval for a forked child, with the indices and the displacement of an interval of its parent. Records
+    /// the child's first area in it.
     fn attach_copy(
         &self,
         interval: IntervalId,
@@ -295,7 +296,7 @@ impl<M: Machine> Mappings<M> {
         list.try_insert(child.space_number(), span, mapping)
     }
 
-    /// Records one more area of an interval. The area maps pages that the interval already covers.
+    /// Records one more area in an interval, which already covers the pages that the area maps.
     fn attach_part(&self, interval: IntervalId) {
         let mut list = self.list.lock();
         let mapping = list.value_mut(interval);
@@ -305,7 +306,7 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Removes an area of an interval.
+    /// Records one area less in an interval, and removes an interval that has no area left.
     fn detach(&self, interval: IntervalId) {
         let mut list = self.list.lock();
         let Some(mapping) = list.value_mut(interval) else {
@@ -377,7 +378,7 @@ impl<M: Machine> Attachment<M> {
         Self::new(self.object.clone(), &self.space, span, page)
     }
 
-    /// Records that the area maps the pages of the object up to index `end`.
+    /// Records that the area maps the pages of the object below index `end`.
     pub(crate) fn reach(&self, end: u64) {
         self.object
             .mappings()

@@ -13,7 +13,7 @@ use crate::mm::memory::Memory;
 use crate::mm::merging::{MergedPlace, Merging};
 use crate::types::digest_index::key_of;
 
-/// A frame may have twice as many records as entries, and this number of records in addition.
+/// The maximum number of records of a frame is twice the number of its entries, plus this number.
 const SPARE: u32 = 16;
 
 impl<M: Machine> Merging<M> {
@@ -25,8 +25,8 @@ impl<M: Machine> Merging<M> {
         key_of(frames.digest(frame), node)
     }
 
-    /// Records a page that maps the KSM frame with this key. If most of the frame's records are stale, first drops
-    /// them: the next search finds the entries again.
+    /// Records a page that maps the KSM frame with this key. First drops the other records of the frame if it has so
+    /// many that most of them must be stale: the next search finds the entries again.
     pub(crate) fn note_place(
         &self,
         memory: &Memory<M>,

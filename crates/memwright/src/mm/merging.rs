@@ -10,8 +10,7 @@ use crate::types::chains::{Chain, Chains};
 use crate::types::digest_index::Index;
 use crate::types::merge::MergeSettings;
 
-/// Stands in place of a number for an address space that may map KSM pages, but could not be registered because there
-/// was no heap memory.
+/// The number of an address space that may map KSM pages but could not be registered, because there was no heap memory.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// A page for which this pass has not found an equal page yet.

@@ -139,10 +139,10 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Reclaims those pages of `leaving` that can be reclaimed. Afterwards no entry maps the reclaimed pages, and the
     /// next access faults them in again. The caller holds no lock of any address space.
     ///
-    /// A file system first removes the pages that must stay from the set ([`Mappings::keep`]) and writes back dirty
-    /// pages. It calls [`Mappings::clean`] before it copies the contents of a page, so that it is notified of later
-    /// stores. Then it calls [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it has the
-    /// only reference, unless they were stored to in the meantime.
+    /// A file system first removes from its copy of the set the pages that must stay ([`Mappings::keep`]), and writes
+    /// back dirty pages. It calls [`Mappings::clean`] before it copies the contents of a page, so that it is notified
+    /// of later stores. Then it calls [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it
+    /// has the only reference, unless they were stored to in the meantime.
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
         let _ = (memory, leaving);
         Left::default()

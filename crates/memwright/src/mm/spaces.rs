@@ -17,9 +17,9 @@ const NONE: u32 = u32::MAX;
 /// All address spaces.
 pub(crate) struct Spaces<M: Machine>(Lock<Forest<M>>);
 
-/// An address space, or the place of a dropped one that had several children.
+/// An address space, a dropped one that had several children, or a vacant node.
 struct Node<M: Machine> {
-    /// `None` if the address space was dropped. The node then only connects its children.
+    /// `None` if the address space was dropped. The node then only connects its children, unless it is vacant.
     space: Option<Shared<Core<M>>>,
     /// The number of the address space, which is never used again. 0 in a vacant node.
     number: u64,
@@ -48,12 +48,12 @@ struct Place {
     number: u64,
 }
 
-/// A walk over the relatives of an address space: itself, its descendants, its parent, the parent's other descendants,
-/// and so on.
+/// A walk over the relatives of an address space. It visits the address space and its descendants, then its parent and
+/// the parent's other descendants, and so on.
 pub(crate) struct Relatives {
     /// The node whose descendants are being visited.
     top: Place,
-    /// The child of `top` whose descendants were visited before.
+    /// The child of `top` that was `top` before: it and its descendants have been visited.
     visited: u32,
     /// The node that was visited last.
     at: Option<Place>,
@@ -194,8 +194,8 @@ impl<M: Machine> Forest<M> {
         (node.parent, node.next) = (parent, next);
     }
 
-    /// Removes a node whose address space was dropped if it has fewer than two children. An only child takes its place.
-    /// Then does the same with the parent.
+    /// Removes a node whose address space was dropped if it has fewer than two children; an only child takes its place.
+    /// Then does this with its parent.
     fn prune(&mut self, mut node: u32) {
         while let Some(gone) = self.nodes.get(node) {
             let Node { parent, child, .. } = *gone;
@@ -246,7 +246,8 @@ impl<M: Machine> Forest<M> {
         node.is_some_and(|node| node.number == place.number)
     }
 
-    /// Returns the node after `node` among the descendants of the walk's top.
+    /// Returns the node that the walk visits after `node` among the descendants of `walk.top`, or `None` if there is
+    /// none.
     fn after(&self, mut node: u32, walk: &Relatives) -> Option<u32> {
         let mut next = self.nodes[node].child;
         loop {

@@ -23,7 +23,7 @@ pub enum Moving {
     All,
 }
 
-/// Why the policy of an area was not set, or why its pages do not conform to it.
+/// The reason why the policy of an area was not set, or why its pages do not conform to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// The range is misaligned, ends before it begins, or begins or ends inside a hugetlb page.
@@ -208,7 +208,8 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// Returns the policy of page `page` of the area: the object's if it has one, otherwise the area's.
+    /// Returns the policy of page `page` of the area: that of the object if it has policies, otherwise that of the
+    /// area.
     fn placement_of(&self, area: &Area<M>, page: Page) -> Option<PlacePolicy> {
         self.memory.placement(area.placement_of(page))
     }
@@ -221,7 +222,7 @@ impl<M: Machine> Core<M> {
         Some(policy.choice(near, turn, all, |_| 1))
     }
 
-    /// Checks that areas cover the complete range. With `may_have_holes`, checks only that the range has an area.
+    /// Checks that areas cover the complete range. With `may_have_holes`, checks only that the range overlaps an area.
     fn check_covered(
         &self,
         areas: &Areas<M>,
@@ -317,8 +318,8 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Area<M> {
-    /// Returns the policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): the object's if it
-    /// has policies, otherwise the area's.
+    /// Returns the policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): that of the object if
+    /// it has policies, otherwise that of the area.
     pub fn placement_of(&self, page: Page) -> PolicyId {
         let object = self.object();
         let own = object.and_then(|object| object.placement(self.offset_of(page)));

@@ -54,9 +54,9 @@ impl<M: Machine> AddressSpace<M> {
         Ok(core.memory.frames().node_of(present.frame_of(page)))
     }
 
-    /// Migrates the page at `page` to the nodes of `choice`, unless it is on one of the first nodes of `choice`. A huge
-    /// page is migrated as one. A page of an object, or with several users, is migrated in all its entries, but only
-    /// with [`Moving::All`] or if at most one entry maps it.
+    /// Migrates the page at `page` to the nodes of `choice`, unless it already is on one of the preferred ones
+    /// (`choice.first`). A huge page is migrated as one. A page of an object, or with several users, is migrated in all
+    /// its entries, but only with [`Moving::All`] or if at most one entry maps it.
     ///
     /// # Errors
     /// See [`Unmoved`]; the page stays in its frame, as writable as the rule allows.
@@ -95,17 +95,17 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// How a page is migrated.
+/// Which entries a migration changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By its single entry, which holds the only reference.
+    /// The entry at the cursor, which holds the only reference to the page.
     Alone,
-    /// By every entry that maps it, and in the object that owns it.
+    /// Every entry that maps the page. If an object owns the page, its frame in the object is replaced too.
     Together,
 }
 
-/// Decides how a page is migrated. `alone` is the result of the check whether changing the single entry is enough.
-/// `sharers` is the number of entries that map the page (`__add_folio_for_migration`).
+/// Decides how a page is migrated. `alone` is `Ok` if it is enough to change the single entry. `sharers` is the number
+/// of entries that map the page (`__add_folio_for_migration`).
 fn way(
     alone: Result<(), Unmoved>,
     frame: Frame,
@@ -142,7 +142,8 @@ pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Migrates the page under the cursor, whose entry is `page`, to the nodes of `choice`; returns its node.
+    /// Migrates the page under the cursor, whose entry is `page`, to the nodes of `choice`. Returns the node of the new
+    /// frame.
     pub(crate) fn migrate(
         &self,
         area: &Area<M>,
@@ -191,8 +192,8 @@ impl<M: Machine> Core<M> {
         Ok(node)
     }
 
-    /// Checks that the page can be migrated by changing this entry alone: the entry is the only user of the page, and
-    /// nothing else accesses its frame.
+    /// Checks whether the page can be migrated by changing this entry alone: it is the only entry that maps the page,
+    /// and nothing else accesses the frame.
     fn may_migrate(&self, area: &Area<M>, page: Present) -> Result<(), Unmoved> {
         let frames = self.memory.frames();
         if area.flags().contains(AreaFlags::SECRET) || page.bits.contains(Bits::BORROWED) {
@@ -214,7 +215,7 @@ impl<M: Machine> Core<M> {
         if alone {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
-            // An exclusive page has no other owner, so the other reference is temporary.
+            // An exclusive page has no other owner, so another reference is temporary.
             Err(Unmoved::Busy)
         } else {
             Err(Unmoved::Shared(page.frame))
@@ -240,7 +241,7 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers to `new` the state of a private page that its entries do not hold: its copy in swap, the lazily freed
+    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, the lazily freed
     /// mark, and the subpool of a page of the hugetlb pool.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         let frames = self.memory.frames();

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with several entries
-//! (`range/rmap.rs`) are in folders below this one.
+//! (`range/rmap.rs`) are in other folders.
 //!
 //! # First touch
 //! A page is allocated on the node of the CPU that touches it first. If that node has no free memory, the page is
@@ -23,7 +23,7 @@
 //! kept. If a swap slot holds a copy of the page, the slot then refers to the new frame. [The rule](crate::writable)
 //! decides on write permission. A pinned page is not migrated.
 //!
-//! A page with several entries, because of a fork, an object or KSM, is migrated for all of them at once, under the
+//! A page with several entries, because of a fork, an object or KSM, is migrated in all of them at once, under the
 //! locks of their address spaces. It is not migrated if there is any other reference: from a system call that accesses
 //! the page, from a swap slot that other entries name, or from an entry of another size.
 

@@ -12,8 +12,8 @@ impl<M: Machine> AddressSpace<M> {
         self.core.pace().is_due(round)
     }
 
-    /// Ends a scan for hints in round `round`. The hint faults since the previous scan determine in which round the
-    /// next one is due.
+    /// Ends the scan for hints of round `round`. The hint faults since the previous scan determine the round in which
+    /// the next scan is due.
     pub fn end_scan_for_hints(&self, round: u64) {
         self.core.pace().end_scan(round);
     }

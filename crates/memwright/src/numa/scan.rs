@@ -1,5 +1,5 @@
-//! Installs NUMA hints, in one part of an address space at a time (Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`,
-//! and `mm/mprotect.c`).
+//! Installs NUMA hints in an address space, part by part (Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`, and
+//! `mm/mprotect.c`).
 
 use memwright_table::{Bits, Edit, Machine, Page, PageRange};
 
@@ -11,8 +11,9 @@ use crate::vma::area::AreaFlags;
 /// The number of pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
-/// Returns the change that makes an entry with these bits a NUMA hint, whose next access faults. Entries of the zero
-/// page, which all programs share, and of pages with several owners, which have no preferred node, are not changed.
+/// Returns the edit that makes an entry with these bits a NUMA hint: the next access through it faults. Entries of the
+/// zero page are not changed, because all programs share it. Entries of pages with several owners are not changed,
+/// because these pages have no preferred node.
 fn hinting(bits: Bits) -> Edit {
     let told = bits.contains(Bits::READ | Bits::EXCLUSIVE) && !bits.contains(Bits::BORROWED);
     if told {
@@ -35,8 +36,8 @@ fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Installs NUMA hints from `from` on, until `budget` pages were scanned, and subtracts their number from `budget`.
-    /// Returns the page to continue with, or `None` at the end of the address space.
+    /// Installs NUMA hints from `from` on, until about `budget` pages were scanned, and subtracts the number of pages
+    /// scanned from `budget`. Returns the page to continue with, or `None` at the end of the address space.
     pub fn scan_for_hints(&self, from: Page, budget: &mut u64) -> Option<Page> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());

@@ -1,11 +1,11 @@
 //! Migration of a page with several entries (Linux 7.2 `mm/migrate.c`, `migrate_folio_unmap` and `migrate_folio_move`).
 //!
 //! The areas of all address spaces that map the page are locked, in the order of their numbers, so that no fault, fork
-//! or protection change happens there meanwhile. If an object owns the page, the object is locked too, so that no new
-//! lookup finds the page. No new reference can then be taken without an existing one. If the references are exactly
-//! those of the entries plus that of the object or the KSM index, nothing else accesses the frame. The entries become
-//! migration entries and are flushed, the page is copied, and each entry is set to the new frame with its previous
-//! state.
+//! or protection change runs in these address spaces meanwhile. If an object owns the page, the object is locked too,
+//! so that no new lookup finds the page. No new reference can then be taken without an existing one. If the references
+//! are exactly those of the entries plus that of the object or the KSM index, nothing else accesses the frame. The
+//! entries become migration entries and are flushed, the page is copied, and each entry is set to the new frame with
+//! its previous state.
 
 use alloc::vec::Vec;
 use memwright_table::sync::SpreadWriteGuard;
@@ -27,7 +27,7 @@ struct Locked<'a, M: Machine> {
     areas: SpreadWriteGuard<'a, Areas<M>>,
 }
 
-/// A place at which an entry maps the page, or did so when it was found.
+/// A page that an entry mapped to the frame when the search found it.
 struct Place {
     /// The index of the address space in the list of locked ones.
     space: usize,
@@ -38,7 +38,7 @@ struct Place {
 }
 
 impl<M: Machine> Core<M> {
-    /// Migrates the page at `page` to the nodes of `choice`, in every entry that maps it; returns its node.
+    /// Migrates the page at `page` to the nodes of `choice`, in every entry that maps it. Returns its node afterwards.
     pub(super) fn migrate_together(
         &self,
         page: Page,
@@ -58,7 +58,7 @@ impl<M: Machine> Core<M> {
         moved.map(Moved::To)
     }
 
-    /// Returns the page at `page`, and its node.
+    /// Returns the page that is mapped at `page`, and its node.
     fn mapped_at(&self, page: Page) -> Result<(MappedPage<M>, u8), Unmoved> {
         let areas = self.areas.read(self.cpu());
         let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
@@ -76,7 +76,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<u8, Unmoved> {
         let memory = &*self.memory;
         let frames = memory.frames();
-        // Keeps the scan of KSM from finding the page by its contents and taking a reference meanwhile.
+        // Until this guard is dropped, the scan of KSM cannot find the page by its contents and take a reference to it.
         let _round = mapped.is_merged().then(|| memory.merging().pause());
         let mappers = mapped.mappers(self)?;
         let target = self
@@ -118,7 +118,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Takes over the reference that an entry held to the old frame, and returns it.
+/// Takes over the reference to the old frame that an entry held, and returns it.
 fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'_, M> {
     match size {
         PageSize::Size4K => core.memory.frames().adopt_part(frame),

@@ -92,8 +92,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Calls `act` for each page that overlaps the `length` bytes from `address` on. Its arguments are the address of the
-/// first of these bytes in the page, the number of these bytes before that address, and the number of them in the page.
+/// Calls `act` once for each page that overlaps the `length` bytes from `address` on. The arguments describe the bytes
+/// of the range that are in this page: the address of the first one, its offset from `address`, and their number.
 /// Returns the first error of `act`, and the number of bytes before the page for which `act` returned it.
 fn for_pages(
     address: VirtAddr,
@@ -140,7 +140,7 @@ impl<M: Machine> AddressSpace<M> {
             let frames = core.memory.frames();
             frames.pin(frame);
             // The owner of the pin can write to the frame without setting the dirty bit of the entry. Free the copy in
-            // swap: it would become stale.
+            // swap, which would become stale.
             core.memory.swap().forget(frames, frame);
             pinned = Some(frames.share(frame));
         })?;

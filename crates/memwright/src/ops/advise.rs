@@ -90,7 +90,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns an error if `part` of the area is locked or has hugetlb pages: reclaim skips both.
+/// Returns an error if `part` of the area is locked or has hugetlb pages, which reclaim skips.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
@@ -101,8 +101,8 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
     Ok(())
 }
 
-/// Returns an error if the area does not accept `advice`, which sets or clears one of its flags (Linux 7.2
-/// `madvise_vma_behavior`).
+/// Returns an error if the area does not accept `advice`. The advice is one that sets or clears a flag of the area
+/// (Linux 7.2 `madvise_vma_behavior`).
 fn check_flag<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -154,8 +154,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Records the expected access pattern `order` in the area flags, which has no other effect (Linux 7.2
-    /// `madvise_vma_behavior`).
+    /// Records `order`, the expected access pattern, in the flags of the areas. The flags have no other effect (Linux
+    /// 7.2 `madvise_vma_behavior`).
     fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
         let mut areas = self.areas.write();
         let orders = AreaFlags::RANDOM | AreaFlags::SEQUENTIAL;
@@ -225,8 +225,8 @@ impl<M: Machine> Core<M> {
             Ok(())
         });
         if shows_objects {
-            // Reclaim pages of objects without the lock of the areas, because that takes the locks of other address
-            // spaces.
+            // Reclaim pages of objects without the lock of the areas, because their reclaim takes the locks of other
+            // address spaces.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);

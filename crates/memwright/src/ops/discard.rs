@@ -17,7 +17,7 @@ use crate::types::uffd::{Watch, WatchEvent};
 use crate::vma::area::AreaFlags;
 
 impl Advice {
-    /// Returns whether the advice discards contents, at once or under memory pressure.
+    /// Returns whether the advice discards contents, either at once or when memory is short.
     pub const fn takes_contents(self) -> bool {
         matches!(
             self,
@@ -92,7 +92,7 @@ impl<M: Machine> Core<M> {
             let left = PageRange::new(next, range.end);
             let found = areas.map.overlapping(left).next();
             let Some(area) = found.filter(|area| area.start() <= next || told <= next) else {
-                // The area was unmapped while `witness` ran: report a hole here.
+                // The area was unmapped while `witness` ran: record a hole here.
                 hole = hole.or(Some(next));
                 break;
             };
@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Unmaps the pages of `range`, a part of `area`, at once. Guard markers stay. Pages of an object leave a marker
-    /// with their uffd-wp state. Anonymous pages lose their uffd-wp state.
+    /// Unmaps the pages of `range`, a part of `area`. Guard markers stay. A page of an object leaves a marker if it has
+    /// uffd-wp state. Anonymous pages lose their uffd-wp state.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.flags.contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);

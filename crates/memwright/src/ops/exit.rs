@@ -1,4 +1,4 @@
-//! Process exit: unmapping all memory, and the drop of an address space and of the memory manager of a machine.
+//! Process exit: unmapping all memory, and dropping the address space and the memory manager.
 
 use memwright_table::{Machine, Page, PageRange};
 

@@ -1,9 +1,9 @@
 //! Copying an address space (Linux 7.2 `kernel/fork.c`, `dup_mmap`, and `mm/memory.c`,
 //! `copy_page_range`).
 //!
-//! Parent and child share every private page until one of them writes it. Sharing clears the exclusive bit and write
-//! permission in both entries while both page-table locks are held. Neither process can then treat the page as
-//! exclusive until the other has dropped it (rule: exclusive-in-the-entry).
+//! Parent and child share every private page until one of them writes it. While both page-table locks are held, fork
+//! clears the exclusive bit and write permission in both entries. Neither process treats the page as exclusive again
+//! before the other has dropped it (rule: exclusive-in-the-entry).
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
@@ -70,8 +70,8 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let child_context = area.backing().watcher().and_then(&mut *child_context);
-                // The child's entries stay write-protected only if the child's area is registered for faults on
-                // protected pages.
+                // Entries of the child stay write-protected only if its area is registered for faults on protected
+                // pages.
                 let watched = child_context.is_some() && area.flags.intersects(PROTECTED);
                 let area_of_child = (area, child_context);
                 let place =
@@ -106,8 +106,8 @@ const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
 /// (Linux 7.2 `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
-    // Entries that are still protected after their registration has ended need no copy: only a registered child would
-    // use their protection.
+    // The registration of the area may have ended while its entries are still protected. They need no copy, because
+    // only a registered child would use their protection.
     let marked = watched || area.flags.contains(AreaFlags::GUARDED);
     !wiped && (area.has_faulted() || marked)
 }
@@ -201,7 +201,8 @@ fn copy_entries<M: Machine>(
         rule = rule.keep_uffd_wp();
     }
     if area.flags.intersects(AreaFlags::MARKED) {
-        // Split a marker that extends beyond the area, into a neighbour that was once the same area.
+        // A neighbour that was once part of this area can share a marker with it. Split a marker that extends beyond
+        // the area.
         core.table.cursor(area.range()).split_edges(gather)?;
     }
     if area.watches_accesses() {
@@ -242,7 +243,7 @@ fn copy_entries<M: Machine>(
     Ok(entries)
 }
 
-/// Copies `page` for the child at once, because the parent's page is pinned and must stay exclusive (rule:
+/// Copies `page` to the child during the fork, because the parent's page is pinned and must stay exclusive (rule:
 /// exclusive-before-pin).
 fn copy_pinned<M: Machine>(
     child: &Core<M>,

@@ -93,7 +93,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Locks the current mappings if `current` is set, and sets how future mappings are locked to `future`
+    /// Locks the current mappings if `current` is set, and sets whether and how future mappings are locked to `future`
     /// (`mlockall`). Returns the range to populate.
     ///
     /// # Errors

@@ -171,7 +171,7 @@ impl<M: Machine> AddressSpace<M> {
             LockFuture::OnFault => flags |= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT,
         }
         if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::HUGETLB) {
-            // Droppable memory is never locked, and hugetlb pages are always resident: neither keeps a lock flag.
+            // Droppable memory is never locked, and hugetlb pages are always resident: their areas get no lock flags.
             flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
         if areas.merge_all {
@@ -242,9 +242,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Checks whether `length` bytes can be mapped at `placement`. `huge` is true for hugetlb pages; the checks do not
-    /// otherwise depend on what is mapped. They precede all other checks of a mapping (Linux 7.3 `mm/mmap.c`, `do_mmap`
-    /// up to `__get_unmapped_area`).
+    /// Checks whether `length` bytes can be mapped at `placement`. `huge` is true for hugetlb pages; the result does
+    /// not otherwise depend on what is mapped. This precedes all other checks of a mapping (Linux 7.3 `mm/mmap.c`,
+    /// `do_mmap` up to `__get_unmapped_area`).
     ///
     /// # Errors
     /// See [`MapError`].
@@ -393,11 +393,11 @@ fn place_hugetlb<M: Machine>(
     Ok(Page::new((start.number() + spare) & !spare))
 }
 
-/// Returns the start of a new area for which get_unmapped_area chose `start`. If a suitable range is free, the returned
-/// start is aligned so that the pages of the area can be huge. Anonymous memory is aligned if its length is a multiple
-/// of the huge page size, independent of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared memory is
-/// aligned if it is at least as long as the largest folio that the settings allow for the object (`mm/shmem.c`,
-/// `shmem_get_unmapped_area`).
+/// Returns the start of a new area whose range was chosen to begin at `start`. If a suitable range is free, the
+/// returned start is aligned so that the area can have huge pages. Anonymous memory is aligned if its length is a
+/// multiple of the huge page size, independent of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared
+/// memory is aligned if it is at least as long as the largest folio that the settings allow for the object
+/// (`mm/shmem.c`, `shmem_get_unmapped_area`).
 fn align_huge<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
@@ -428,8 +428,8 @@ fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last start in the free range that is `beyond` pages above a multiple of the folio size, like the pages in the
-    // object.
+    // The last start in the free range that is `beyond` pages above a multiple of the folio size, as the pages in the
+    // object are.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }

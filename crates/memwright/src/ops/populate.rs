@@ -18,8 +18,8 @@ use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;
 
-/// The range that a call must still populate after its other work is done. The call itself has succeeded. If a page
-/// cannot be faulted in, the rest of its area stays unpopulated, and the program gets the error at its next access.
+/// The range that is still to be populated after a call has succeeded. If a page cannot be faulted in, the rest of its
+/// area stays unpopulated, and the program gets the error at its next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ToPopulate {
@@ -27,7 +27,7 @@ pub struct ToPopulate {
 }
 
 impl Advice {
-    /// Returns `None` if the advice does not populate memory, otherwise whether it populates with write faults.
+    /// Returns `None` if the advice does not populate memory, otherwise whether it populates for writing.
     pub const fn populates(self) -> Option<bool> {
         if matches!(self, Self::PopulateRead) {
             return Some(false);
@@ -171,9 +171,9 @@ impl<M: Machine> Core<M> {
     }
 
     /// Copies the locked private pages that a protection change made writable, so that stores to them do not fault
-    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Linux holds the
-    /// mmap lock here and cannot wait for a userfaultfd handler: if a page needs one, the rest of its area is left to
-    /// later faults.
+    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. If a page needs a
+    /// userfaultfd handler, the rest of its area is left to later faults: Linux holds the mmap lock here, so it cannot
+    /// wait for the handler.
     #[cold]
     #[inline(never)]
     pub(crate) fn populate_gained(&self) {
@@ -204,8 +204,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Populates the areas of `range` for which `wanted` returns true. If `repeats`, the fault that failed is [counted
-    /// twice](Self::count_repeated) where Linux takes it twice.
+    /// Populates the areas of `range` for which `wanted` returns true. If `repeats`, a fault that fails is [counted a
+    /// second time](Self::count_repeated) where Linux repeats it.
     fn populate_where(
         &self,
         range: PageRange,
@@ -294,8 +294,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Completes the reads from a swap device for which [`touch`](Self::touch) stopped. The caller has released the
-    /// lock of the areas. Returns the page to continue with.
+    /// Completes the reads from a swap device because of which [`touch`](Self::touch) has stopped. The caller has
+    /// released the lock of the areas. Returns the page to continue with.
     ///
     /// # Errors
     /// `stopped`, if there were no such reads, or the error of the page that was read.
@@ -315,8 +315,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts the failed fault of a page a second time, unless the page is `began`, the first one requested. Linux
-    /// first returns the pages before the failed one, and then faults on it again (`mm/gup.c`, `__get_user_pages`).
+    /// Counts the failed fault of a page a second time, except for `began`, the first page requested. Linux first
+    /// returns the pages before the failed one, and then repeats the fault on it (`mm/gup.c`, `__get_user_pages`).
     fn count_repeated(&self, began: Page, stopped: Stopped) {
         if stopped.at.page() > began {
             let mut faults = FaultedIn::default();
@@ -371,8 +371,8 @@ impl<M: Machine> Core<M> {
                 page,
                 access,
             };
-            // If the fault maps a page that userfaultfd has write-protected, the next iteration faults on the
-            // protection.
+            // If the fault maps a page that userfaultfd has write-protected, the next iteration takes the
+            // write-protection fault.
             let size = loop {
                 if let Some(size) = permitted() {
                     break size;
@@ -397,8 +397,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Returns the size of the page at `page` if its entry permits a store, and sets the entry's dirty and soft-dirty
-    /// bits. On Linux this entry may be write-protected: population then takes a write fault, which sets both bits.
+    /// If the entry at `page` permits a store, sets its dirty and soft-dirty bits and returns the size of the page. On
+    /// Linux this entry may be write-protected: population then takes a write fault, which sets both bits.
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
         let present = cursor.peek().present()?;
@@ -414,7 +414,7 @@ impl<M: Machine> Core<M> {
         Some(present.size)
     }
 
-    /// Returns the size of the page at `page` if its entry already permits the access.
+    /// Returns the size of the page at `page` if its entry permits the access, otherwise `None`.
     fn permits(&self, page: Page, access: Access) -> Option<PageSize> {
         let present = self.table.look(PageRange::single(page)).peek().present()?;
         let permits = present.bits.contains(access.needs());

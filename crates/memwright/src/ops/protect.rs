@@ -93,13 +93,13 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let mut areas = core.areas.write();
-        // Read these values before the lookup of the area: the values loaded from the area then stay in registers.
+        // Read these values before the lookup of the area, so that the values loaded from the area stay in registers.
         let (cpu, flush) = (core.cpu(), core.memory.policy().flush());
         let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        // `rights` does not include the new key. If there is one, `area` compares the rights instead.
+        // `rights` does not include the new key. With a new key, the function `area` compares the rights.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -201,7 +201,7 @@ impl Change {
         Ok(())
     }
 
-    /// Changes the part of the area at `position` from the start of `rest` up to the end of the area or of `rest`,
+    /// Changes a part of the area at `position`: from the start of `rest` up to the end of the area or of `rest`,
     /// whichever is lower. Returns the position of the changed area and the end of the part.
     #[inline(always)]
     fn area<M: Machine>(
@@ -331,7 +331,7 @@ impl Change {
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
         }
         let end = range.end;
-        // There is one loop for each kind of change. The first and the last kind are the common ones.
+        // There is one loop for each kind of change. The first and the last one are for the common kinds.
         let edited = if !area.rights.contains(Rights::WRITE) {
             let edit = edit_to(access_bits(area.rights), false);
             let mut cursor = core.table.cursor(range).pausing();
@@ -353,7 +353,7 @@ impl Change {
 }
 
 /// Changes the entries of `range`, a part of an area that is registered for userfaultfd's read-write protection. An
-/// armed entry without rights stays without rights: an access to its page still faults (Linux 7.3 `mm/mprotect.c`,
+/// armed entry (without rights) gets none, so an access to its page still faults (Linux 7.3 `mm/mprotect.c`,
 /// `change_present_ptes`).
 fn reprotect_unarmed<M: Machine>(
     core: &Core<M>,
@@ -452,8 +452,8 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     }
 }
 
-/// Unaccounts the `pages` pages of `area`, in which no private page was ever created and which can no longer be written.
-/// Does nothing if the area is not accounted or maps an object (Linux 7.2 `mm/mprotect.c`, `mprotect_fixup`).
+/// Unaccounts `pages` pages of `area` if it is accounted and maps no object (Linux 7.2 `mm/mprotect.c`,
+/// `mprotect_fixup`). The area has never had a private page and can no longer be written.
 #[cold]
 #[inline(never)]
 fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {

@@ -58,9 +58,9 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
-    /// Returns the numbers of mapped, resident and swapped pages of the address space. Most counts are updated as pages
-    /// are mapped and unmapped. Only pages of hugetlb areas, and of areas whose objects are files, are counted here by
-    /// walking the page table.
+    /// Returns the numbers of mapped, resident and swapped pages of the address space. Only pages of hugetlb areas, and
+    /// of areas whose objects are files, are counted by a walk of the page table. The other numbers are read from
+    /// counters.
     pub fn totals(&self) -> Totals {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -116,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Counts of the pages that are found by walking the page table of their areas.
+/// Numbers of pages that are counted by a walk of the page table.
 #[derive(Default)]
 struct Special {
     /// Pages of objects that are files.

@@ -58,7 +58,7 @@ impl From<UnmapError> for RemapError {
 }
 
 impl RemapRequest {
-    /// Performs the checks that need no area (Linux 7.3 `check_mremap_params`).
+    /// Performs the checks that do not depend on the area (Linux 7.3 `check_mremap_params`).
     fn check(&self, end: Page) -> Result<Checked, RemapError> {
         let pages = |length: u64| {
             let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
@@ -196,8 +196,8 @@ fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
     areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
 
-/// Returns the range by which the mapping that now begins at `start` has grown, if it is locked. Otherwise returns an
-/// empty range.
+/// Returns the range by which the locked mapping that now begins at `start` has grown. Returns an empty range if the
+/// mapping is not locked.
 fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
     let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
@@ -241,7 +241,7 @@ impl<M: Machine> Core<M> {
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
-            // Both the tail to unmap and the remaining part can span several areas and holes (`MREMAP_SHRINK`).
+            // The tail to unmap, like the part that remains, can span several areas and holes (`MREMAP_SHRINK`).
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
@@ -551,8 +551,9 @@ fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
     }
 }
 
-/// Returns the start of a free range of `pages` pages inside `bounds` for the pages from `old` on. If the pages cover a
-/// complete page table, the start has the same offset in its page table as `old`, so that complete tables can move.
+/// Returns the start of a free range of `pages` pages inside `bounds`, to which the pages from `old` on can move. If
+/// the pages cover a complete page table, the start has the same offset in its page table as `old`, so that complete
+/// tables can move.
 fn place_for<M: Machine>(
     areas: &mut Areas<M>,
     pages: u64,
@@ -613,8 +614,8 @@ fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
 }
 
-/// Merges the area at `position`, which was moved from `old`, with its neighbours, except with the area that it was
-/// moved from (Linux 7.3 `mm/vma.c`, `copy_vma`).
+/// Merges the area at `position`, which was moved from `old`, with its neighbours, but not with the area that remains
+/// at `old` (Linux 7.3 `mm/vma.c`, `copy_vma`).
 fn merge_moved<M: Machine>(areas: &mut Areas<M>, position: Position, old: PageRange) {
     let map = &mut areas.map;
     let is_source = |at: &Position| map.get(*at).range().contains(old.start);

@@ -13,7 +13,7 @@ pub enum Sight<'a, M: Machine> {
     Entry(&'a Area<M>, Extent),
 }
 
-/// Selects the pages whose accessed bits are cleared.
+/// Selects the pages whose accessed bits `forget_accesses` clears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forget {
     /// All pages.

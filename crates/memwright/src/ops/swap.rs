@@ -8,8 +8,8 @@ use crate::mm::memory::Memory;
 use crate::swap::device::SwapDevice;
 
 impl<M: Machine> Memory<M> {
-    /// Adds `device` as a swap device. Devices with a higher priority are filled first. Returns its number, or `None`
-    /// if there are too many devices.
+    /// Adds `device` as a swap device. Devices with a higher priority are filled first. Returns the number of the
+    /// device, or `None` if there are too many devices.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the slot map of the device cannot be allocated.

@@ -15,8 +15,8 @@ bitflags! {
     pub struct SyncFlags: u8 {
         /// Write back and wait (`MS_SYNC`). Without this flag `msync` starts no writeback, as on Linux.
         const WAIT = 1;
-        /// Invalidate other copies of the pages (`MS_INVALIDATE`). There are none, so the only effect is an error for
-        /// locked memory.
+        /// Invalidate other copies of the pages (`MS_INVALIDATE`). No such copies exist, so the only effect is an error
+        /// for locked memory.
         const INVALIDATE = 2;
     }
 }
@@ -60,8 +60,8 @@ impl<M: Machine> AddressSpace<M> {
                 .object()
                 .filter(|_| flags.contains(SyncFlags::WAIT) && area.is_shared())
                 .cloned();
-            // Release the lock first: the object write-protects its mappings, for which it takes the area locks of
-            // their address spaces.
+            // Release the lock first: to write-protect its mappings, the object takes the area locks of all their
+            // address spaces.
             drop(areas);
             if let Some(object) = object {
                 object

@@ -44,8 +44,9 @@ pub(crate) enum Holes {
 }
 
 impl<M: Machine> Core<M> {
-    /// Sets the flags of every area of `range` to what `rule` returns for its current flags, splitting and merging as
-    /// needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). On error the areas before the failing one have changed.
+    /// Sets the flags of every area of `range` to those that `rule` returns for its current flags. Splits and merges
+    /// areas as needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). On error the areas before the failing one have
+    /// changed.
     pub(crate) fn change_flags(
         &self,
         areas: &mut Areas<M>,

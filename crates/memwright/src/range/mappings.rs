@@ -19,8 +19,8 @@ impl<M: Machine> Mappings<M> {
 
     /// Unmaps the pages `first..end` of the object from every address space.
     ///
-    /// Call [`stale`](Self::stale) first, after the object has removed the pages. If `copies` is set, private copies
-    /// are unmapped too, as for truncation. Punching a hole keeps them (Linux 7.2 `mm/memory.c`,
+    /// Before the call, the object removes the pages, and the caller then calls [`stale`](Self::stale). If `copies` is
+    /// set, private copies are unmapped too, as for truncation. Punching a hole keeps them (Linux 7.2 `mm/memory.c`,
     /// `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         let taken = if copies { Taken::All } else { Taken::Objects };
@@ -37,8 +37,9 @@ impl<M: Machine> Mappings<M> {
         });
     }
 
-    /// Like [`unmap`](Self::unmap), for pages that are about to be reclaimed. A page stays mapped if its entry is the
-    /// only record of a store since soft-dirty was cleared (rule: never-under-report; Linux loses the record).
+    /// Like [`unmap`](Self::unmap), for pages that are about to be reclaimed. A page stays mapped if only its entry
+    /// records that the page was stored to since soft-dirty was cleared (rule: never-under-report; Linux loses the
+    /// record).
     pub fn withdraw(&self, first: u64, end: u64) {
         self.visit(&(first..end), |space, places| {
             space.zap_object(self, (places, first..end), Taken::Leaving);
@@ -49,7 +50,7 @@ impl<M: Machine> Mappings<M> {
     /// pages accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
     /// [`Object::send_out`](crate::object::Object::send_out).
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
-        // The entries of pages that stay are aged too, so that the next check finds only later accesses.
+        // Age the entries of pages that stay as well, so that the next check finds only later accesses.
         let all = *pages;
         self.visit(&all.span(), |space, places| {
             space.keep_of_object(self, places, (&all, pages), unused);
@@ -57,10 +58,10 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object is notified of the
-    /// next store. Returns the numbers of entries changed.
+    /// next store. Returns how many entries were dirty and how many lost write permission.
     pub fn clean(&self, first: u64, end: u64) -> CleanOutcome {
-        // A fault may have notified the object of a first store and not made the entry writable yet. The new generation
-        // makes that fault start again and notify the object again.
+        // A concurrent fault may have notified the object of a first store without having made the entry writable yet.
+        // The new generation makes the fault start again and notify the object again.
         self.stale();
         let mut outcome = CleanOutcome::default();
         self.visit(&(first..end), |space, places| {

@@ -24,11 +24,11 @@ use crate::types::merge::UNSCANNED;
 use crate::vma::area::AreaFlags;
 use crate::vma::moved::Displacement;
 
-/// The maximum number of searches for the entries of a page. A search is repeated if an address space is dropped
-/// meanwhile.
+/// The maximum number of searches for the entries of a page. A search is repeated if an address space was dropped
+/// during it.
 const SEARCHES: u32 = 3;
 
-/// How a page is found in the areas that map it.
+/// The data by which the entries of a page are found.
 enum Identity<M: Machine> {
     /// The index in an object that owns the page.
     Object(Arc<dyn Object<M>>, u64),
@@ -44,7 +44,7 @@ enum Identity<M: Machine> {
     Merged,
 }
 
-/// A page that several entries may map.
+/// A page for which the reverse mapping finds the entries.
 pub(crate) struct MappedPage<M: Machine> {
     pub(crate) frame: Frame,
     pub(crate) size: PageSize,
@@ -78,8 +78,8 @@ impl<M: Machine> MappedPage<M> {
         Self::at(areas, area, offset, (present.frame, present.size), kind)
     }
 
-    /// Returns the folio whose first frame is `head`, as a huge page. The area maps `frame`, which is in the folio, at
-    /// `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a huge page.
+    /// Returns the folio whose first frame is `head`, as a huge page. The area maps `frame`, a page of the folio, at
+    /// `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map the complete folio.
     pub(crate) fn of_folio(
         areas: &Areas<M>,
         area: &Area<M>,
@@ -192,7 +192,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(found)
     }
 
-    /// Keeps only the places at which an entry maps the page.
+    /// Removes from `found` the places at which no entry maps the page.
     fn keep_mapped(&self, found: &mut Vec<Mapper<M>>) {
         found.retain(|Mapper { space, page }| {
             let _areas = space.areas.read(space.cpu());
@@ -200,8 +200,9 @@ impl<M: Machine> MappedPage<M> {
         });
     }
 
-    /// Adds the entries of `asking` and its relatives that map the private page. Stops when there are as many as the
-    /// frame has references. Returns false if the search cannot be completed because an address space was dropped.
+    /// Adds the entries in `asking` and its relatives that map the private page. Stops when it has found as many
+    /// entries as the frame has references. Returns false if the search cannot be completed because an address space
+    /// was dropped.
     fn search_relatives(
         &self,
         asking: &Core<M>,

@@ -22,9 +22,9 @@ pub(crate) enum Taken {
     All,
     /// The object's pages, and zero pages, for punching a hole (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
     Objects,
-    /// Only the object's pages, which move to other frames.
+    /// Only the object's pages, for pages that move to other frames.
     Moving,
-    /// Only the object's pages, except those whose entry is the only record of a store.
+    /// Only the object's pages, except those whose entry is the only record of a store, for reclaim.
     Leaving,
 }
 
@@ -40,7 +40,7 @@ fn takes_all_pages<M: Machine>(area: &Area<M>, taken: Taken) -> bool {
     pages && !flags.intersects(AreaFlags::MARKED)
 }
 
-/// Returns whether the entry is the only record of a store since soft-dirty was cleared in its area.
+/// Returns whether this entry alone records that the page was stored to since soft-dirty was cleared in its area.
 const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
     bits.contains(Bits::SOFT_DIRTY) && !flags.contains(AreaFlags::SOFT_DIRTY)
 }
@@ -130,10 +130,10 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes from `pages`, the part of `all` that is still to be reclaimed, the pages of the object that a locked or
-    /// secret area of this address space maps. If `unused` is set, also removes the pages whose entry in this address
-    /// space has the accessed bit. Clears that bit, also for pages of `all` that were removed before, so that the next
-    /// call finds only later accesses.
+    /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. `pages` is
+    /// the part of `all` that is still to be reclaimed. If `unused` is set, also removes the pages whose entry in this
+    /// address space has the accessed bit. Clears this bit also for the pages of `all` that were removed before, so
+    /// that the next call finds only later accesses.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -146,8 +146,8 @@ impl<M: Machine> Core<M> {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
         let span = all.span();
         while let Some(mapped) = mappings.next_place(places, &span) {
-            // Skip an address space without entries for the pages, as most of those that share memory are. A locked or
-            // secret area keeps a page even without an entry.
+            // Skip an address space that has no entries for the pages, as is usual for shared memory. This is not
+            // possible with a locked or secret area, which keeps a page even without an entry.
             if !areas.may_keep_pages() && self.table.was_empty(mapped.pages) {
                 continue;
             }
@@ -272,8 +272,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether unmapping pages of the area must leave uffd-wp markers: pages of an object can be faulted in again,
-/// and must then still be write-protected.
+/// Returns whether unmapping pages of the area must leave uffd-wp markers. It must if the pages belong to an object: a
+/// page that is faulted in again must still be write-protected.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }

@@ -1,7 +1,7 @@
 //! The limits of one call of reclaim: how much it examines, and how much it reclaims (Linux 7.2 `mm/vmscan.c`,
 //! `struct scan_control`).
 
-/// The limits of one call of reclaim, like `struct scan_control`.
+/// The limits of one call of reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// The maximum number of entries still to scan.

@@ -1,5 +1,5 @@
-//! Pages that may be discarded, and pages that are not needed soon (Linux 7.2 `mm/madvise.c`, `madvise_free_pte_range`
-//! and `madvise_cold`).
+//! Lazily freed pages, which reclaim may discard, and deactivated pages, which are not needed soon (Linux 7.2
+//! `mm/madvise.c`, `madvise_free_pte_range` and `madvise_cold`).
 
 use memwright_table::{
     Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange, PageSize, Present,
@@ -31,7 +31,7 @@ fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
 }
 
 impl<M: Machine> Core<M> {
-    /// Marks the pages of `range` as lazily freed (`MADV_FREE`): reclaim may discard their contents until they are
+    /// Marks the pages of `range` as lazily freed (`MADV_FREE`): reclaim may discard the contents of a page until it is
     /// written again. Swap entries are removed at once. Pages that other entries also map are not marked.
     pub(crate) fn free_lazily(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.object().is_some() || area.flags().contains(AreaFlags::LOCKED) {
@@ -86,7 +86,7 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Discards the lazily freed page under the cursor, unless it was written since it was marked or has other users.
+    /// Discards the lazily freed page under the cursor, unless it has other users or was written after it was marked.
     /// Returns whether it was discarded.
     pub(super) fn drop_lazy(
         &self,
@@ -103,7 +103,7 @@ impl<M: Machine> Core<M> {
         if !unneeded {
             return false;
         }
-        // An extra reference keeps the frame allocated: removing the entry drops the entry's reference.
+        // This extra reference keeps the frame allocated: the removal of the entry drops the reference of the entry.
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));

@@ -1,8 +1,8 @@
 //! Swap-out (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
 //!
-//! Pages are swapped out in groups from one page table. Swap entries replace their entries, one flush invalidates the
-//! translations of all CPUs, then the frames are written to the device, and only then are they freed. The lock of the
-//! table is held throughout, so that no fault finds a swap entry whose page is not written yet.
+//! Pages are swapped out in groups from one page table. Their entries are replaced by swap entries, one flush
+//! invalidates the translations of all CPUs, and the frames are written to the device and then freed. The lock of the
+//! table is held from start to end, so that no fault finds a swap entry whose page is not written yet.
 
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
@@ -33,8 +33,8 @@ struct Leaving {
 }
 
 /// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. A swap entry
-/// carries neither the dirty bit nor the accessed bit. They are therefore passed on to the store tracking and to the
-/// access tracking here (rule: fold-before-clearing).
+/// carries neither the dirty bit nor the accessed bit. This function therefore records them in the bits of the store
+/// tracking and of the access tracking (rule: fold-before-clearing).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     const KEPT: Bits = Bits::EXCLUSIVE
         .union(Bits::SOFT_DIRTY)
@@ -191,7 +191,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-            // A CPU can have stored to the page since the check: the contents of the slot are then out of date.
+            // A CPU may have stored to the page after the check, so the contents of the slot may be stale.
             let kept = kept && !old.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
             leaving[count] = Leaving {
                 page: at,
@@ -211,8 +211,8 @@ impl<M: Machine> Core<M> {
         out
     }
 
-    /// Returns whether the page can be swapped out although it has other users: it is a single anonymous page, not
-    /// pinned, and no entry maps it as exclusive, so no user can write to it.
+    /// Returns whether the page can be swapped out although it has other users. It must be a single anonymous page that
+    /// is not pinned and that no entry maps as exclusive, so that no user can write to it.
     fn frames_are_shared(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         !page
@@ -224,8 +224,8 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Replaces one entry of a page with several users by a swap entry. The frame is freed when no entry maps it any
-    /// more, and counts towards `effort` only then. Returns whether the entry was replaced.
+    /// Replaces one entry of a page with several users by a swap entry. The frame is freed, and counts towards
+    /// `effort`, only when no entry maps it any more. Returns whether the entry was replaced.
     fn share_out(
         &self,
         area: &Area<M>,
@@ -242,13 +242,13 @@ impl<M: Machine> Core<M> {
         let flags = area.flags();
         let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
         // The slot is published before the flush, so another CPU may already write the page to the device. This is safe
-        // because no CPU can write through the entry. A CPU may still read the frame until the flush: the gather frees
-        // it after that.
+        // because no CPU can write through the entry. A CPU may still read the frame until the flush, and the gather
+        // frees the frame after the flush.
         gather.free(frames.adopt(old.frame));
         gather.flush();
         let shed = swap.shed(frames, slot);
         if shed.refused {
-            // The device would reject the other pages as well.
+            // The device would reject the other pages too: end the scan.
             effort.look = 0;
         }
         effort.wanted = effort.wanted.saturating_sub(u64::from(shed.freed));
@@ -297,7 +297,7 @@ impl<M: Machine> Core<M> {
                 let taken = transfers.finish(frames, number);
                 written += u64::from(taken.is_ok());
                 if taken == Err(DeviceError::Full) {
-                    // The device would reject the other pages as well.
+                    // The device would reject the other pages too: end the scan.
                     effort.look = 0;
                 }
                 taken.is_ok()

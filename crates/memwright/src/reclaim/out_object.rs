@@ -21,7 +21,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// Some pages of an object, found in one area that maps it.
+/// Pages of an object that the scan of one area has selected.
 struct Found<M: Machine> {
     object: Arc<dyn Object<M>>,
     pages: Cluster,

@@ -30,8 +30,8 @@ use crate::vma::writable::{Grant, access_bits};
 const TABLES: u32 = 4;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Arms the present and swapped pages of `length` bytes, or makes them accessible, with at most one flush. The
-    /// areas can be registered with any userfaultfd of this address space.
+    /// Arms the present and swapped pages of `length` bytes, or makes the pages accessible again, with at most one
+    /// flush. The areas can be registered with any userfaultfd of this address space.
     ///
     /// # Errors
     /// See [`WatchError`]. On error nothing has changed.
@@ -74,8 +74,9 @@ impl<M: Machine> AddressSpace<M> {
         result
     }
 
-    /// If `counts`, puts the areas that are registered with `watch` in asynchronous mode. Otherwise accesses to armed
-    /// pages wait for the handler, and pages that were not accessed since they were armed become inaccessible.
+    /// If `counts`, puts the areas that are registered with `watch` into asynchronous mode. Otherwise puts them into
+    /// synchronous mode: accesses to armed pages wait for the handler, and pages that were not accessed after they were
+    /// armed become inaccessible.
     ///
     /// # Locks
     /// Takes the lock of the areas for writing, so that a fault finds all areas in the same mode.
@@ -109,7 +110,7 @@ impl<M: Machine> Core<M> {
         Arming::of(area, Grant::new(area.view(), policy))
     }
 
-    /// Arms the pages of `range`, a part of `area`. Skips page tables in which no page was accessed since they were
+    /// Arms the pages of `range`, a part of `area`. Skips a page table if none of its pages was accessed after it was
     /// armed.
     pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
         let arming = self.arming(area);
@@ -150,8 +151,8 @@ impl<M: Machine> Core<M> {
         self.edit_armed(area, range, |bits| arming.disarm(bits), gather);
     }
 
-    /// Clears the idle bit in the entries of `area` whose pages were accessed since they were armed. Fork calls this
-    /// before it copies the entries: a copy does not inherit the accessed bit that records the access.
+    /// Clears the idle bit in the entries of `area` whose pages were accessed after they were armed. Fork calls this
+    /// before it copies the entries, because a copy does not inherit the accessed bit that records the access.
     pub(crate) fn forget_past_idle(&self, area: &Area<M>, gather: &mut Gather<'_, M>) {
         self.edit_armed(area, area.range(), forget_past_idle, gather);
     }
@@ -168,8 +169,8 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Records an access by the kernel to the pages of `range`, a part of `area`: disarms the pages that are armed by
-    /// their accessed bit.
+    /// Records an access by the kernel to the pages of `range`, a part of `area`. Disarms pages that were armed by
+    /// clearing the accessed bit.
     pub(crate) fn mark_accessed(&self, area: &Area<M>, range: PageRange) {
         let mut gather = self.gather();
         self.edit_armed(area, range, mark_accessed, &mut gather);

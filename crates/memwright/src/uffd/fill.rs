@@ -33,8 +33,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Fills `page` like [`fill`](Self::fill), unless the page of the object is in swap. Returns that page then. The
-    /// caller swaps it in with no lock held.
+    /// Fills `page` like [`fill`](Self::fill), but does not wait for a swap device: if the page of the object is in
+    /// swap, returns it, and the caller swaps it in with no lock held.
     fn fill_from_memory(
         &self,
         page: Page,
@@ -92,14 +92,14 @@ struct InSwap<M: Machine> {
     index: u64,
 }
 
-/// The marks of a marker that a filled page may replace. A marker with any other mark stays (Linux 7.2
+/// The marks of markers that a filled page may replace. A marker with any other mark stays (Linux 7.2
 /// `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
 /// The page to fill, and how.
 pub(super) struct Place<'a, M: Machine> {
-    /// The state of a fault at the page: the fill maps the page as this fault would. A thread need not have taken the
-    /// fault.
+    /// The fault that an access to the page would take: the fill maps the page as this fault would. No thread need have
+    /// taken it.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
@@ -115,7 +115,7 @@ impl<M: Machine> Place<'_, M> {
         let index = area.offset_of(self.fault.page);
         match area.object() {
             Some(object) if !object.contains(index) => Err(match fill {
-                // Linux allocates no page for shared memory beyond the end (`shmem_mfill_folio_alloc`).
+                // Linux allocates no page beyond the end of shared memory (`shmem_mfill_folio_alloc`).
                 Fill::Bytes(_) | Fill::Zeroes if area.is_shared() => FillError::BeyondEnd,
                 Fill::Bytes(_) | Fill::Zeroes | Fill::Object | Fill::Poison => FillError::NotThere,
             }),
@@ -123,9 +123,9 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Returns the bits of an entry for a page with the bits `state`: write-protected if requested, and writable if the
-    /// rule allows it. Unless this call stores the contents (`stored`), the write-upgrade policy must allow write
-    /// permission too.
+    /// Returns the bits of an entry for a page with the bits `state`: write-protected if the caller asked for it, and
+    /// writable if the rule allows it. If this call did not store the contents (`stored` is false), the write-upgrade
+    /// policy must allow write permission too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
@@ -266,8 +266,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the lookup may be stale by
-    /// now.
+    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the generation has changed, so
+    /// that the lookup may be stale.
     fn show_frame(
         &self,
         object: &dyn Object<M>,
@@ -295,7 +295,7 @@ impl<M: Machine> Place<'_, M> {
 
     pub(super) fn poison(&self) -> Result<(), FillError> {
         if !self.fault.area.is_shared() {
-            // The area gets an anon_vma: fork copies the entries, and so the marker, only if there is one.
+            // The area gets an anon_vma: fork copies the entries of the area, and thus the marker, only if it has one.
             self.fault.note_private();
         }
         self.vacancy(Marks::empty())?.mark(Marks::POISON)?;

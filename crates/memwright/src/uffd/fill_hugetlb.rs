@@ -18,8 +18,8 @@ use crate::uffd::fill::{PAGE_OVER, Place};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the huge page that begins at `page`, which must not be mapped. Calls `write` for each frame of the huge
-    /// page, with the frame and its number, to write the contents.
+    /// Fills the huge page that begins at `page`, which must not be mapped. Calls `write` with each frame of the huge
+    /// page and its index in the page, to write the contents.
     ///
     /// # Errors
     /// The error of `write`, or a [`FillError`]. On error nothing has changed.
@@ -101,7 +101,8 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Fills the huge page as `fill` says. Only fills for which the caller supplies no contents are possible.
+    /// Executes a poison fill or a fill with the object's page. Returns `FillError::Invalid` for any other fill, or if
+    /// the page is not the first page of a huge page.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
@@ -109,7 +110,7 @@ impl<M: Machine> Place<'_, M> {
         match fill {
             Fill::Poison => self.poison(),
             Fill::Object => self.show_hugetlb(),
-            // `UFFDIO_ZEROPAGE` is an error: there is no zero page for hugetlb.
+            // `UFFDIO_ZEROPAGE` is rejected too: there is no zero page for hugetlb.
             Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
         }
     }

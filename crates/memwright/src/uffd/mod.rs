@@ -150,7 +150,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns the size of the pages with which a handler must fill `range`, or `None` if no single area covers the
-    /// range. Also prepares the area at the start of the range for the fill, even if it is not registered.
+    /// range. Also gives a private area at the start of the range an anon_vma, even if the area is not registered.
     pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());

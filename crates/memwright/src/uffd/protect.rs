@@ -16,8 +16,8 @@ use crate::vma::writable::Grant;
 use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas can be registered
-    /// with any userfaultfd of this address space.
+    /// Write-protects the pages of `length` bytes, or removes their write protection, with at most one flush. The areas
+    /// can be registered with any userfaultfd of this address space.
     ///
     /// # Errors
     /// See [`WatchError`]. Changes made before an error stay, as on Linux.

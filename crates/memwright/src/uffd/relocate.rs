@@ -22,7 +22,7 @@ pub struct Relocation {
     pub to: Page,
     /// The number of pages.
     pub pages: u64,
-    /// Whether a missing source page is skipped. If not, it is an error.
+    /// Whether missing source pages are skipped. Otherwise a missing page is an error.
     pub holes: bool,
 }
 
@@ -141,8 +141,8 @@ impl<M: Machine> Core<M> {
         Ok(moving.len())
     }
 
-    /// Returns an error if another entry maps the page or if it is pinned. An entry of the shared zero page can always
-    /// be moved.
+    /// Returns an error if the page is pinned or another entry maps it. An entry of the shared zero page can always be
+    /// moved.
     fn check_movable(&self, page: Present) -> Result<(), MoveError> {
         let borrowed = page.bits.contains(Bits::BORROWED);
         let own = page.bits.contains(Bits::EXCLUSIVE) && !page.bits.contains(Bits::MERGED);
