@@ -130,10 +130,10 @@ pub fn route_input(index: usize) {
 /// rate of its timer. The caller reads the timer to calibrate the clock, and then enables the APIC by
 /// [`start_first_cpu`].
 pub fn start() {
-    // The interval timer runs from reset on. Under the pinned clock, each expiry is an event of the virtual machine,
-    // and these events would keep an idle machine busy. So the timer is set to expire only once more, after one count.
-    // SAFETY: the writes initialise both 8259s in the standard sequence, mask all their inputs, and set channel 0 of
-    // the interval timer to mode 0. The timer's interrupt is masked.
+    // The interval timer runs from reset on. Under the pinned clock, each of its expirations is an event of the virtual
+    // machine, and these events would keep an idle machine busy. So set the interval timer to expire only once more,
+    // after one count. SAFETY: the writes initialise both 8259s in the standard sequence, mask all their inputs, and
+    // set channel 0 of the interval timer to mode 0. The timer's interrupt is masked.
     unsafe {
         for (port, value) in [
             (0x20, 0x11),

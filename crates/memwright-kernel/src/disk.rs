@@ -3,9 +3,9 @@
 //!
 //! A request transfers one page and occupies one of a fixed number of slots, each with three descriptors. The device
 //! never raises interrupts: the waiting CPU polls for completion. The time at which a request completes depends on the
-//! host, and so does QEMU's work in the meantime. So if the clock counts instructions, the kernel notifies the device
-//! only when a thread waits for a request. From then until all requests are complete, the other CPUs and the clock are
-//! stopped, as during a wait for input. So a transfer takes no guest time.
+//! host, and so does what QEMU does meanwhile. Therefore, if the clock counts instructions, the kernel notifies the
+//! device only when a thread waits for a request. From then until all requests are complete, the other CPUs and the
+//! clock are stopped, as during a wait for input. So a transfer takes no guest time.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -83,7 +83,7 @@ struct Queue {
     ports: u16,
     /// Address of the queue's memory in the direct map.
     memory: u64,
-    /// A bit for each slot: in `taken` if the slot is in use, in `over` if its request is complete.
+    /// Bit masks of the slots: `taken` has those in use, and `over` those whose requests are complete.
     taken: u64,
     over: u64,
     /// Number of requests passed to the device so far, and number of completed requests that the kernel has recorded.
@@ -256,15 +256,15 @@ impl Queue {
 }
 
 impl Disk {
-    /// Calls `act` with the queue. The caller has a request, so there is a disk and its queue exists.
+    /// Calls `act` with the queue. Called only for a request to the disk, so the queue exists.
     fn with_queue<R>(&self, act: impl FnOnce(&mut Queue) -> R) -> R {
         let mut queue = self.queue.lock();
         let queue = queue.as_mut();
         act(queue.unwrap_or_else(|| panic!("a disk without a queue is used")))
     }
 
-    /// Makes the device execute all requests while the other CPUs and the clock are stopped. Otherwise the number of
-    /// requests that are complete at a given guest time would depend on the host.
+    /// Makes the device execute all requests while the other CPUs and the clock are stopped. Otherwise it would depend
+    /// on the host how many requests are complete at a given guest time.
     fn take_all_back(&self) {
         ipi::hold_others();
         clock::stop();

@@ -2,7 +2,7 @@
 //!
 //! Chunks are in the direct map and are never freed. When no more frames are available, the heap frees its reserved
 //! block, and [`is_low`] returns true until a block of that size can be reserved again. Until then, the personality
-//! makes system calls that allocate fail, so that allocations that must not fail still succeed.
+//! fails system calls that allocate, which leaves the memory to the allocations that must not fail.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -21,7 +21,7 @@ use crate::percpu;
 const CHUNK_ORDER: u8 = 6;
 /// The maximum order of a chunk, for an allocation of at most half of it: 4 MiB.
 const LARGEST_ORDER: u8 = 10;
-/// The number of free bytes below which the heap grows before an allocation fails.
+/// The number of free bytes below which the heap grows in advance, before any allocation fails.
 const LOW_WATER: usize = 64 * 1024;
 /// Size in bytes of the initial heap, which is used before the frame allocator exists.
 const FIRST: usize = 256 * 1024;
@@ -95,7 +95,7 @@ pub fn size() -> usize {
     HEAP.size.load(Ordering::Relaxed)
 }
 
-/// Adds a chunk before an allocation fails, if few bytes are free.
+/// Adds a chunk if fewer than `LOW_WATER` bytes are free, before an allocation fails.
 ///
 /// # Locks
 /// Called without locks.

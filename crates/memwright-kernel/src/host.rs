@@ -166,8 +166,8 @@ impl Registers for Hardware {
         let state = percpu::current().user_state.load(Ordering::Relaxed);
         let pointer = arch::stack_pointer();
         let (_, top) = context::stack_of(pointer)?;
-        // The state of a thread is on its own stack. Until a thread has been in user mode, this CPU has the address of
-        // another thread's.
+        // The state of a thread is on its own stack. Until the thread has been in user mode, the recorded address is
+        // that of another thread's state.
         let end = state.checked_add(size_of::<UserState>() as u64)?;
         // SAFETY: the state is in the part of the running stack that is in use, which is mapped, and an entry from user
         // mode has filled it. The read is volatile because a caller can hold a reference to the state.
@@ -428,8 +428,8 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // `taken` stops this CPU if `HOLD` requests that. A `WAKE` in user mode came late: another event ended the
-        // halt.
+        // `taken` stops this CPU if `HOLD` requests that. A `WAKE` that arrives in user mode is late: another event has
+        // ended the halt.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
@@ -447,8 +447,9 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     }
 }
 
-/// Moves the surplus instructions of this trap's entry from user to kernel time. The entry code accounts as many
-/// instructions as the entry of a page fault has; the surplus is what this trap's entry has in addition.
+/// Moves the surplus instructions of this trap's entry from user to kernel time. The entry code accounts for the
+/// instructions of a page fault's entry; the surplus is the number of instructions that this trap's entry executes in
+/// addition.
 fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     let surplus = retired::surplus(number, || code_at(rip));
     for ticks in [&cpu.user_ticks, &cpu.changed] {

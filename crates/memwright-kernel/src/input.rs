@@ -29,8 +29,8 @@ pub fn start() {
     unsafe { arch::write_port(MODEM_CONTROL, READY) };
 }
 
-/// Clears the FIFOs. This also stops the port's timer, which starts when the last byte arrives. That time depends on
-/// the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
+/// Clears the FIFOs. This also stops the port's timer, which starts when the last byte arrives. When the timer would
+/// expire depends on the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
 fn empty_queues() {
     // SAFETY: as in `start`; the FIFOs contain nothing that is still needed.
     unsafe { arch::write_port(FIFO_CONTROL, QUEUES) };

@@ -99,9 +99,9 @@ fn forget(index: usize) {
     );
 }
 
-/// Halts this CPU in a wait until any interrupt arrives, or for at most `limit` nanoseconds. Then serves requests of
-/// other CPUs. This CPU may hold locks, although interrupts are enabled while it is halted: the interrupt handlers take
-/// no locks. The halted time counts as idle.
+/// Halts this CPU, which waits for another CPU, until any interrupt arrives, or for at most `limit` nanoseconds. Then
+/// serves requests of other CPUs. This CPU may hold locks, although interrupts are enabled while it is halted: the
+/// interrupt handlers take no locks. The halted time counts as idle.
 #[cold]
 pub fn halt(limit: Option<u32>) {
     let cpu = percpu::current();
@@ -247,9 +247,9 @@ fn stand_still(index: usize) {
     let cpu = percpu::current();
     STANDING.fetch_or(1 << index, Ordering::AcqRel);
     while HOLDER.load(Ordering::Acquire) != 0 {
-        // An interrupt of an earlier deadline may still be pending. Its handler sets the timer for the present deadline,
-        // and the timer would then expire again and again while the clock stands still. How often depends on the host,
-        // and the last interrupt could be taken after the pause.
+        // Stop the timer again: the interrupt of an earlier deadline may still be pending, and its handler sets the
+        // timer for the present deadline. The timer would then expire repeatedly while the clock is stopped, as often
+        // as the host's speed permits, and the last interrupt could be taken after the pause.
         apic::set_timer(0);
         arch::wait_for_interrupt();
     }

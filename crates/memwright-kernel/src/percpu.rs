@@ -118,7 +118,7 @@ pub struct PerCpu {
     /// return.
     pub look_at: AtomicU64,
     /// Counter value at the entry of the current interrupt; 0 for none. During an interrupt, [`look_at`](Self::look_at)
-    /// is 0, so that the return to user mode takes the path that accounts for the interrupt.
+    /// is 0, so that the return to user mode takes the path that accounts for the duration of the interrupt.
     pub interrupted: AtomicU64,
     /// Value that [`look_at`](Self::look_at) gets when the current interrupt ends.
     pub look_after: AtomicU64,
@@ -127,8 +127,8 @@ pub struct PerCpu {
     /// Length of the longest stretch in ticks, and the system call whose return ended it.
     pub longest: AtomicU64,
     pub longest_call: AtomicU64,
-    /// Whether an allocation of this CPU left the heap with little free memory. This CPU then grows the heap, and no
-    /// other CPU does, so that CPUs that do not allocate never write to it.
+    /// Whether an allocation of this CPU left the heap with little free memory. Only this CPU then grows the heap, so
+    /// that CPUs that do not allocate never write to the heap.
     pub heap_is_low: AtomicBool,
     /// Bytes copied from and to user memory since the last scheduling point of a user copy.
     pub copied: AtomicU64,

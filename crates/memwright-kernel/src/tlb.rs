@@ -1,5 +1,5 @@
-//! Loads roots and invalidates translations. Two modules do so without this one: `memory::paging` loads the first root
-//! at boot, and `context` invalidates pages of kernel stacks on the calling CPU.
+//! Loads roots and invalidates translations. Two modules do so themselves: `memory::paging` loads the first root at
+//! boot, and `context` invalidates pages of kernel stacks on the calling CPU.
 //!
 //! Without tags, loading another root invalidates all translations except the kernel's, which are global. With tags
 //! (PCIDs), loading a root invalidates nothing by itself: each root has a tag, and the memory manager decides whether
@@ -59,7 +59,7 @@ fn tagged(root: Frame, keep: bool) -> u64 {
     choice.tag as u64 | keep
 }
 
-/// Invalidates the translations that this CPU has kept of `root`, which is not loaded.
+/// Invalidates the translations of `root` that this CPU has kept. The root must not be loaded on this CPU.
 pub fn forget(root: Frame) {
     if has_tags() {
         percpu::current().tags.forget(root);

@@ -1,10 +1,10 @@
 //! Reads and writes user memory through the user's own mapping.
 //!
-//! Each routine opens access (STAC), touches user memory by a few known instructions and closes access (CLAC). If one
-//! of those instructions faults, the page-fault handler calls the personality to make the page accessible, and the
-//! instruction is retried. If the page cannot be made accessible, the routine resumes at its fix-up address and reports
-//! the failure: a copy returns the number of bytes left, a word access returns all ones. There is no separate check
-//! before an access: the access itself is the check.
+//! Each routine permits access to user memory (STAC), accesses it by a few known instructions, and forbids access again
+//! (CLAC). If one of those instructions faults, the page-fault handler calls the personality to make the page
+//! accessible, and the instruction is retried. If the page cannot be made accessible, the routine resumes at its fix-up
+//! address and reports the failure: a copy returns the number of bytes left, a word access returns all ones. No routine
+//! checks beforehand whether the memory is mapped.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -201,8 +201,8 @@ const SMALL: usize = 256;
 /// Number of bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;
 
-/// Adds a copy to this CPU's count, and runs a scheduling point every `STRETCH` bytes, because many copies together can
-/// take long. The caller of a copy holds no lock, since a copy can wait for a page.
+/// Adds a copy to this CPU's count of copied bytes. Runs a scheduling point every `STRETCH` bytes, because many copies
+/// together can take long. That is permitted, because the caller of a copy holds no lock: a copy can wait for a page.
 #[inline(always)]
 fn count(length: usize) {
     if length < SMALL {

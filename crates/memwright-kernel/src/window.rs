@@ -2,7 +2,7 @@
 //!
 //! Payloads are written to the window; only their headers are sent on the output port. The output area is a ring. The
 //! command does not acknowledge that it has read a payload. Instead, the kernel sends a number of bytes on the output
-//! port after each payload. QEMU blocks there until the command reads them, so the kernel cannot run ahead of the
+//! port after each payload. QEMU blocks until the command reads enough of them, so the kernel is never ahead of the
 //! command by a complete ring.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};

@@ -47,8 +47,8 @@ impl<T: Plain + Copy + Default, const N: usize> Plain for [T; N] {
 /// The maximum size in bytes of a [`Plain`] value. Values are copied through a buffer of this size on the kernel stack.
 pub const PLAIN_MAX: usize = 160;
 
-/// Declares a structure of the system-call interface. In user memory, the fields follow one another in this order
-/// without gaps, so padding must be declared as a field.
+/// Declares a structure of the system-call interface. In user memory the fields are in the declared order, without
+/// gaps. Padding must therefore be declared as a field.
 #[macro_export]
 macro_rules! abi_struct {
     ($(#[$meta:meta])* pub struct $name:ident {

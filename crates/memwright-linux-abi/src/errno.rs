@@ -6,8 +6,8 @@ use memwright_table::OutOfMemory;
 
 /// A Linux error number.
 ///
-/// Numbers from 512 on are never returned to a program: the delivery of the signal restarts the call, or replaces the
-/// number with `EINTR`.
+/// Numbers from 512 on are never returned to a program: the code that delivers the signal restarts the call, or
+/// replaces the number with `EINTR`.
 ///
 /// The number is stored in 64 bits, the width of a system call's result, so that functions return a `Result<u64,
 /// Errno>` in registers.

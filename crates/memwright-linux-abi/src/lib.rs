@@ -1,5 +1,5 @@
-//! The interfaces of the Linux personality: structures, error numbers, signals and registers for programs, the channels
-//! to the `memwright` command, and the ports to the machine.
+//! The interfaces of the Linux personality: the structures, error numbers, signals and registers that programs use, the
+//! channels to the `memwright` command, and the traits of the machine below.
 //!
 //! The personality accesses hardware only through [`host::Host`].
 #![no_std]
@@ -17,11 +17,11 @@ pub mod host;
 pub mod protection_keys;
 pub mod signal;
 
-/// The machine type with which the crates below are instantiated. On bare metal it is the linked machine, so that its
-/// methods can be inlined; elsewhere it is the machine that a test creates.
+/// The machine type with which the memory manager is instantiated. On bare metal it is the linked machine, so that its
+/// methods can be inlined.
 #[cfg(target_os = "none")]
 pub type M = memwright_table::Linked;
-/// The machine type with which the crates below are instantiated.
+/// The machine type with which the memory manager is instantiated: on a host, the machine that a test creates.
 #[cfg(not(target_os = "none"))]
 pub type M = &'static dyn host::Host;
 /// An address space.

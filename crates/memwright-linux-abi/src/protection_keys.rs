@@ -23,8 +23,8 @@ pub fn reset(registers: &dyn Registers) {
     }
 }
 
-/// Permits the running thread all accesses, so that its rights do not limit writes of the kernel. Returns the previous
-/// rights, which the caller passes to [`restore`].
+/// Permits the running thread all accesses, so that its rights do not apply to writes by the kernel. Returns the
+/// previous rights, which the caller passes to [`restore`].
 pub fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
     if !has_keys(registers) {
         return 0;

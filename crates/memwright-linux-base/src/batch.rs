@@ -23,7 +23,7 @@ impl<T> Batch<T> {
         self.0.len() < self.0.capacity()
     }
 
-    /// Adds an item unless the batch is full. Returns whether another item fits.
+    /// Adds an item, or drops it if the batch is full. Returns whether another item fits.
     #[allow(
         clippy::disallowed_methods,
         reason = "there is room: nothing is allocated"

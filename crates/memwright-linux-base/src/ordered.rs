@@ -36,7 +36,7 @@ impl Side {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// At least as high as the priority of each child.
+    /// The priority, which is at least as high as that of each child.
     priority: u32,
     parent: Place,
     children: [Place; 2],
@@ -45,19 +45,20 @@ struct Node<K, V> {
 /// An ordered map.
 #[derive(Debug)]
 pub struct Ordered<K, V> {
-    /// Each block has room for as many nodes as fit in a page; all blocks before the one being filled are full. At most
-    /// one block is empty, so that a node that was just removed can be inserted again without an allocation.
+    /// The nodes, without gaps, in blocks of at most one page. All blocks before the last one that has nodes are full.
+    /// At most one block, the last, is empty, so that a node that was just removed can be inserted again without an
+    /// allocation.
     blocks: Vec<Vec<Node<K, V>>>,
     length: usize,
     root: Place,
-    /// State of the generator of priorities.
+    /// The state of the random number generator for priorities.
     random: u64,
 }
 
 /// Memory for further nodes, allocated in advance.
 pub struct Room<K, V> {
     block: Vec<Node<K, V>>,
-    /// A larger list of blocks, used if the map's list of blocks is full.
+    /// A larger list, to which the map moves its blocks if its own list of blocks is full.
     list: Vec<Vec<Node<K, V>>>,
 }
 
@@ -68,7 +69,7 @@ impl<K, V> Default for Ordered<K, V> {
 }
 
 impl<K, V> Ordered<K, V> {
-    /// Nodes per block.
+    /// The number of nodes per block.
     const TOGETHER: usize = Paged::<Node<K, V>>::TOGETHER;
 
     /// Creates an empty map.
@@ -132,8 +133,8 @@ impl<K, V> Ordered<K, V> {
         self.node_mut(parent).parent = place;
     }
 
-    /// Returns the child that can replace the node `place`: its only child, or the one with the higher priority. `None`
-    /// for a leaf.
+    /// Returns the child of the node `place` that can take its place: the only child, or the one with the higher
+    /// priority. Returns `None` if the node is a leaf.
     fn higher_child(&self, place: Place) -> Option<Place> {
         match self.node(place).children {
             [NONE, NONE] => None,
@@ -271,8 +272,8 @@ impl<K: Ord, V> Ordered<K, V> {
         })
     }
 
-    /// Iterates over the keys that are not below `key`, and their values, in order. Each step visits a constant number
-    /// of nodes on average.
+    /// Iterates over the entries whose keys are not below `key`, in order of the keys. Each step visits a constant
+    /// number of nodes on average.
     pub fn iter_from<'a>(
         &'a self,
         key: &K,

@@ -11,15 +11,15 @@ use core::{
 };
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Size of a block in bytes.
+/// The size of a block in bytes.
 const BLOCK: usize = 4096;
-/// Number of elements that are sorted between two scheduling points.
+/// The number of sorting steps between two scheduling points.
 const SORTED: u32 = 256;
 
 /// A vector in page-sized blocks.
 #[derive(Debug)]
 pub struct Paged<T> {
-    /// All blocks but the last are full; none is empty.
+    /// The blocks. All but the last are full, and none is empty.
     blocks: Vec<Vec<T>>,
 }
 
@@ -30,7 +30,7 @@ impl<T> Default for Paged<T> {
 }
 
 impl<T> Paged<T> {
-    /// Elements per block.
+    /// The number of elements per block.
     pub const TOGETHER: usize = if size_of::<T>() > BLOCK / 2 {
         1
     } else {

@@ -56,8 +56,8 @@ impl<T: ?Sized> References<T> {
         self.first.is_none()
     }
 
-    /// Returns whether the next reference that is added can become the first: the first is unused, and there are no
-    /// others. If there were others, the new reference would precede older ones.
+    /// Returns whether the next reference to be added can be stored as the first: the first is absent or its object was
+    /// freed, and no others exist. With others, the new reference would precede older ones.
     fn can_replace_first(&self) -> bool {
         self.first.as_ref().is_none_or(is_gone) && self.further().is_none_or(Rising::is_empty)
     }
@@ -106,8 +106,8 @@ impl<T: ?Sized> References<T> {
             .or(self.first.as_ref())
     }
 
-    /// Returns whether any object to which the list refers still exists. Drops the references to freed objects from the
-    /// end of the list.
+    /// Returns whether the list has a reference to an object that still exists. Removes references to freed objects
+    /// from the end of the list until it finds one.
     pub fn has_live(&mut self) -> bool {
         while let Some(last) = self.last() {
             if !is_gone(last) {

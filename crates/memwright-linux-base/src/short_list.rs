@@ -80,7 +80,7 @@ impl<T: Copy + Ord, const N: usize> ShortList<T, N> {
         self.first.clear();
         let front = self.further.len().min(N);
         for number in 0..front {
-            // The push cannot fail, because `first` was emptied above.
+            // The push cannot fail, because `first` was emptied above and at most `N` elements are pushed.
             let _ = self.first.push(self.further[number]);
         }
         let left = self.further.len() - front;

@@ -1,7 +1,7 @@
 //! Decides when to sweep a list of references, that is, to remove its dead entries: references to freed objects.
 
-/// Decides when a list is swept: when it is twice as long as after the last sweep. So an addition has constant
-/// amortised cost, and the list has at most about as many dead entries as live ones.
+/// Decides when a list is swept: when it has become twice as long as it was after the last sweep. This keeps the
+/// amortised cost of an addition constant, and the number of dead entries at most about that of the live ones.
 #[derive(Debug)]
 pub struct Sweep {
     at: usize,

@@ -72,7 +72,7 @@ pub enum Interest {
     Tracer,
 }
 
-/// A queue that is compared with others by its address.
+/// A queue, compared and ordered by its address.
 #[derive(Clone, Copy)]
 struct Known<'a>(&'a WaitQueue);
 
@@ -142,13 +142,13 @@ impl<'a> Queues<'a> {
     }
 }
 
-/// The interface of a thread that a wait queue uses.
+/// The interface through which a wait queue uses a thread.
 pub trait Waiter: Send + Sync {
     /// Makes the thread runnable if it is waiting.
     fn wake(self: Arc<Self>);
 }
 
-/// An object other than a thread that is notified of wakeups: an epoll entry.
+/// An object, such as an epoll entry, that is notified of the wakeups of a queue.
 pub trait Observer: Send + Sync {
     /// Handles a wakeup of the queue. Returns whether it woke a thread.
     ///
@@ -156,16 +156,16 @@ pub trait Observer: Send + Sync {
     /// Called without locks.
     fn notify(self: Arc<Self>) -> bool;
 
-    /// Returns whether a wakeup skips this observer once another exclusive observer has woken a thread
-    /// (`EPOLLEXCLUSIVE`).
+    /// Returns whether this observer is exclusive (`EPOLLEXCLUSIVE`): once an exclusive observer has woken a thread, a
+    /// wakeup skips the other exclusive ones.
     fn is_exclusive(&self) -> bool;
 }
 
 /// Number of waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// Number of references to observers that are dropped between two scheduling points. If a queue has fewer, they are
-/// dropped with the queue.
+/// Number of references to observers that are dropped between two scheduling points. A queue with fewer references need
+/// not be swept before it is dropped.
 const SWEPT: usize = 64;
 
 /// Threads that wait for an event, in order of arrival, and observers that are notified of each wakeup.

@@ -27,8 +27,8 @@ impl Calls {
         }
     }
 
-    /// Counts a call as successful, unless its result in `regs` is an error. `regs` are the registers with which the
-    /// program continues after the call.
+    /// Counts a call as successful, unless the result in RAX of `regs` is an error. `regs` are the registers with which
+    /// the program continues after the call.
     pub(crate) fn returned(&mut self, regs: &UserRegs) {
         let failed = regs.rax > u64::MAX - 4096;
         let name = name(regs.orig_rax, regs.rsi, regs.rdx).filter(|_| !failed);

@@ -20,7 +20,7 @@ struct State {
     turn: u32,
     last: u32,
     threads: BTreeMap<u32, JoinHandle<()>>,
-    /// The stacks that must unwind instead of running again.
+    /// The stacks that must unwind when they are next switched to, because they have ended.
     left: BTreeSet<u32>,
     /// The message of the first panic on any stack.
     panic: Option<String>,

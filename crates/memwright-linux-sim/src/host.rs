@@ -26,8 +26,9 @@ pub(crate) const CPU: CpuId = CpuId::new(0);
 /// The simulated duration of one operation, in nanoseconds.
 const OPERATION: u64 = 1_000;
 
-/// The maximum number of operations of all programs of a run: after that, each program exits. `MOST_WAITS` is the
-/// maximum number of times that the CPU idles until a timer expires: after that, the run ends.
+/// `MOST_OPERATIONS` is the maximum number of operations of all programs of a run together; after that number, each
+/// program exits. `MOST_WAITS` is the maximum number of times that the CPU idles until a timer expires; after that
+/// number, the run ends.
 const MOST_OPERATIONS: u64 = 2_000;
 const MOST_WAITS: u64 = 200;
 
@@ -184,7 +185,7 @@ impl Cpus for Simulated {
             Some(at) => {
                 self.more.clock.fetch_max(at, Ordering::Relaxed);
             }
-            // All threads sleep and no timer is set, or the CPU has idled too often: the run ends.
+            // The run ends: all threads sleep and no timer is set, or the CPU has idled `MOST_WAITS` times.
             None => self.more.contexts.end(),
         }
     }

@@ -39,8 +39,8 @@ use memwright_sim::machine::{MachineOptions, SimulatedMachine};
 /// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whether the program exited and the machine powered off. If false, all threads slept without a timer, the CPU
-    /// idled too often, or a panic ended the run.
+    /// Whether the program exited and the machine powered off. If false, the run ended because all threads slept
+    /// without a timer, because the CPU idled too often, or by a panic.
     pub powered_off: bool,
     /// The bytes that the program wrote to standard output.
     pub stdout: Vec<u8>,
@@ -104,7 +104,7 @@ fn fresh_machine() -> SimulatedMachine {
 /// Boots a machine and runs a program. If `leaks` is true, the kernel leaks a frame and a commit charge when the
 /// program starts.
 ///
-/// The memory of the kernel is leaked, because the kernel has no code that frees its state.
+/// The kernel's own state is never freed after the run: the kernel has no code that does so.
 fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());

@@ -73,8 +73,8 @@ impl Simulated {
                     r10,
                     r8,
                     r9,
-                    // R12 to R15 contain the results of the four calls before this one. Each call moves them to the
-                    // next register.
+                    // R12 to R15 contain the results of the four calls before this one: each call moves each result to
+                    // the next register.
                     r12: regs.rax,
                     r13: regs.r12,
                     r14: regs.r13,

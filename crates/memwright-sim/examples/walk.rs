@@ -1,4 +1,5 @@
-//! Performs one operation of the memory manager, for `cargo xtask walk`, which traces the calls of [`operation`].
+//! Performs one operation of the memory manager. `cargo xtask walk` runs this program and traces the function calls
+//! inside [`operation`].
 //!
 //! The name of the operation is the only argument. The program prepares the state for the operation before it calls
 //! `operation`, and checks the result afterwards.
@@ -24,7 +25,7 @@ const LOAD: Access = Access {
     ..STORE
 };
 
-/// Performs the operation. The trace begins with the call of this function and ends with its return.
+/// Performs the operation. The trace begins when this function is called and ends when it returns.
 #[inline(never)]
 fn operation<T>(perform: impl FnOnce() -> T) -> T {
     perform()

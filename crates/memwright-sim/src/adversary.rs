@@ -36,9 +36,9 @@ impl Chance {
     }
 }
 
-/// A source of speculative fills and of evictions, which happen on randomly chosen CPUs at each of its turns. The
-/// machine gives it a turn around every access, before every invalidation takes effect, and on each target before the
-/// interrupt arrives.
+/// A source of speculative fills and of evictions. At each of its turns, it fills and evicts translations of randomly
+/// chosen CPUs. The machine gives it a turn before and after every access, before every invalidation takes effect, and
+/// before an interrupt arrives at each of its targets.
 ///
 /// A fill is a speculative load of any page that the loaded root, or a stale paging-structure cache, reaches. As the
 /// processor manual requires, it sets accessed bits and never the dirty bit.

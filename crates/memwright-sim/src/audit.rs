@@ -28,8 +28,8 @@ pub enum Incoherence {
 }
 
 impl SimulatedMachine {
-    /// Compares everything that each CPU has cached with the tables that it has loaded. The caller must ensure that no
-    /// operation runs.
+    /// Compares everything that each CPU has cached with the page tables. Returns each difference. The caller must
+    /// ensure that no operation runs.
     #[must_use]
     pub fn audit(&self) -> Vec<Incoherence> {
         let mut found = Vec::new();

@@ -7,13 +7,13 @@ pub struct Cost {
     pub hits: u64,
     /// Page walks for an access.
     pub walks: u64,
-    /// Entries read by those walks; a paging-structure cache hit saves up to three.
+    /// Entries that the walks in `walks` read; a hit in a paging-structure cache saves up to three per walk.
     pub walk_reads: u64,
     /// Page faults delivered.
     pub faults: u64,
     /// Page faults that a stale TLB entry with fewer rights caused (also in `faults`).
     pub stale_faults: u64,
-    /// Page walks that set the dirty bit for a TLB entry that was cached clean.
+    /// Page walks of a store whose translation the TLB held without the dirty bit.
     pub dirty_walks: u64,
     /// Translations filled without an access.
     pub speculative_fills: u64,

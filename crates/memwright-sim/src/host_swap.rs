@@ -16,10 +16,10 @@ type Hook = Box<dyn Fn() + Send>;
 /// The largest number of transfers that can be under way.
 const MOST_UNDER_WAY: usize = 64;
 
-/// A transfer that was submitted and whose result the caller has not fetched yet.
+/// A transfer that was submitted, until the caller fetches its result.
 enum UnderWay {
     Asked(Transfer),
-    /// A caller that waits carries the transfer out.
+    /// A caller of `complete` is carrying the transfer out.
     Moving,
     Over(Result<(), DeviceError>),
 }
@@ -29,7 +29,7 @@ enum UnderWay {
 pub struct HostSwap {
     slots: u32,
     pages: Mutex<BTreeMap<u32, Vec<u8>>>,
-    /// Every n-th read or write fails; 0 if no request fails.
+    /// Every n-th transfer fails, where n is this number; 0 if none fails.
     fails_each: AtomicU64,
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
@@ -51,14 +51,14 @@ impl HostSwap {
         }
     }
 
-    /// Makes every `each`-th request fail from now on, or none if `each` is 0.
+    /// Makes every `each`-th transfer fail from now on, or none if `each` is 0.
     pub fn fail_each(&self, each: u64) {
         self.asked.store(0, Ordering::Relaxed);
         self.fails_each.store(each, Ordering::Relaxed);
     }
 
     /// Makes transfers asynchronous from now on, with at most `depth` under way. When a caller waits for one of them,
-    /// all complete, in reverse order of submission.
+    /// it completes all of them, in reverse order of submission.
     ///
     /// # Panics
     /// If `depth` is larger than 64.
@@ -83,8 +83,8 @@ impl HostSwap {
         *locked(&self.while_reading) = Some(Box::new(hook));
     }
 
-    /// Checks that the caller may wait for the transfer with this ticket, and simulates actions of other CPUs
-    /// meanwhile.
+    /// If the transfer with this ticket is a read that no caller carries out yet, checks that the caller holds no lock,
+    /// and calls the hook of `while_reading`.
     fn wait(&self, ticket: &Ticket) {
         let asked = match locked(&self.under_way).get(&ticket.0) {
             Some(UnderWay::Asked(transfer)) => transfer.direction,

@@ -33,8 +33,8 @@ use state::{File, address, bytes, model_rights, real_rights};
 const TRIES: usize = 4;
 
 impl Lockstep {
-    /// Runs all steps and compares after each. At the end every process reads all of its memory and exits. Returns how
-    /// often each kind of step succeeded.
+    /// Runs all steps, and compares the memory manager with the model after each. At the end every process reads all of
+    /// its memory and exits. Returns the number of successful steps of each kind.
     ///
     /// # Errors
     /// The first difference, with the step at which it was found.
@@ -56,7 +56,7 @@ impl Lockstep {
 
     /// Like [`run`](Self::run), for a caller that has injected a failed allocation. Before the final comparison,
     /// `disarm` removes the injection. A step that runs out of memory must change nothing, and must succeed when it is
-    /// retried. Returns how many steps ran out of memory.
+    /// retried. Returns the number of steps that ran out of memory.
     ///
     /// # Errors
     /// Like [`run`](Self::run).
@@ -68,7 +68,7 @@ impl Lockstep {
             if outcome == Err(Difference::Exhausted) {
                 exhausted += 1;
                 self.model = before;
-                // If one of these steps fails, its changes to the areas below the failing address persist, as on Linux.
+                // If one of these steps fails, the areas below the failing address stay changed, as on Linux.
                 let stands = matches!(
                     step.action,
                     Action::Protect(..)
@@ -95,7 +95,7 @@ impl Lockstep {
         Ok(exhausted)
     }
 
-    /// Performs a step. If it runs out of memory and `reclaims` is set, reclaims pages and retries it.
+    /// Performs a step. If it runs out of memory and `reclaims` is set, reclaims pages and retries the step.
     fn step_or_reclaim(&mut self, step: &Step) -> Result<(), Difference> {
         if !self.reclaims {
             return self.step(step);

@@ -94,14 +94,14 @@ impl Memory {
         unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
     }
 
-    /// Copies bytes out of one frame, with a separate load for each byte.
+    /// Copies bytes out of one frame, one byte at a time.
     pub fn load(&self, frame: Frame, offset: usize, into: &mut [u8]) {
         for (index, byte) in into.iter_mut().enumerate() {
             *byte = self.byte(frame, offset + index).load(Ordering::Relaxed);
         }
     }
 
-    /// Copies bytes into one frame, with a separate store for each byte.
+    /// Copies bytes into one frame, one byte at a time.
     pub fn store(&self, frame: Frame, offset: usize, from: &[u8]) {
         for (index, byte) in from.iter().enumerate() {
             self.byte(frame, offset + index)
@@ -191,14 +191,14 @@ impl Core {
     }
 }
 
-/// A hook that runs for each target of a remote invalidation, just before that CPU performs the invalidation. This is
-/// the last moment at which the CPU can use its stale translations.
+/// A hook that runs for each target of a remote invalidation, just before the target CPU performs it. This is the last
+/// moment at which the target can use its stale translations.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
-/// Hardware that acts between the steps of the software. The machine gives it a turn around every access, before every
-/// invalidation takes effect, and on each target before the interrupt arrives.
+/// Hardware that acts between the steps of the software. The machine gives it a turn before and after every access,
+/// before every invalidation takes effect, and before an interrupt arrives at each of its targets.
 pub(crate) trait Agent: Send {
-    /// Takes a turn. The machine holds no lock during the turn, and gives no other turn before it ends.
+    /// Takes a turn. The machine holds no lock meanwhile, and begins no other turn before this one ends.
     fn act(&mut self, machine: &SimulatedMachine);
 }
 
@@ -256,8 +256,8 @@ impl Drop for RunningOn {
 static HOOKS: sync::Hooks = sync::Hooks {
     relax: std::thread::yield_now,
     cpu: || usize::from(CURRENT.get()),
-    // If the thread runs under a schedule, the scheduler has halted it before this call. Otherwise the thread checks
-    // its condition again.
+    // If the thread runs under a schedule, the scheduler has suspended it before this call. Otherwise the thread yields
+    // and checks its condition again.
     halt: |_| std::thread::yield_now(),
     wake: |_| (),
     give_way: |_| sync::GaveWay::ToNobody,
@@ -398,7 +398,7 @@ impl SimulatedMachine {
         *locked(&self.board.mistake) = mistake;
     }
 
-    /// Sets a hook that runs for each target of a remote invalidation, just before it takes effect there.
+    /// Sets a hook that runs for each target of a remote invalidation, just before the target performs it.
     pub fn set_window(&self, window: Option<Arc<Window>>) {
         *locked(&self.board.window) = window;
     }

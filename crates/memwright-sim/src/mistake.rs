@@ -4,8 +4,8 @@ use memwright_table::Invalidation;
 
 /// The effect of a faulty memory manager on an invalidation.
 ///
-/// A CPU cannot distinguish a request that names too little from a machine that invalidates too little. The machine
-/// therefore simulates the mistake, and the memory manager stays unmodified.
+/// A memory manager that requests too small an invalidation and a machine that performs only a part of it have the same
+/// effect on a CPU. The machine therefore simulates the mistake, and the memory manager stays unmodified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// The CPU that changed the entry does not flush its own TLB.
@@ -18,7 +18,8 @@ pub enum Mistake {
     OnePageShort,
     /// The last of the CPUs to interrupt is not interrupted.
     OneCpuShort,
-    /// An interrupted CPU invalidates only when any CPU is interrupted next. By then, frames may have been freed.
+    /// An interrupted CPU performs the invalidation only at the next interrupt of any CPU. The memory manager may have
+    /// freed frames by then.
     Late,
     /// A CPU with tags uses its cached translations although they are stale or belong to another table.
     KeptForever,

@@ -51,10 +51,9 @@ impl SimulatedMachine {
 }
 
 impl Cpu<'_> {
-    /// Loads bytes from `address` on.
+    /// Loads the bytes that start at `address`.
     ///
-    /// # Errors
-    /// The page fault at the first page that cannot be read. The bytes of the pages before it are in `into`.
+    /// # Errors The page fault at the first page that cannot be read. The bytes of the pages before it are in `into`.
     pub fn read(&self, address: VirtAddr, into: &mut [u8]) -> Result<(), PageFault> {
         let memory = self.machine.memory();
         let mut done = 0;
@@ -69,10 +68,9 @@ impl Cpu<'_> {
         Ok(())
     }
 
-    /// Stores bytes from `address` on.
+    /// Stores the bytes that start at `address`.
     ///
-    /// # Errors
-    /// The page fault at the first page that cannot be written. The bytes of the pages before it are stored.
+    /// # Errors The page fault at the first page that cannot be written. The bytes of the pages before it are stored.
     pub fn write(&self, address: VirtAddr, from: &[u8]) -> Result<(), PageFault> {
         let memory = self.machine.memory();
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! A file whose pages are written back, and that must be notified of the first write after each writeback.
+//! A file that writes back its pages, and must be notified of the first write to each page after its writeback.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -98,13 +98,13 @@ impl NotedFile {
         dirty.len()
     }
 
-    /// Returns the pages that were written since they were written back.
+    /// Returns the indices of the pages that were written since their last writeback.
     #[must_use]
     pub fn dirty(&self) -> Vec<u64> {
         locked(&self.dirty).iter().copied().collect()
     }
 
-    /// Returns the first clean page that differs from its copy.
+    /// Returns the index of the first clean page that differs from its copy, or `None` if no page does.
     #[must_use]
     pub fn check(&self) -> Option<u64> {
         let dirty = locked(&self.dirty);

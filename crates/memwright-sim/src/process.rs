@@ -15,9 +15,9 @@ use crate::mmu::PageFault;
 /// An address space on the simulated machine.
 pub type Space = AddressSpace<SimulatedMachine>;
 
-/// The maximum number of faults of one access. An access that faults more often counts as hanging. One fault populates
-/// the page, one grants the right to write it, and one is due to a stale translation. The adversary and other CPUs can
-/// undo some of these.
+/// The maximum number of faults of one access. An access that faults more often counts as hanging. A typical access
+/// needs at most three: to populate the page, to make it writable, and to drop a stale translation. More are needed if
+/// the adversary or another CPU undoes the effect of one.
 const MOST_FAULTS: usize = 32;
 
 /// The signal that ends a program after an invalid access.
@@ -44,7 +44,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Boots a machine on which all memory except frame 0 is free.
+    /// Boots a machine whose frame allocator has all memory except frame 0.
     ///
     /// # Panics
     /// If the machine has too little memory to start.
@@ -109,7 +109,7 @@ impl Host {
         running
     }
 
-    /// Loads the idle table on each CPU that has loaded `space`, because the process of `space` ends.
+    /// Loads the idle table on each CPU that has `space` loaded. For an address space whose process exits.
     pub fn evict(&self, space: &Arc<Space>) {
         for cpu in self.machine.cpus() {
             let _running = self.machine.run_on(cpu);
@@ -167,7 +167,7 @@ impl Process {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// Creates a program in this address space that was last run on the CPU `last`. The program exits on that CPU, so
+    /// Creates a program with this address space. The program was last run on the CPU `last`, and exits on that CPU, so
     /// that no two host threads act as one CPU at the same time.
     fn with_space(host: &Arc<Host>, space: Space, last: CpuId) -> Self {
         Self {
@@ -301,7 +301,7 @@ impl Process {
                 Err(Signal::Unmapped)
             }
             Err(FaultError::Denied | FaultError::Key(_)) => Err(Signal::Forbidden),
-            // No thread handles userfaultfd events here, so the access fails as with `UFFD_FEATURE_SIGBUS`.
+            // The simulation has no userfaultfd handler, so the access fails as with `UFFD_FEATURE_SIGBUS`.
             Err(
                 FaultError::Poison(_)
                 | FaultError::BeyondObject

@@ -1,15 +1,15 @@
 //! A scheduler that controls every choice: it runs a small case in every order that the bound permits.
 //!
 //! The CPUs of a case are host threads of which one runs at a time. Each thread calls the scheduler before each step of
-//! the [sync layer](memwright_table::sync) (a lock, an access to an entry, a wait, an invalidation) and of the machine
-//! (an access of a user program, the arrival of an interrupt, the load of a root). The scheduler then chooses which
-//! thread runs next. All choices are tried, depth first, each in a separate run.
+//! the [sync layer](memwright_table::sync) (a lock, an access to an entry, a wait, an invalidation), and before each
+//! step of the machine (an access of a user program, the arrival of an interrupt, the load of a root). The scheduler
+//! then chooses which thread runs next. All choices are tried, depth first, each in a separate run.
 //!
 //! **The bound.** A run *deviates* each time another thread preempts a ready thread, and each time hardware walks the
-//! tables before the thread continues. All runs with up to a given number of deviations are made, at any step
-//! (Musuvathi and Qadeer: Iterative context bounding for systematic testing of multithreaded programs, 2007: most
-//! mistakes need one or two). When a thread waits or ends, any other thread can run next without a deviation. A page
-//! walk, an access of a user program and an update of a count are one step each, and are not divided.
+//! tables before the thread continues. Every run with at most the given number of deviations is made, wherever in the
+//! run they are (Musuvathi and Qadeer: Iterative context bounding for systematic testing of multithreaded programs,
+//! 2007: most mistakes need one or two). When a thread waits or ends, any other thread can run next without a
+//! deviation. A page walk, an access of a user program and an update of a count are one step each, and are not divided.
 //!
 //! A failure prints its [`Schedule`], a short text, with which [`replay`] repeats the run.
 
@@ -209,7 +209,7 @@ enum Status {
     Ready,
     /// The thread waits for an action of another thread.
     Waiting,
-    /// The CPU of the thread, with this number, is halted until another CPU wakes it.
+    /// The CPU of the thread is halted until another CPU wakes it. The field is the number of the halted CPU.
     Halted(usize),
     /// The thread has ended.
     Ended,
@@ -218,13 +218,13 @@ enum Status {
 /// The state of one run.
 struct State {
     trail: Vec<Choice>,
-    /// The number of choices of the trail that have been made.
+    /// The number of choices that this run has made so far: the index in the trail of the next choice.
     made: usize,
     status: Vec<Status>,
     /// The thread whose turn it is.
     turn: Option<usize>,
     deviations: u32,
-    /// The number of consecutive waits without any other step in between.
+    /// The number of waits since the last step of another kind.
     waits: usize,
     /// A bit mask of the CPUs that were woken while they were not halted. The next halt of such a CPU ends at once.
     woken: u64,
@@ -282,7 +282,7 @@ impl State {
         }
     }
 
-    /// Returns a halted CPU if no other CPU can still wake it.
+    /// Returns a halted CPU if every thread is halted or has ended, so that no CPU can wake it.
     fn lost(&self) -> Option<usize> {
         let mut lost = None;
         for status in &self.status {
@@ -295,7 +295,8 @@ impl State {
         lost
     }
 
-    /// Decides what runs after `thread`, which is at a step, waits or has ended. Returns `None` if no thread can run.
+    /// Chooses what runs next. `thread` had the turn: it is at a step, waits, is halted, or has ended. Returns `None`
+    /// if no thread can run.
     fn next(&mut self, thread: usize, bound: u32) -> Option<Next> {
         let threads = self.status.len();
         let ready = |state: &Self, other: usize| state.status[other] == Status::Ready;
@@ -308,8 +309,8 @@ impl State {
             options.extend((0..threads).filter(|&other| other != thread && ready(self, other)));
         }
         if options.is_empty() {
-            // All remaining threads wait. The condition of a thread may have become true after the thread checked it,
-            // so each thread checks again.
+            // No thread is ready, so some wait and the others are halted or have ended. The condition of a thread may
+            // have become true after the thread checked it, so each thread checks again.
             let waiting: Vec<usize> = (0..threads)
                 .filter(|&other| self.status[other] == Status::Waiting)
                 .collect();
@@ -484,7 +485,7 @@ fn words(thrown: &(dyn std::any::Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or("without a message"))
 }
 
-/// Performs one run: takes the choices of `trail` first, then always the first option.
+/// Performs one run. Makes the choices of `trail`, and after those always takes the first option.
 fn run<S: Send + Sync + 'static>(
     case: &Case<'_, S>,
     bound: u32,

@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::terms::{Advice, Rights};
 
-/// The number of places that scripts use. One half of them is below, the other half above a boundary at which page
-/// tables of two levels end, so that ranges cross page tables and complete page tables become empty.
+/// The number of places that scripts use. Half of the places are below a boundary at which page tables of two levels
+/// end, and half are above it, so that ranges cross page tables and complete page tables become empty.
 pub const ARENA: u64 = 32;
 
 /// A page at which page tables of two levels end: one of level 1 (512 pages) and one of level 2 (512 * 512 pages).
@@ -77,9 +77,9 @@ pub enum What {
     Anonymous,
     /// Shared anonymous memory.
     SharedAnonymous,
-    /// A private mapping of the file with the first number, from the page with the second number on.
+    /// A private mapping of the file with the first number, starting at the place with the second number.
     PrivateFile(u8, u8),
-    /// A shared mapping of the file with the first number, from the page with the second number on.
+    /// A shared mapping of the file with the first number, starting at the place with the second number.
     SharedFile(u8, u8),
 }
 

@@ -60,7 +60,7 @@ pub enum Intent {
 pub enum Advice {
     /// `MADV_DONTNEED`
     Drop,
-    /// `MADV_FREE`: the contents stay until memory is short.
+    /// `MADV_FREE`: the contents can be discarded when memory is short.
     Free,
     /// `MADV_POPULATE_READ`
     PopulateRead,
@@ -123,7 +123,7 @@ pub struct Remap {
     pub pages: u64,
     /// The length of the new range in pages.
     pub new_pages: u64,
-    /// The new first page (`MREMAP_FIXED`).
+    /// The first page of the new range (`MREMAP_FIXED`), or `None` for any range.
     pub to: Option<u64>,
     /// Whether the old range stays mapped, without pages (`MREMAP_DONTUNMAP`).
     pub keep: bool,
@@ -132,7 +132,7 @@ pub struct Remap {
 /// The userfaultfd that a page is registered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Identifies the descriptor.
+    /// The number of the userfaultfd.
     pub number: usize,
     /// Whether a store to a protected page is recorded and continues (`UFFD_FEATURE_WP_ASYNC`). Otherwise it is
     /// refused.

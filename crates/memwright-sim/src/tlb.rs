@@ -1,7 +1,7 @@
 //! The translation caches of one CPU: its TLB and its paging-structure caches.
 //!
-//! An entry stays cached until an invalidation that covers it, a load of the root, a page fault at its address, or an
-//! eviction by the adversary drops it.
+//! An entry stays cached until it is dropped by an invalidation that covers it, a load of the root, a page fault at its
+//! address, or an eviction by the adversary.
 
 use std::collections::BTreeMap;
 
@@ -60,10 +60,10 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// Returns the frame that `page`, which this translation covers, is mapped to.
+    /// Returns the frame to which this translation maps `page`, which it must cover.
     #[must_use]
     pub fn frame_of(&self, page: u64) -> Frame {
-        // The offset in a leaf is below 2^18 pages, so it fits.
+        // The offset in a leaf is at most 2^18 - 1 pages, so it fits into 32 bits.
         Frame::new(self.frame.number() + (page - self.page) as u32)
     }
 }
@@ -195,7 +195,7 @@ impl Tlb {
         (before - self.leaves.len()) as u64
     }
 
-    /// Drops one entry, which `choice` selects. Returns whether an entry was cached.
+    /// Drops the entry that the number `choice` selects. Returns whether an entry was cached.
     pub fn evict(&mut self, choice: u64) -> bool {
         let all = self.leaves.len() + self.directories.len();
         let chosen = if all == 0 {

@@ -92,8 +92,9 @@ fn target(memory: &Memory, address: u64) -> Option<Frame> {
 }
 
 /// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from the paging-structure caches in
-/// `tlb`, and caches the upper-level entries that it reads. Sets the accessed bit in every entry used, and the dirty
-/// bit in the leaf of a write, each with one atomic exchange. If the entry changed meanwhile, the walk is repeated.
+/// `tlb`, and caches the upper-level entries that it reads. Sets the accessed bit in every entry that it uses, and for
+/// a store also the dirty bit in the leaf, with one atomic exchange per entry. If an entry changed since it was read,
+/// the walk starts again.
 ///
 /// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
@@ -211,7 +212,7 @@ fn leaf(
 }
 
 /// Returns the current translation of `page` in the tables without side effects: sets no accessed bit, and neither
-/// reads nor fills a cache. Returns `None` if no translation is present.
+/// reads nor fills a cache. Returns `None` if an entry of the walk is not present.
 ///
 /// This is the reference for what a TLB may hold.
 #[must_use]
@@ -235,8 +236,8 @@ pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translatio
     }
 }
 
-/// Returns the table to which the entry of `directory` points now, and the combined rights down to that level, if the
-/// entry is present and not a leaf.
+/// Returns the table to which the entry of `directory` points now, and the combined rights down to that level. Returns
+/// `None` if the entry is not present or is a leaf.
 #[must_use]
 pub fn look_directory(
     memory: &Memory,
@@ -262,7 +263,8 @@ pub fn look_directory(
 }
 
 /// Returns a page of the user half that a speculative walk from `root` could translate. `choose(n)` returns a number
-/// below `n`, which selects one of `n` present entries. The page may no longer be present when the caller walks to it.
+/// below `n`, which selects one of `n` present entries. Returns `None` if this leads to a table without present
+/// entries. The page may no longer be present when the caller walks to it.
 #[must_use]
 pub fn any_reachable(
     memory: &Memory,

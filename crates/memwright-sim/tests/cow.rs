@@ -75,7 +75,7 @@ fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     }
 }
 
-/// Returns all orders in which two processes can perform three steps each. `true` is a step of the parent.
+/// Returns all orders in which parent and child can perform three steps each. `true` stands for a step of the parent.
 fn orders() -> Vec<Vec<bool>> {
     (0..64u32)
         .filter(|order| order.count_ones() == 3)

@@ -33,8 +33,8 @@ fn entry(frame: Frame, bits: u64) -> u64 {
     frame.address().as_u64() | bits
 }
 
-/// Creates a machine whose CPUs have loaded `ROOT`. `ROOT` is the root of four levels of tables that map one page by
-/// the entry `leaf`.
+/// Creates a machine whose CPUs have loaded `ROOT`, the root of four levels of page tables. The tables contain one leaf
+/// entry, `leaf`.
 fn machine_with(options: MachineOptions, leaf: u64) -> SimulatedMachine {
     let machine = SimulatedMachine::new(options);
     set(&machine, ROOT, 0, entry(UPPER, OPEN));

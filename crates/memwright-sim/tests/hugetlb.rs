@@ -39,7 +39,7 @@ fn file(host: &Host, pages: u64) -> Arc<HugeFile<SimulatedMachine>> {
     Arc::new(HugeFile::new(memory, pages * HUGE_BYTES, identity, ""))
 }
 
-/// Creates a program with private huge pages. The pool reserves them for the program.
+/// Creates a program with a private mapping of `pages` huge pages, which the pool reserves for it.
 fn private(host: &Arc<Host>, pages: u64) -> Process {
     let process = Process::new(host);
     let memory = host.memory().clone();

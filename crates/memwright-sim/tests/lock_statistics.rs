@@ -1,6 +1,7 @@
-//! Tests of the rows of the account that count locks and cache lines that several CPUs write, by operations with known
-//! counts. The statistics are global to the test process, so there is a single test. The CPUs take turns on one host
-//! thread, except where one CPU waits for another, so every count is the same in each run.
+//! Tests of the rows of the account that count lock acquisitions, and writes to cache lines that several CPUs write.
+//! The operations of each test have known counts. The statistics are global to the test process, so there is a single
+//! test. The CPUs take turns on one host thread, except where one CPU waits for another, so every count is the same in
+//! each run.
 
 mod support;
 
@@ -160,7 +161,7 @@ fn own_memory_shares_no_line() {
     assert_eq!(rows(&apart), [taken, 0, 0, 0, 0, 0, 0]);
 }
 
-/// Checks that a writer of the area tree takes the lock word of every CPU.
+/// Checks that a writer of the area tree acquires the lock words of all CPUs.
 fn writers_take_every_word() {
     let apart = Bench::new(TABLE);
     apart.count(Bench::protect);
@@ -198,7 +199,7 @@ fn neighbours_share_a_table() {
     assert_eq!((entries.bounced, entries.shared), (ends, ends));
 }
 
-/// Checks that a CPU that waits for a lock counts as one wait, however often it spins and halts.
+/// Checks that waiting for a lock counts as one wait, however often the CPU spins and halts meanwhile.
 fn a_wait_is_counted_once() {
     let host = Host::boot(MachineOptions {
         frames: 256,

@@ -1,5 +1,5 @@
-//! Tests that the simulated machine detects mistakes. In each run, one kind of invalidation that the memory manager
-//! requests is omitted, and the run must end with a stale translation or a wrong byte.
+//! Tests that the simulated machine detects mistakes. In each run, the machine omits a part of the invalidations that
+//! the memory manager requests, and the run must end with a stale translation or a wrong byte.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn a_range_that_is_one_page_short_is_seen() {
     }
 }
 
-/// A range with more pages than are invalidated one by one is write-protected: no stale translation remains.
+/// The write-protected range has too many pages to invalidate them one by one: no stale translation may remain.
 #[test]
 fn many_pages_are_forgotten_together() {
     const MANY: u64 = 60;

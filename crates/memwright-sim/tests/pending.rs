@@ -1,5 +1,5 @@
-//! Tests of rule see-pending-flushes. An operation can find that another operation has removed a right already and has
-//! not flushed yet. It must not return before that flush is done.
+//! Tests of rule see-pending-flushes. An operation that removes a right can find that another operation has removed it
+//! already but has not flushed yet. The second operation must not return before the flush is done.
 
 use memwright_table::MoveRule;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates one page, of which the other CPU has cached a writable and dirty translation.
+    /// Creates a table with one page. The other CPU has cached a writable and dirty translation of the page.
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
@@ -104,8 +104,7 @@ fn a_second_protection_change_completes_the_first() {
     let _ = first.finish();
 }
 
-/// Tests a protection change whose range is one page and one whose range is several pages, which take different paths
-/// in the cursor.
+/// Tests a protection change of one page and one of several pages: they take different paths in the cursor.
 #[test]
 fn a_second_change_of_alike_pages_completes_the_first() {
     for end in [range().end, PAGE.add(3)] {
@@ -128,8 +127,8 @@ fn a_second_change_of_alike_pages_completes_the_first() {
     }
 }
 
-/// The accessed bit was cleared and the flush for that is pending: a removal must not elide its flush because the bit
-/// is clear.
+/// The accessed bit of the page was cleared, and the flush for that is pending: a removal of the page must not elide
+/// its own flush although the bit is clear.
 #[test]
 fn a_removal_completes_the_clearing_of_the_accessed_bit() {
     let bench = Bench::new();
@@ -242,7 +241,7 @@ fn a_freed_table_is_flushed_as_a_table_although_another_flush_is_pending() {
     let mut second = bench.table.gather();
     {
         let mut cursor = bench.table.cursor(range());
-        // The right is already removed as requested: the operation relies on the pending flush.
+        // The entry needs no change, because the right is removed already: the operation relies on the pending flush.
         cursor.edit(Bits::empty(), Bits::WRITE, &mut second);
         cursor.remove_all(&mut second);
         assert!(cursor.free_tables(&mut second) > 0);

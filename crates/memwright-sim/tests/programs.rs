@@ -1,6 +1,6 @@
 //! Tests that compare the memory manager with the model after every step of random scripts.
 //!
-//! A failure prints the shortest failing script. Cases and seeds are fixed, so a run that passed passes again. To
+//! A failure prints the shortest failing script. The cases and seeds are fixed, so each run has the same result. To
 //! search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that found a bug
 //! stays in `tests/scripts`, and a test here replays it.
 
@@ -152,8 +152,8 @@ fn programs_see_it_while_memory_comes_in_folios() {
     expect(&successes, &["split", "page that left"], 10);
 }
 
-/// Pages on either of two nodes are swapped out and in, pages with equal contents are merged, and pages freed by
-/// `MADV_FREE` are discarded.
+/// Programs cannot observe that pages on two nodes are swapped out and in, and that equal pages are merged. They can
+/// observe that pages freed by `MADV_FREE` are discarded.
 #[test]
 fn programs_see_it_while_pages_leave_move_and_merge() {
     let successes = compare(5, 400, freeing(60), |_| swapping(two_nodes(machine()), 64));
@@ -179,7 +179,7 @@ fn programs_see_it_while_memory_is_short() {
 }
 
 /// Checks that each of these steps succeeded at least `least` times: a test that never reaches a case proves nothing.
-/// Checks nothing in the first tier, because a part of the scripts need not reach every case.
+/// Checks nothing in the first tier, which runs too few scripts to reach every case.
 fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
     if in_first_tier() {
         return;
@@ -234,7 +234,7 @@ fn short() -> Lockstep {
 /// The number of frames of a machine that must reclaim to run a script.
 const SHORT_FRAMES: u32 = 48;
 
-/// Returns setup number `way` for a script: the machine, the behaviour of its hardware, and the policies.
+/// Returns the setup with number `way` for a script: the machine, the behaviour of its hardware, and the policies.
 fn start(way: u64, seed: u64) -> Lockstep {
     let options = MachineOptions {
         cpus: 1 + (way % 4) as usize,
@@ -255,7 +255,7 @@ fn start(way: u64, seed: u64) -> Lockstep {
     let folios = FOLIOS[(way / 8) as usize % FOLIOS.len()];
     let lockstep = match way % 8 {
         _ if is_huge(way) => huge(options, THP[(way / HUGE_EVERY) as usize % THP.len()]),
-        // Some machines have no swap device.
+        // Setups with these numbers have no swap device.
         0 => Lockstep::new(options, adversary),
         5 => {
             let frames = SHORT_FRAMES;
@@ -368,8 +368,8 @@ impl Tally {
             let printed = format!("{:?}", step.action);
             let mut words = printed.split(' ');
             let first = words.next().unwrap_or_default();
-            // Operations are distinguished by their first two words: "read page" and "read file" are two kinds, and so
-            // is each advice. Places, numbers and rights do not matter.
+            // The first two words of an operation are its kind: "read page" and "read file" are two kinds, and each
+            // advice is a kind. Places, numbers and rights are not part of the kind.
             let second = words.find(|word| word.chars().all(char::is_alphabetic));
             [first, second.unwrap_or_default()].join(" ")
         };

@@ -1,6 +1,6 @@
 //! Tests of scans for written pages and for accessed pages. These scans skip page tables in which no page was accessed,
-//! and rely on the accessed bits of upper-level entries. A processor sets such a bit only if it has not cached the
-//! entry (rule: fold-before-clearing).
+//! and rely on the accessed bits of upper-level entries. A CPU that has cached an upper-level entry does not set its
+//! accessed bit again (rule: fold-before-clearing).
 
 use std::sync::Arc;
 
@@ -25,12 +25,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates one page table with write-protection markers and with one page, whose dirty bit records stores.
+    /// Creates a page table that contains write-protection markers and one page. The dirty bit of the page records
+    /// stores.
     fn new() -> Self {
         Self::with(RIGHTS | Bits::WATCHED)
     }
 
-    /// Creates one page table with one page, which was accessed.
+    /// Creates a page table with one page that was accessed.
     fn armable() -> Self {
         Self::with(RIGHTS | Bits::ACCESSED)
     }
@@ -212,7 +213,7 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
     bench.read();
     let mut first = bench.table.gather();
     bench.table.settle(range(), Tracked::Stores, &mut first);
-    // The second scan finds that the accessed bit is cleared already, and must check the entries nevertheless.
+    // The second scan finds the accessed bit clear, but must check the entries of the table nevertheless.
     assert!(bench.scan().is_empty());
     // The other CPU still has the translation cached, so its write does not set the accessed bit.
     bench.write();

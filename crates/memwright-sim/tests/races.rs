@@ -1,5 +1,5 @@
-//! Tests with host threads as CPUs, whose TLBs keep their entries. After a call that removes a right has returned, each
-//! access that needs the right fails if another CPU begins it. In addition, several CPUs make random calls at once.
+//! Tests with host threads as CPUs, whose TLBs keep their entries. Once a call that removes a right has returned, each
+//! access that another CPU begins and that needs the right fails. In addition, several CPUs make random calls at once.
 //! Tests with planted mistakes prove that such violations are detected.
 
 mod support;
@@ -14,8 +14,8 @@ use memwright_sim::{MachineOptions, Mistake};
 use memwright_table::{CpuId, FrameKind};
 use support::{FIRST, READ, READ_WRITE, at, bytes, program};
 
-/// The numbers of pages that a call affects. A few pages are invalidated one by one. For many pages the complete TLB is
-/// flushed.
+/// The numbers of pages that a call affects: few enough to be invalidated one by one, and so many that the complete TLB
+/// is flushed.
 const FEW: u64 = 3;
 const MANY: u64 = 40;
 

@@ -1,5 +1,5 @@
-//! Tests of swap devices that take time: while a fault waits for the device, it holds no lock, so that other CPUs
-//! change the memory that it reads the page for. The device asserts that no lock is held.
+//! Tests of swap devices with asynchronous transfers. A fault that waits for the device holds no lock, so other CPUs
+//! can meanwhile change the memory to which the page belongs. The device asserts that no lock is held.
 
 mod support;
 
@@ -29,8 +29,8 @@ const LOAD: Access = Access {
     user: true,
 };
 
-/// A machine with a swap device that takes time, and a program whose pages contain their number plus ten and are all in
-/// swap.
+/// A machine whose swap device has asynchronous transfers, and a program whose pages are all in swap. Each page
+/// contains its number plus ten.
 struct Waiting {
     host: Arc<Host>,
     device: Arc<HostSwap>,
@@ -76,7 +76,7 @@ impl Waiting {
         });
     }
 
-    /// Checks that nothing is left of the program.
+    /// Checks that the program's frames and swap slots are freed.
     fn end(self) {
         assert_eq!(self.process.space().audit(), Ok(()));
         assert_coherent(&self.host);
@@ -170,7 +170,7 @@ fn pages_that_were_discarded_meanwhile_are_zero() {
         waiting.meanwhile(|process| {
             let discard = |space: &Space| space.advise(at(2), bytes(2), Advice::DontNeed);
             process.on(SECOND, discard).expect("mapped");
-            // The entry has another page by the time the read is over.
+            // By the time the read is over, the entry maps another page.
             write(process, SECOND, 2, 77).expect("writable");
         });
         assert_eq!(read(&waiting.process, FIRST, 2), Ok(77));
@@ -211,7 +211,7 @@ fn rights_that_were_removed_meanwhile_deny_the_access() {
     });
 }
 
-/// Swaps all pages out again, with a device that takes no time.
+/// Swaps all pages out again, with synchronous transfers.
 fn page_out_now(waiting: &Waiting) {
     waiting.device.defer(0);
     page_out(&waiting.process);
@@ -411,7 +411,7 @@ fn the_kernel_waits_for_a_page_that_another_thread_reads() {
     let (send, receive) = std::sync::mpsc::channel();
     waiting.device.while_reading(move || {
         let (process, send) = (process.clone(), send.clone());
-        // Not joined: this access ends after the read.
+        // Not joined here, because this access ends only after the read, which waits for the hook.
         std::thread::spawn(move || {
             let mut byte = [0];
             let found = process.on(SECOND, |space| space.read(at(2), &mut byte));
@@ -442,8 +442,8 @@ fn populating_waits_without_a_lock() {
     });
 }
 
-/// A machine with a swap device that takes time, and a program with shared memory whose pages contain their number plus
-/// ten and are all in swap.
+/// Creates a machine whose swap device has asynchronous transfers, and a program with shared memory whose pages are all
+/// in swap. Each page contains its number plus ten.
 fn sharing(readahead: &str) -> (Waiting, Arc<Shmem<SimulatedMachine>>) {
     let waiting = Waiting::new(readahead);
     waiting.device.defer(0);
@@ -461,7 +461,7 @@ fn sharing(readahead: &str) -> (Waiting, Arc<Shmem<SimulatedMachine>>) {
     (waiting, object)
 }
 
-/// Checks that nothing is left of shared memory after its program has ended.
+/// Ends the program, and checks that the frames and swap slots of its shared memory are freed.
 fn end_sharing(waiting: Waiting, object: Arc<Shmem<SimulatedMachine>>) {
     let Waiting {
         host,

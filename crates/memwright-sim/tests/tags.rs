@@ -49,8 +49,8 @@ fn a_tag_that_is_needed_for_another_root_is_empty_then() {
         write(&process, SECOND, 0, value).expect("writable");
         process
     });
-    // The CPU has tags for two of the three roots. Each read loads a root whose tag was given to another root in the
-    // meantime, so the CPU walks the tables again.
+    // The CPU has tags for two of the three roots. Before each read the CPU loads a root whose tag another root has
+    // taken over since, so the CPU walks the tables again.
     for (process, value) in programs.iter().zip([1, 2, 3]) {
         let made = walks(&host, || assert_eq!(read(process, SECOND, 0), Ok(value)));
         assert_eq!(made, 1);
@@ -118,7 +118,7 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         let root = process.space().table().root();
         drop(process);
         host.machine().set_mistake(mistake);
-        // Frames of freed tables are reused soon: create processes until one has the same root.
+        // The frame of the freed root is reused soon. Create processes until one of them has this frame as its root.
         let mut others = Vec::new();
         while others
             .last()

@@ -19,9 +19,9 @@ pub struct Loaded {
     values: [AtomicU64; 5],
     /// The flags that an entry from user mode saves: all flags while a breakpoint is enabled, and otherwise all except
     /// RF. A processor sets RF in the flags that a fault saves, but QEMU does so only in its later versions. A return
-    /// with RF set takes the longer path, so a run takes the same path with every version of QEMU. With breakpoints, RF
-    /// must survive an interrupt that arrives before the thread has executed the instruction at which it stopped: the
-    /// thread would stop there twice.
+    /// with RF set takes the longer path; without RF, a run takes the same path with every version of QEMU. With
+    /// breakpoints, RF must survive an interrupt that arrives before the thread has executed the instruction at which
+    /// it stopped: otherwise the thread would stop there again.
     pub kept_flags: AtomicU32,
 }
 

@@ -100,7 +100,7 @@ impl StartInfo {
     }
 }
 
-/// Returns the array as a slice; empty if `address` or `count` is 0.
+/// Returns the array of `count` elements at `address` as a slice; an empty slice if either is 0.
 ///
 /// # Safety
 /// `address` is 0 or the physical address, below 4 GiB, of `count` initialised `T`.

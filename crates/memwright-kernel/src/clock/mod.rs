@@ -34,8 +34,8 @@ static PAUSES: AtomicU32 = AtomicU32::new(0);
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
-/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings, for instructions
-/// of the pause that the readings do not cover.
+/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings, for the
+/// instructions of the pause before the first reading and after the second.
 const OVERHEAD: u64 = 0;
 
 /// Nanoseconds for which this CPU halts in [`settle`].
@@ -155,8 +155,8 @@ pub fn stop() {
 }
 
 /// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turn of a CPU by a
-/// separate clock, which stops while all CPUs are halted. Without this function, it would depend on the host whether
-/// all CPUs are halted at some time during the pause.
+/// separate clock, which stops while all CPUs are halted. This function makes sure that all CPUs are halted at some
+/// time during the pause; otherwise that would depend on the host.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();

@@ -56,17 +56,17 @@ pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     }
 }
 
-/// Excludes `ticks` in which the clock and all CPUs except the calling one were stopped. That time is not guest time
-/// and must not affect the time at which a CPU next measures.
+/// Excludes `ticks` in which the clock and all CPUs except the calling one were stopped. That time is not guest time,
+/// so it must not affect when a CPU next measures its stretch.
 pub fn leave_out_everywhere(ticks: u64) {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         leave_out(cpu, ticks);
     }
 }
 
-/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and adds
-/// memory to the heap if an allocation of this CPU left little free. `call` is the number of the system call that
-/// returns, or `u64::MAX`.
+/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and grows the
+/// heap if an allocation of this CPU left little of it free. `call` is the number of the system call that returns, or
+/// `u64::MAX`.
 #[cold]
 pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);

@@ -1,5 +1,5 @@
-//! Measures the depth of kernel stacks. With debug assertions, a new stack is filled with a pattern; the deepest call
-//! reached the address at which the pattern ends.
+//! Measures the depth of kernel stacks. With debug assertions, a new stack is filled with a pattern. The deepest call
+//! overwrote the pattern down to the address at which its intact part ends.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
 //! Kernel stacks and context switches.
 //!
-//! A context is a slot in the area of stacks. The pages at the bottom of a slot are unmapped and the stack is at its
-//! end, so that an overflow faults on an unmapped page. Context 0 is the boot stack, which the idle loop of the first
-//! CPU uses later. The idle loops of the other CPUs have slots.
+//! A context is a slot in the area of stacks. The stack is at the upper end of the slot and the pages below it are
+//! unmapped, so that an overflow faults. Context 0 is the boot stack, which the idle loop of the first CPU uses later.
+//! The idle loops of the other CPUs have slots.
 
 pub mod depth;
 
@@ -299,7 +299,7 @@ pub fn switch(from: ContextId, to: ContextId) {
     stretch::end(cpu);
     let next = SAVED[to.0 as usize].as_ptr().cast_const();
     let (fs_base, gs_base) = arch::user_bases();
-    // Keep these values of the context: it needs them for its return to user mode, which may be on another CPU.
+    // Keep these values on the stack of the context, which needs them to return to user mode, possibly on another CPU.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
     // SAFETY: the personality passes the running context as `from`, and a context that is not running as `to`. The

@@ -95,7 +95,7 @@ pub fn processors(memory: &impl Memory, pointer: u64) -> Result<ApicIds, AcpiErr
     Ok(enabled(find(memory, pointer, b"APIC")?))
 }
 
-/// Returns the table with this name, after verifying its checksum.
+/// Verifies the checksum of the table with this name, and returns the table.
 pub(crate) fn find<'a>(
     memory: &'a impl Memory,
     pointer: u64,
@@ -118,7 +118,7 @@ pub(crate) fn find<'a>(
     Err(AcpiError::NoTable)
 }
 
-/// Returns the address of the root table from a valid root pointer.
+/// Finds a valid root pointer, and returns the address of the root table that it contains.
 fn root_table(memory: &impl Memory, pointer: u64) -> Option<u64> {
     if pointer != 0 {
         return root_pointer(memory, pointer);
@@ -144,7 +144,7 @@ fn root_pointer(memory: &impl Memory, address: u64) -> Option<u64> {
     Some(extended.unwrap_or_else(|| number(&bytes[16..20])))
 }
 
-/// Returns the table at `address`, after verifying its checksum.
+/// Verifies the checksum of the table at `address`, and returns the table.
 fn table(memory: &impl Memory, address: u64) -> Result<&[u8], AcpiError> {
     let damaged = AcpiError::Damaged(address);
     let header = memory.bytes(address, HEADER_LENGTH).ok_or(damaged)?;

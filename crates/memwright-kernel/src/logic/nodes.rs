@@ -161,7 +161,8 @@ impl NodeMap {
         known.iter().position(|one| *one == domain).unwrap_or(0) as u8
     }
 
-    /// Returns the node of the physical memory at `address`, and the end of the range around it that is on this node.
+    /// Returns the node of the physical memory at `address`, and the end of the range that contains the address and is
+    /// entirely on this node.
     #[must_use]
     pub fn memory_at(&self, address: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.ranges];

@@ -2,9 +2,9 @@
 //! this module determines which of the instructions counted until then belong to the program.
 //!
 //! QEMU adds the instructions of a block to the count when it enters the block. If an instruction faults during its
-//! execution, QEMU subtracts that instruction again. If an instruction always faults, QEMU raises the exception as a
-//! part of the translated block (`gen_exception` of target/i386/tcg/translate.c); the instruction then remains in the
-//! count although it did not retire.
+//! execution, QEMU subtracts that instruction again. For an instruction that always faults, QEMU translates only the
+//! raising of the exception (`gen_exception` of target/i386/tcg/translate.c); the instruction then stays in the count
+//! although it did not retire.
 
 /// Debug exception. Its stub takes the longer path of exceptions that can occur while the user's GS base is loaded.
 const DEBUG: u8 = 1;

@@ -87,8 +87,8 @@ impl Shootdown {
     }
 
     /// Sends a request to `targets`, a bit for each CPU. Returns when all of them have served it. `cpu` is the calling
-    /// CPU, which must not be a target. `interrupt` makes a target check its word soon. The calling CPU spins for at
-    /// most `spins` steps, and then halts. Returns whether it halted.
+    /// CPU, which must not be a target. `interrupt` interrupts a target, so that it checks its word soon. The calling
+    /// CPU spins for at most `spins` steps, and then halts. Returns whether it halted.
     pub fn ask(
         &self,
         cpu: usize,
@@ -103,7 +103,8 @@ impl Shootdown {
         request.count.store(order.what.len(), Ordering::Relaxed);
         let first = order.what.as_ptr().cast_mut();
         request.first.store(first, Ordering::Relaxed);
-        // Relaxed suffices: a target accesses `left` only after it has read its bit, which is set below.
+        // Relaxed suffices: a target accesses `left` only after it has read the bit of this CPU in its word, which is
+        // set below.
         request.left.store(targets, Ordering::Relaxed);
         let mut rest = targets;
         while rest != 0 {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! All top-level entries of this half are filled at boot and never change. So later changes to the lower levels apply
-//! to all roots made from the template. No page is both writable and executable, including its aliases.
+//! to every root, since each is made from the template. No page is both writable and executable, including its aliases.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,8 +3,8 @@
 //! The payload is written to the window. Then the kind, the length and the pacing bytes are written to the debug port
 //! by `out` instructions. The port never has to be polled, so the instruction count of an output depends only on its
 //! length. One CPU writes at a time. A panic uses only the port, to which it writes its payload as well. If a panic
-//! interrupts an open frame of the same CPU, it pads that frame first, so that the reader finds the next header. Any
-//! other CPU completes its frame before it stops.
+//! interrupts its own CPU while that CPU writes a frame, it pads that frame first, so that the reader finds the next
+//! header. A different CPU that writes a frame completes it before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::percpu::{self, PerCpu};
 use crate::{arch, window};
 
 /// The CPU that writes a frame: its index plus one; 0 for none. This is not a lock of the synchronisation layer: NMIs
-/// and panics also write frames, and must detect whether they have interrupted a frame of the same CPU.
+/// and panics also write frames, and must detect whether they have interrupted their own CPU while it writes a frame.
 static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the open frame that have not been sent yet.
 static OWED: AtomicU32 = AtomicU32::new(0);
@@ -46,8 +46,8 @@ fn one_frame(kind: Channel, payload: &[u8]) {
         .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        // Do not serve requests while waiting: this code can run in an NMI, and the CPU that writes waits for no other
-        // CPU.
+        // Do not serve requests while waiting: this code can run in an NMI, and the CPU that is writing a frame waits
+        // for no other CPU.
         arch::pause();
     }
     let follows = if kind.is_inline() {

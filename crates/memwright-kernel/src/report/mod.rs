@@ -155,7 +155,7 @@ fn repeated(text: &mut Text, times: u32) -> fmt::Result {
     }
 }
 
-/// Writes a short backtrace from `frame_pointer` on, and the locks that this CPU holds.
+/// Writes a short backtrace that starts at `frame_pointer`, and the locks that this CPU holds.
 pub fn short_backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
     frames(text, frame_pointer, SHORT)?;
     held_locks(text, percpu::current())

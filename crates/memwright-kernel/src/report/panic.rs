@@ -1,6 +1,6 @@
-//! The end of a run after a kernel failure. The report contains the cause, the registers, the held locks, a backtrace
-//! and the recent events of the failed CPU, a short backtrace and the held locks of every other CPU, and the state of
-//! the personality. The code that writes it waits for no lock and allocates nothing.
+//! The end of a run after a kernel failure. For the failed CPU, the report contains the cause, the registers, the held
+//! locks, a backtrace and the recent events. For every other CPU, it contains a short backtrace and the held locks. The
+//! state of the personality follows. The code that writes it waits for no lock and allocates nothing.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -19,7 +19,8 @@ use crate::{apic, arch, percpu, usercopy};
 
 /// The CPU whose failure is reported: its index plus one; 0 for none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// Number of reports begun on the failed CPU. It limits the reports about failures inside a report.
+/// Number of reports begun on the failed CPU. A failure while a report is written begins another report; this number
+/// limits them.
 static REPORTS: AtomicU32 = AtomicU32::new(0);
 /// The CPUs that have stopped because another one failed: a bit for each.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
@@ -61,7 +62,7 @@ impl fmt::Display for Message<'_> {
     }
 }
 
-/// Starts a report and stops the other CPUs. Powers the machine off if failures occur in too many reports.
+/// Starts a report and stops the other CPUs. Powers the machine off if too many reports have failed.
 pub fn begin() -> Text {
     let own = own_mark();
     match FAILED.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
@@ -109,7 +110,7 @@ fn other_cpus() -> u64 {
     percpu::online() & !(1 << (own_mark() - 1))
 }
 
-/// Waits until `answered` contains all of `cpus`, for at most `PATIENCE` steps.
+/// Waits for at most `PATIENCE` steps until `answered` contains all of `cpus`.
 fn wait_for(answered: &AtomicU64, cpus: u64) {
     for _ in 0..PATIENCE {
         if answered.load(Ordering::Acquire) & cpus == cpus {

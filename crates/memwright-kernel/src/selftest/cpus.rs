@@ -22,7 +22,7 @@ use crate::{arch, clock, ipi, percpu, smp};
 
 /// The earliest counter value at which another CPU began its first stretch.
 static EARLIEST_STRETCH: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Number of jobs given to the other CPUs. Each CPU executes every job once.
+/// Number of jobs given to the other CPUs so far. Each of them executes every job once.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 /// The number of the current job.
 static JOB: AtomicU64 = AtomicU64::new(0);
@@ -197,7 +197,7 @@ pub fn kicks_arrive() -> Outcomes {
     Ok(())
 }
 
-/// Sends shootdowns to all other CPUs repeatedly.
+/// Sends `ROUNDS` shootdowns to all other CPUs.
 fn shoot_at_all() {
     let root = Frame::new((paging::template() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());
@@ -309,7 +309,7 @@ fn kick_all() -> Outcomes {
 }
 
 /// Writes to the shared page repeatedly: by instructions in user mode on every second CPU, and by user copies on the
-/// other CPUs. A fault ends an attempt, and the next attempt begins.
+/// other CPUs. After a fault, the next attempt begins.
 fn write_to_shared() {
     user::load(SHARED_ROOT.load(Ordering::Acquire));
     let mut state = UserState::start(user::CODE, user::DATA + 4096);
@@ -362,7 +362,7 @@ fn take_away(memory: &UserMemory) -> Outcomes {
         )?;
         written += u64::from(before != last);
         last = before;
-        // On a busy host the other CPUs can be delayed: wait until they have written.
+        // Wait until the other CPUs have written: a busy host can delay them.
         let end = clock::now() + TICK * (1 + round % 3);
         let late = end + LATE * TICK;
         while clock::now() < end || counters() == after && clock::now() < late {

@@ -137,7 +137,8 @@ pub fn stack_overflow_is_caught() -> Outcomes {
 pub fn copies_report_the_fault() -> Outcomes {
     with_user_memory(&[0x90], |_| {
         let mut bytes = [7; 64];
-        // Three complete words and three bytes precede the end of the only mapped page.
+        // A copy that starts at `near_end` can access 27 bytes, three words and three bytes, before the page ends. The
+        // next page is not mapped.
         let near_end = DATA + 4096 - 27;
         let fault = UserFault {
             address: DATA + 4096,

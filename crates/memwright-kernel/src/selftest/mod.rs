@@ -161,7 +161,7 @@ fn tests() -> ! {
     let of_several: &[Test] = if percpu::count() > 1 { &CPU_TESTS } else { &[] };
     for &(name, test) in TESTS.iter().chain(of_several) {
         let outcome = test();
-        // Clear a deadline that the test has left: it would interrupt user mode in a later test.
+        // Clear the deadline, which the test may have set: it would interrupt user mode in a later test.
         clock::set_deadline(None);
         match outcome {
             Ok(()) => {

@@ -48,7 +48,8 @@ pub fn pause_takes_no_time() -> Outcomes {
     )
 }
 
-/// Number of iterations of a loop, and the maximum number of instructions that a test counts besides those of the loop.
+/// Number of iterations of `count_down`. `AROUND` is the maximum number of instructions that a test counts besides
+/// those of the loop.
 const TURNS: u32 = 400_000;
 const AROUND: u64 = 100;
 

@@ -79,7 +79,7 @@ impl UserMemory {
         word(self.table, 1).swap(entry, Ordering::SeqCst)
     }
 
-    /// Frees the frames. The root must not be loaded on any CPU.
+    /// Frees the root, the tables and the pages. No CPU may have loaded the root.
     pub fn release(self) {
         for page in self.pages {
             frames::release(page);
@@ -270,8 +270,8 @@ fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
 }
 
 /// Tests that the instructions of the two entries to user mode and of the two exits are not counted as the program's.
-/// Skipped with several CPUs, with which the clock also counts the instructions of the other CPUs, and with a clock
-/// that does not count instructions.
+/// Skipped with several CPUs, because the clock then counts the instructions of all of them, and with a clock that does
+/// not count instructions.
 pub fn instructions_are_counted() -> Outcomes {
     if percpu::count() > 1 || !clock::counts_nanoseconds() {
         return Ok(());

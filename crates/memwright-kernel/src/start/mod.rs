@@ -39,8 +39,8 @@ const LOW_MEMORY: PhysicalRange = PhysicalRange {
 /// End of usable memory, 16 TiB: frame numbers have 32 bits.
 const HIGHEST: u64 = 1 << 44;
 
-/// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, which use them after programs
-/// have allocated all other frames.
+/// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, which can still allocate them
+/// when programs have allocated all others.
 const RESERVE_SHARE: u64 = 64;
 /// Minimum and maximum number of reserved frames: 1 and 16 MiB.
 const LEAST_RESERVE: u64 = 256;
@@ -203,8 +203,8 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     }
 }
 
-/// Creates the memory manager with the policies of the run. Policies with unknown names are skipped: they can belong to
-/// another part. The command refuses policies that no part supports.
+/// Creates the memory manager with the policies of the run. Skips policies whose names the memory manager does not
+/// know: they can belong to another part of the system. The command refuses policies that no part supports.
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {

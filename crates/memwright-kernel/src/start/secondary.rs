@@ -19,8 +19,8 @@ extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     }
     processor::setup();
     apic::start_cpu();
-    // Account the time before this point as idle, and begin the first stretch here. Otherwise the stretch would have
-    // the length of the time since power-on, part of which depends on the host.
+    // Account the time before this point as idle, and begin the first stretch here. Otherwise the stretch would begin
+    // at power-on, and its length would depend on the host.
     percpu::add(&cpu.idle_ticks, clock::ticks());
     cpu.changed.store(arch::ticks(), Ordering::Relaxed);
     percpu::set_online(cpu);

@@ -313,7 +313,8 @@ trap_from_user:
     pop rbp
     ret
 
-    // One stub per vector. After a stub the stack holds: the vector, the error code, and what the processor pushed.
+    // One stub per vector. After a stub, the stack holds, from the lowest address up, the vector, the error code, and
+    // what the processor pushed.
     .balign 64
     .globl trap_stubs
 trap_stubs:
@@ -423,8 +424,8 @@ trap_any:
     wrgsbase rbx
     jmp trap_return
     // A debug exception at the first instruction of its own stub. QEMU raises it after an instruction that user mode
-    // steps over and that accesses watched data, and where user mode was is overwritten. The thread gets a trap without
-    // an address. Every other register is still the user's.
+    // steps over and that accesses watched data, and the address at which user mode was is then overwritten. The thread
+    // gets a trap without an address. Every other register is still the user's.
 7:
     mov qword ptr [rsp + 16], 0
     mov qword ptr [rsp + 24], {user_code}
@@ -451,7 +452,7 @@ trap_return:
     add rsp, 16                     // vector and error code
     iretq
 
-    // Completes the `TrapFrame` below the return address of this routine.
+    // Pushes the rest of a `TrapFrame`, below the return address of this routine.
 trap_save:
     push rbx
     mov rbx, [rsp + 8]              // where to return

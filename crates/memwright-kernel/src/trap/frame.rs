@@ -1,4 +1,4 @@
-//! The registers that the entries push at a trap in the kernel, and the bits of the error code of a page fault.
+//! The registers that the entries push at a trap, and the bits of the error code of a page fault.
 
 /// Registers at a trap, as `trap_save` and the processor push them.
 #[derive(Clone, Copy)]

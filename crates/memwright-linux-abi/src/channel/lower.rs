@@ -20,15 +20,15 @@ pub enum LowerRequest<'a> {
         /// The path.
         path: &'a [u8],
     },
-    /// Lists a folder, from the entry with index `from` on. The answer consists of as many entries as fit in the area,
-    /// sorted by name; it is empty after the last entry.
+    /// Lists the entries of a folder, sorted by name, starting at index `from`. The answer has as many entries as fit
+    /// in the input area. It is empty if no entry has index `from`.
     List {
         /// The path of the folder.
         path: &'a [u8],
         /// The number of entries that earlier answers contained.
         from: u64,
     },
-    /// Reads a file from `offset` on. The answer has [`LOWER_READ`] bytes, or fewer at the end of the file.
+    /// Reads a file, starting at `offset`. The answer has [`LOWER_READ`] bytes, or fewer at the end of the file.
     Read {
         /// The path of the file.
         path: &'a [u8],

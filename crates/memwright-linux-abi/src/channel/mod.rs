@@ -57,8 +57,8 @@ impl Channel {
     }
 }
 
-/// Number of the region that spans the complete run of the program. Tools outside the machine count what happens
-/// between the marks of a region. Programs mark regions with lower numbers.
+/// The number of the region that spans the complete run of the program. A region is what runs between two marks, which
+/// tools outside the machine use to count. Programs mark regions with lower numbers.
 pub const THE_RUN: u16 = 32767;
 /// Displacement of the NOP that marks the beginning of region `THE_RUN`. A NOP with a displacement larger by 1 marks
 /// its end (`include/memwright/mark.h`).
@@ -81,7 +81,7 @@ pub const DISK_SLOT: u8 = 5;
 pub const DISK_QUEUE: usize = 128;
 /// Size in bytes of the output ring at the start of the window. Payloads are written to it one after another.
 pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
-/// Size in bytes of the rest of the window, which holds the reply to a request.
+/// Size in bytes of the input area: the rest of the window, which holds the reply to a request.
 pub const INPUT_AREA: usize = 64 << 10;
 
 /// The maximum number of bytes of the output channel that QEMU has written and the command has not read. When this
@@ -89,8 +89,8 @@ pub const INPUT_AREA: usize = 64 << 10;
 pub const STREAM_PIPE: usize = 4096;
 /// The maximum number of bytes of the output channel that the command has read and not yet handled.
 pub const STREAM_BUFFER: usize = 4096;
-// While the guest fills the rest of the ring, it sends more bytes on the output channel than these two buffers hold. So
-// the command has read a payload before the guest overwrites it.
+// Before the guest overwrites a payload in the ring, it has sent more bytes on the output channel than the pipe and the
+// command's buffer hold together. So the command has read the payload by then.
 const _: () =
     assert!((OUTPUT_RING - 2 * LONGEST_FRAME) / PACE > STREAM_PIPE + STREAM_BUFFER + FRAME_HEADER);
 

@@ -10,10 +10,10 @@ pub trait Clock: Sync {
     /// ends with `Trap::Timer`, or `idle` returns.
     fn set_deadline(&self, deadline: Option<u64>);
 
-    /// Stops the guest clock for work that must not count as guest time. Calls nest: each needs a call of
+    /// Stops the guest clock for work that must not count as guest time. Calls nest: each call needs its own call of
     /// [`resume_clock`](Self::resume_clock).
     fn pause_clock(&self);
 
-    /// Undoes one call of [`pause_clock`](Self::pause_clock). The clock runs again after the outermost one is undone.
+    /// Undoes one call of [`pause_clock`](Self::pause_clock). The clock runs again once every call is undone.
     fn resume_clock(&self);
 }

@@ -7,7 +7,7 @@ use memwright_table::CpuId;
 pub enum InterruptKind {
     /// `LOC`: the CPU's timer.
     Timer,
-    /// `RES`: another CPU requested that this one check its run queue.
+    /// `RES`: another CPU requested that the CPU check its run queue.
     Reschedule,
     /// `CAL`: another CPU made some other request.
     Call,
@@ -38,9 +38,9 @@ pub trait Cpus: Sync {
     fn start_cpus(&self);
 
     /// Interrupts another CPU, so that its `run_user` returns `Trap::Reschedule` or its [`idle`](Self::idle) returns.
-    /// Does not wait. Several kicks can cause one return, but none is lost: after that return, the target sees what
-    /// this CPU stored before the kick. If the target is in the kernel when it is kicked, its next `run_user` or `idle`
-    /// returns at once.
+    /// Does not wait. Several kicks can cause a single return, but no kick is lost: after the return, the target sees
+    /// everything that this CPU stored before the kick. If the target is in the kernel when it is kicked, its next
+    /// `run_user` or `idle` returns at once.
     fn kick(&self, cpu: CpuId);
 
     /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.
@@ -55,7 +55,7 @@ pub trait Cpus: Sync {
     /// Returns CPUID leaf 1 EDX, for AT_HWCAP.
     fn hardware_capabilities(&self) -> u64;
 
-    /// Waits for an interrupt while serving TLB invalidations. Returns at once if an interrupt arrived since interrupts
-    /// were last enabled, or if the CPU was kicked since `idle` or `run_user` last returned.
+    /// Waits for an interrupt, and serves TLB invalidations meanwhile. Returns at once if an interrupt arrived since
+    /// interrupts were last enabled, or if the CPU was kicked since `idle` or `run_user` last returned.
     fn idle(&self);
 }

@@ -28,6 +28,6 @@ pub trait KernelEvents: Sync {
     /// Writes the state of the personality for a panic or backtrace report: threads, held locks and counters.
     ///
     /// # Locks
-    /// Must not wait for a lock that the failing code may hold.
+    /// Waits for no lock, because the failing code may hold any.
     fn fatal_report(&self, out: &mut dyn core::fmt::Write);
 }

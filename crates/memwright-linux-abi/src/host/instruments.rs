@@ -13,15 +13,15 @@ pub struct StackDepth {
 }
 
 impl StackDepth {
-    /// Returns whether more than three quarters of the stack are used. The last quarter is reserved for an interrupt
-    /// that arrives during the deepest call.
+    /// Returns whether more than three quarters of the stack are used. The last quarter is left for an interrupt that
+    /// arrives at the greatest depth.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         self.used > self.size / 4 * 3
     }
 }
 
-/// The longest stretch of kernel instructions without a scheduling point.
+/// The longest stretch of kernel instructions between two scheduling points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// Length in instructions; in nanoseconds if the CPUs run by the host's clock.

@@ -33,10 +33,10 @@ pub trait Registers: Sync {
     fn set_key_rights(&self, rights: u32);
 
     /// Returns the registers with which the running thread last left user mode; `None` if it has not been in user mode
-    /// yet. Of a system call, they are the registers after its instruction.
+    /// yet. If it left by a system call, these are the registers after the SYSCALL instruction.
     fn entered_with(&self) -> Option<UserRegs>;
 
-    /// Loads the debug registers of this CPU, unless it has loaded the same values last. They stay loaded until the
-    /// next call, even while other threads run.
+    /// Loads the debug registers of this CPU, unless the values that it loaded last are the same. The values stay
+    /// loaded until the next call of this function, even while other threads run.
     fn load_debug(&self, registers: &DebugRegisters);
 }

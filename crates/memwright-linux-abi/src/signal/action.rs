@@ -19,11 +19,11 @@ flags! {
     /// `sa_flags` of `asm-generic/signal-defs.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct ActionFlags: u64 {
-        /// No SIGCHLD when a child stops.
+        /// Send no SIGCHLD when a child stops.
         const NOCLDSTOP = 1;
-        /// Children do not become zombies.
+        /// Create no zombies when children exit.
         const NOCLDWAIT = 2;
-        /// The handler takes three arguments.
+        /// Call the handler with three arguments.
         const SIGINFO = 4;
         /// `sa_restorer` is valid.
         const RESTORER = 0x0400_0000;

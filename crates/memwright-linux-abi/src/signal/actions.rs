@@ -13,7 +13,7 @@ type Table = [Action; Signal::MAX as usize];
 /// they call `execve` (`sighand_struct` of Linux 7.2, `include/linux/sched/signal.h`).
 #[derive(Default)]
 pub struct Actions {
-    /// The process's private table; unused while it shares one. `None` if every action is the default.
+    /// The private table, or `None` if every action is the default. Unused while the process shares a table.
     own: Option<Box<Table>>,
     shared: Option<Shared<Lock<Table>>>,
 }

@@ -116,7 +116,7 @@ pub enum Detail {
         /// Value chosen by the program.
         value: u64,
     },
-    /// The bytes from offset 16 on, supplied by `rt_sigqueueinfo`.
+    /// The bytes of the `siginfo_t` that follow offset 16, as passed to `rt_sigqueueinfo`.
     Raw([u8; 112]),
 }
 

@@ -38,8 +38,8 @@ impl Pending {
     /// it can be queued.
     pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
         if info.is_of_timer() {
-            // Queue the signal even if another timer's signal with the same number is pending. The timer itself sends
-            // no further signal until this one is delivered.
+            // Queue the signal even if another timer's signal with the same number is pending. This timer sends no
+            // further signal until this one is delivered.
             let queued = is_queued && self.queue.try_push(info).is_ok();
             if queued {
                 self.set = self.set.with(info.signal);

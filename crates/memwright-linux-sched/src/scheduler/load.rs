@@ -63,8 +63,7 @@ impl Load {
         }
     }
 
-    /// Adds the samples that are due by `now`, as if the number of threads that `active` returns had been active since
-    /// the last sample.
+    /// Adds the samples that are due by `now`, each with the number of active threads that `active` returns.
     fn catch_up(&self, now: u64, active: impl FnOnce() -> usize) {
         if now >= self.next.load(Ordering::Relaxed) {
             self.count(now, active() as u64);
@@ -146,7 +145,8 @@ mod tests {
             load = counted(load, DECAY[0], 1);
         }
         assert!((1290..=1310).contains(&load), "{load}");
-        // After a long time the average is exactly one, and zero again after a long time without threads.
+        // After a long time with one thread the average is exactly one. After a long time without threads it is zero
+        // again.
         for _ in 0..1000 {
             load = counted(load, DECAY[0], 1);
         }

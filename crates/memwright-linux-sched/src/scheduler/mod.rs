@@ -22,12 +22,12 @@
 //! flags have no lock. A waker sets a flag and then reads the state; the thread sets the state and then reads its
 //! flags. These accesses are sequentially consistent, so at least one of the two sees the other's store.
 //!
-//! *No thread runs on two CPUs.* A thread is in at most one run queue, since only the single change to `Ready` leads
-//! there. A thread is `on_cpu` from the moment a CPU picks it until the next context on that CPU has left the thread's
-//! stack. While it is `on_cpu`, it can be put only into the run queue of that CPU, and no other CPU may take it from
-//! there. So a CPU that picks a thread never waits for another CPU to leave the thread's stack, and two CPUs cannot
-//! wait for one another. `on_cpu` is cleared with release order after everything that the old context wrote, and read
-//! with acquire order.
+//! *No thread runs on two CPUs.* A thread is in at most one run queue, since a thread enters a run queue only after a
+//! change to `Ready`, which only one CPU can make. A thread is `on_cpu` from the moment a CPU picks it until the next
+//! context on that CPU has left the thread's stack. While it is `on_cpu`, it can be put only into the run queue of that
+//! CPU, and no other CPU may take it from there. So a CPU that picks a thread never waits for another CPU to leave the
+//! thread's stack, and two CPUs cannot wait for one another. `on_cpu` is cleared with release order after everything
+//! that the old context wrote, and read with acquire order.
 //!
 //! *No CPU idles while a thread is runnable.* A CPU that has nothing to run enters the set of idle CPUs, then checks
 //! its own queue and those of the other CPUs, then halts. A CPU that puts a thread into a queue reads the set
@@ -92,7 +92,7 @@ const TICK: u64 = 1_000_000;
 /// A run queue has room for at least twice this number of threads.
 const LEAST_ROOM: usize = 32;
 
-/// The state that a context switch passes to the next context on the CPU.
+/// What the old context passes to the next context at a context switch.
 struct Left<T> {
     /// The thread whose stack was left; `None` for the idle loop's stack.
     thread: Option<Arc<T>>,
@@ -285,7 +285,7 @@ pub struct Scheduler<T> {
     idle: AtomicU64,
     /// Sequence number of the next timer.
     sequence: AtomicU64,
-    /// Number of threads that own a stack and have not left it for the last time.
+    /// Number of threads that own a kernel stack, except those that have left it for the last time.
     living: AtomicUsize,
     load: load::Load,
     /// Number of CPUs whose idle loops have ended.
@@ -482,7 +482,7 @@ impl<T: Schedulable> Scheduler<T> {
         self.arm();
     }
 
-    /// Handles the tick of a busy CPU: accounts CPU time and offers work to idle CPUs.
+    /// Handles the tick of a busy CPU: accounts CPU time, and kicks an idle CPU if threads are waiting.
     fn look_around(&self, now: u64) {
         let cpu = self.cpu();
         if now >= cpu.tick.load(Ordering::Relaxed) {
@@ -516,7 +516,7 @@ impl<T: Schedulable> Scheduler<T> {
         self.switch_away(thread, next, true);
     }
 
-    /// Returns the thread that this CPU runs next, from its own queue or else from another CPU's.
+    /// Returns the thread that this CPU runs next, from this CPU's queue or else from that of another CPU.
     fn next(&self) -> Option<Arc<T>> {
         let this = self.host.cpu();
         let own = self.cpus[this.index()].pop();
@@ -717,7 +717,7 @@ impl<T: Schedulable> Scheduler<T> {
             u64::MAX
         };
         let deadline = timer.min(slice);
-        // Set a deadline that has passed even if it is unchanged: the host clears a deadline when it expires.
+        // A deadline that has passed is set even if it is unchanged, because the host has cleared it when it expired.
         let before = cpu.armed.swap(deadline, Ordering::Relaxed);
         if before != deadline || deadline <= self.host.now() {
             self.host
@@ -748,7 +748,7 @@ impl<T: Schedulable> Scheduler<T> {
             self.host.kernel_instructions(),
         ];
         let [user, system] = [0, 1].map(|i| {
-            // A thread can move between CPUs whose counters differ slightly.
+            // The difference can be negative: a thread can move between CPUs whose counters differ slightly.
             let before = cpu.counted[i].swap(now[i], Ordering::Relaxed);
             now[i].saturating_sub(before)
         });

@@ -13,8 +13,9 @@ pub(super) struct Candidate {
     pub(super) allowed: CpuSet,
 }
 
-/// Returns the CPU whose run queue a runnable thread enters: the CPU that still uses its stack; else an idle CPU,
-/// preferably the one on which it last ran; else the one on which it last ran; else any allowed CPU.
+/// Returns the CPU whose run queue a runnable thread enters: the CPU that still uses its stack; else an allowed idle
+/// CPU, preferably the one on which the thread last ran; else the CPU on which it last ran, if that is allowed; else
+/// any allowed CPU.
 pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
     let Candidate {
         last,

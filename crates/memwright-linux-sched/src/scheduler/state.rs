@@ -33,8 +33,8 @@ pub enum Woken {
 
 /// The state of one thread. The module documentation of the scheduler defines the changes that are permitted.
 ///
-/// All accesses are sequentially consistent. A CPU sets a work flag of the thread and then reads this word. The thread
-/// changes this word and then reads its work flags. At least one of the two sees the other's store.
+/// All accesses are sequentially consistent. A waker sets a work flag of the thread and then reads this word. The
+/// thread changes this word and then reads its work flags. So the waker sees the change, or the thread sees the flag.
 #[derive(Debug)]
 pub struct RunWord(AtomicU8);
 
@@ -99,7 +99,7 @@ impl RunWord {
         self.set(RunState::Ended);
     }
 
-    /// Changes the state for a wakeup, and returns what the caller must do. Any thread may call this.
+    /// Changes the state as a wakeup requires. The result tells the caller what to do. Any thread may call this.
     pub fn wake(&self) -> Woken {
         loop {
             match self.get() {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     /// Tests one waiter and several wakers, each of which wakes after it changed the condition: the waiter must never
-    /// block forever. A flag stands for the run queue: exactly one waker sets it for each time that the waiter blocks.
+    /// block forever. A flag stands for the run queue: each time the waiter blocks, exactly one waker sets it.
     #[test]
     fn no_wake_is_lost() {
         const WAKERS: u32 = 3;

@@ -12,7 +12,8 @@ use memwright_linux_abi::{Space, arch::x86_64::regs::FpuArea, host::ContextId};
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{CpuId, CpuSet};
 
-/// The interface of a thread that the scheduler uses: a [`Task`] in an address space. Its [`wake`](Waiter::wake) calls
+/// The interface through which the scheduler uses a thread: a [`Task`] in an address space. Its [`wake`](Waiter::wake)
+/// calls
 /// [`Scheduler::wake`](super::Scheduler::wake).
 pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
     /// Returns the address space in which the thread runs; `None` once its process has exited.
@@ -24,7 +25,7 @@ pub trait Schedulable: Waiter + Deref<Target = Task> + 'static {
     /// The errors of `out`.
     ///
     /// # Locks
-    /// Takes none.
+    /// Takes no lock.
     fn identify(&self, out: &mut dyn Write) -> fmt::Result;
 }
 
@@ -192,7 +193,7 @@ impl Task {
         *self.sleep.lock()
     }
 
-    /// Returns what the thread waits for; `None` while another CPU reads or changes the record.
+    /// Returns what the thread waits for; `None` if another CPU holds the lock of this record.
     pub fn try_sleep(&self) -> Option<Sleep> {
         self.sleep.try_lock().map(|sleep| *sleep)
     }

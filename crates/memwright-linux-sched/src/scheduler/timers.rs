@@ -60,12 +60,12 @@ fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
-/// The maximum number of timers that are handled at a time. If more timers are due, the CPU is interrupted again at
-/// once, and a thread can run between the two interrupts.
+/// The maximum number of timers that are handled at a time. If more timers are due, the CPU takes another timer
+/// interrupt at once. A thread can run between the two interrupts.
 const TOGETHER: usize = 256;
 
-/// Nanoseconds after which `expire` handles no further timer. One timer can take long: it may send a signal to a
-/// process with many threads that all block the signal.
+/// Nanoseconds after which `expire` handles no further timer. A single timer can take long, for example one that
+/// signals a process with many threads that all block the signal.
 pub const EXPIRING: u64 = 200_000;
 
 /// Removes the first timer if its deadline has passed.
@@ -172,8 +172,8 @@ impl<T: Schedulable> Timers for Scheduler<T> {
         let Cpu { timers, wakes, .. } = &self.cpus[cpu];
         let removed = wakes.lock().remove(&key);
         let removed = removed.or_else(|| timers.lock().remove(&key));
-        // If the timer is another CPU's, that CPU keeps its old deadline. It is interrupted then, and finds no timer
-        // due.
+        // If the timer belongs to another CPU, that CPU keeps its old deadline. It is interrupted at that time, and
+        // finds no timer due.
         if removed.is_some() && cpu == self.host.cpu().index() {
             self.arm();
         }

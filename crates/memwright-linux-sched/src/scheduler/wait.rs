@@ -13,7 +13,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Makes the calling thread wait in each of `queues` until `ready` returns `Some`. `ready` is called first, and
     /// again after each wakeup. No queue may occur in `queues` twice.
     ///
-    /// The inner error is the reason why the wait ended before the condition held.
+    /// The inner result is the value that `ready` returned, or the reason why the wait ended before that.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory for the timer or for the thread's entry in a queue. The thread is then in
@@ -74,8 +74,8 @@ impl<T: Schedulable> Scheduler<T> {
             for queue in queues.clone() {
                 points.round();
                 let taken = !queue.remove(thread);
-                // This thread was woken as the one waiter for an event, but its wait ends for another reason: wake the
-                // next waiter instead.
+                // A wakeup of a single waiter chose this thread, but its wait ends for another reason: wake the next
+                // waiter instead.
                 if taken && gives_up {
                     queue.wake_one();
                 }

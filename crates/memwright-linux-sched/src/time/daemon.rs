@@ -4,9 +4,9 @@ use super::NextLook;
 use crate::scheduler::{Expiry, Timers};
 use alloc::sync::Weak;
 
-/// The timer of background work that the kernel does in steps. Each step decides whether and when the next one is due.
-/// The work has no thread: the CPU on which the deadline passes executes the next step, whether that CPU is idle or
-/// runs a program, so the work progresses even if all CPUs are busy.
+/// The timer of background work that the kernel does in steps. Each step determines whether and when the next one is
+/// due. The work has no thread of its own: the CPU on which the deadline passes executes the next step, whether that
+/// CPU is idle or runs a program. So the work makes progress even if all CPUs are busy.
 pub struct Daemon {
     next: NextLook,
     step: Weak<dyn Expiry>,

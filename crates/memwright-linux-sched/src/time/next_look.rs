@@ -5,8 +5,8 @@ use alloc::sync::Weak;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::OutOfMemory;
 
-/// The timer for the next step of work that is done in steps. There is at most one timer, even if several CPUs set it,
-/// or set it while it expires.
+/// The timer for the next step of work that is done in steps. At most one timer is set at a time, even if several CPUs
+/// set it at once, or one of them sets it while it expires.
 pub struct NextLook(Lock<Option<TimerKey>>);
 
 impl NextLook {

@@ -110,7 +110,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
             32..=47 => Operation::Load(bytes.argument()),
             48 => Operation::Exception(bytes.next().unwrap_or(6) % 32),
             _ => {
-                // An odd tag adds 256 to the number of the call, which has only one byte.
+                // The number of the call has only one byte in the input, so an odd tag adds 256 to it.
                 let number = u16::from(bytes.next().unwrap_or(0));
                 let number = if tag & 1 == 0 { number } else { number + 256 };
                 Operation::Call(number, std::array::from_fn(|_| bytes.argument()))

@@ -49,7 +49,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         let watch = self.watcher(process, Watcher::Accesses)?;
         self.processes[&process].on(cpu, |space| space.count_accesses(&watch, counts));
-        // If accesses were recorded until this step, the hardware may have loaded pages speculatively.
+        // If the context recorded accesses before this step, the hardware may have loaded pages speculatively.
         self.find_speculated(process);
         self.model.count_accesses(process, counts);
         self.succeeded(if counts {
@@ -76,7 +76,8 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Finds which of the pages that the model has read-write-protected exist in memory or in swap.
+    /// Determines which pages that the model has read-write-protected exist in memory or in swap, and updates the
+    /// model.
     pub(super) fn find_armed(&mut self, process: usize) -> Result<(), String> {
         for page in self.armed(process) {
             let is_there = match self.processes[&process].space().entry(address(page)) {
@@ -90,15 +91,15 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Finds which pages count as accessed for another reason than an access to them: the hardware has loaded them
+    /// Determines which pages count as accessed although the program did not access them: the hardware has loaded them
     /// speculatively, or another part of their huge page was accessed. Does nothing if accesses wait for the handler,
-    /// because a waiting access does not take place.
+    /// because an access that waits does not take place.
     pub(super) fn find_speculated(&mut self, process: usize) {
         let found = self.all_accessed(process);
         self.learn_speculated(process, &found);
     }
 
-    /// Like `find_speculated`, with the pages that a scan has found.
+    /// Like `find_speculated`. `found` are the pages that count as accessed.
     fn learn_speculated(&mut self, process: usize, found: &[u64]) {
         if !self.model.counts_accesses(process) {
             return;
@@ -117,7 +118,7 @@ impl Lockstep {
         });
     }
 
-    /// Finds which private pages count as accessed because they were merged.
+    /// Determines which private pages count as accessed because they were merged.
     pub(super) fn find_merged(&mut self) {
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
         for process in numbers {
@@ -133,8 +134,7 @@ impl Lockstep {
         }
     }
 
-    /// Records in the model that each protected page counts as accessed if it is in `found` and `may` returns true for
-    /// it.
+    /// Records in the model an access to each protected page that is in `found` and for which `may` returns true.
     fn learn_accessed(&mut self, process: usize, found: &[u64], may: impl Fn(u64) -> bool) {
         for page in self.armed(process) {
             if found.binary_search(&page).is_ok() && may(page) {

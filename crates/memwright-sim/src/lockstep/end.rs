@@ -15,7 +15,8 @@ impl Lockstep {
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
-    /// Reads, in every process, each byte that it maps, and the pages before and after the arena.
+    /// Reads every mapped page of every process, and the page before and the page after the arena. Compares each with
+    /// the model.
     fn sweep(&mut self) -> Result<(), Difference> {
         let cpu = CpuId::new(0);
         let numbers: Vec<usize> = self.processes.keys().copied().collect();

@@ -103,7 +103,8 @@ impl Lockstep {
         self.succeeded("punch");
     }
 
-    /// Finds the private zero-filled pages that a punched hole removed: those that mapped the zero page and not a copy.
+    /// Determines which zero-filled pages of private mappings a punched hole removed: those that mapped the zero page,
+    /// not a private copy.
     fn find_lost_zeroes(&mut self, file: usize, index: u64, pages: u64) {
         for (&number, process) in &self.processes {
             let filled = self.model.filled_with_zeroes(number, file, index, pages);

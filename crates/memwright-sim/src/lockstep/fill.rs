@@ -12,8 +12,8 @@ use crate::process::Process;
 use crate::script::{Range, Watcher};
 
 impl Lockstep {
-    /// Accesses bytes from `start` on. Missing pages on the way that a userfaultfd handler must fill are filled with
-    /// zeroes.
+    /// Accesses the bytes that start at `start`. If the access finds a missing page that a userfaultfd handler must
+    /// fill, fills the page with zeroes and retries.
     pub(super) fn reach<T>(
         &mut self,
         process: usize,
@@ -100,9 +100,9 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Moves pages as `UFFDIO_MOVE` does. The number of pages that move depends on which of them other processes map
-    /// too. The model checks each page that moves: it must be private to this process, and must not replace a page at
-    /// the target.
+    /// Moves pages as `UFFDIO_MOVE` does. A page that another process maps too does not move, and ends the call. The
+    /// model checks each page that moves: it must be private to this process, and must not replace a page at the
+    /// target.
     pub(super) fn relocate(
         &mut self,
         process: usize,
@@ -117,7 +117,8 @@ impl Lockstep {
             pages,
             holes: true,
         };
-        // Use the userfaultfd that the target is registered with, if it is one of these two. Other targets are refused.
+        // Use the userfaultfd that the target is registered with, if that is one of these two kinds. The call fails for
+        // any other target.
         let to = relocation.to.number();
         let kind = match self.model.armed(process, to, 1).next() {
             Some(_) => Watcher::Accesses,

@@ -25,9 +25,9 @@ impl Shown {
 }
 
 impl Lockstep {
-    /// Checks that every anonymous or merged frame has one reference for each entry that maps it, besides those of the
-    /// index of merged pages and of the swap cache, and that an exclusive frame is mapped once. Every slot in use must
-    /// have a swap entry, be named by an object, or hold a copy of a frame.
+    /// Checks that every anonymous or merged frame has one reference for each entry that maps it, plus the references
+    /// of the index of merged pages and of the swap cache. Checks that an exclusive frame is mapped once. Every slot in
+    /// use must have a swap entry, be named by an object, or hold a copy of a frame.
     pub(super) fn check_frames(&self) -> Result<(), String> {
         let frames = self.host.frames();
         let mut shown = Shown::default();

@@ -26,7 +26,7 @@ pub(super) fn kind_of(refusal: Refusal) -> Kind {
     match refusal {
         Refusal::Hole(_) => Kind::Hole,
         Refusal::Denied(_) => Kind::Denied,
-        // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
+        // `Protected` causes SIGBUS, as with `UFFD_FEATURE_SIGBUS`, because the simulation has no userfaultfd handler.
         Refusal::BeyondObject(_) | Refusal::Protected(_) => Kind::Bus,
         Refusal::NotApplicable(_) => Kind::NotApplicable,
         Refusal::Sealed(_) => Kind::Sealed,
@@ -85,7 +85,7 @@ pub(super) fn kind_of_fault(error: FaultError) -> Kind {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => Kind::Hole,
         FaultError::Denied | FaultError::Key(_) => Kind::Denied,
-        // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
+        // `Watched` causes SIGBUS, as with `UFFD_FEATURE_SIGBUS`, because the simulation has no userfaultfd handler.
         FaultError::Poison(_)
         | FaultError::BeyondObject
         | FaultError::Io

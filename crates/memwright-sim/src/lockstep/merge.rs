@@ -4,10 +4,10 @@ use memwright_table::CpuId;
 
 use super::Lockstep;
 
-/// Rounds until an unchanged page is merged: the first records its contents, the second finds it unchanged, and the
-/// third merges it with the page that equals it.
+/// The number of scans after which an unchanged page is merged: the first scan records its contents, the second finds
+/// it unchanged, and the third merges it with the page that equals it.
 const ROUNDS: usize = 3;
-/// Pages that one scan visits.
+/// The maximum number of pages that one call visits.
 const BUDGET: u64 = 1000;
 
 impl Lockstep {

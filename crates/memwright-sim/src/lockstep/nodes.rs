@@ -57,7 +57,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         let (from, pages) = self.scale.range(range);
         let nodes = self.host.machine().options().nodes as u8;
-        // The first numbers select a node for `Moving::Own`, the next ones a node for `Moving::All`.
+        // Numbers below `nodes` select a node for `Moving::Own`. The others select a node for `Moving::All`.
         let moving = if node < nodes {
             Moving::Own
         } else {

@@ -1,4 +1,4 @@
-//! Memory pressure: pages are reclaimed.
+//! The step that reclaims pages, and the handling of a step that runs out of memory.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Lockstep {
         }
     }
 
-    /// Finds which pages direct reclaim has discarded.
+    /// Determines which pages direct reclaim has discarded, and updates the model.
     pub(super) fn find_discarded(&mut self) -> Result<(), String> {
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
         for number in numbers {
@@ -63,7 +63,8 @@ impl Lockstep {
         self.succeeded("reclaim");
     }
 
-    /// Ends a script that ran out of memory for good: every process exits, and only leaks are checked for.
+    /// Ends a script whose step still ran out of memory after reclaim. Every process exits, and only leaks are checked
+    /// for.
     pub(super) fn end_exhausted(mut self) -> Result<BTreeMap<&'static str, u64>, Difference> {
         self.succeeded("out of memory");
         while let Some((number, process)) = self.processes.pop_first() {

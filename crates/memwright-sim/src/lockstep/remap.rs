@@ -9,8 +9,8 @@ use crate::model::Refusal;
 use crate::terms::Remap;
 
 impl Lockstep {
-    /// Performs an `mremap`. A range of several kinds of mappings that changes its length is only shrunk: whether its
-    /// parts are one area depends on how they were created, which the model does not track. One page is one area.
+    /// Performs an `mremap`. If the mappings in the range differ and the length changes, only shrinks the range:
+    /// whether several pages are one area depends on how they were mapped, which the model does not track.
     pub(super) fn remap(
         &mut self,
         process: usize,
@@ -87,8 +87,8 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Returns whether the range to be moved spans several areas. Areas with equal properties may stay unmerged after a
-    /// fork.
+    /// Returns whether the range to be moved spans several areas. After a fork, neighbouring areas with equal
+    /// properties can stay separate.
     pub(super) fn has_several(&self, process: usize, remap: Remap) -> bool {
         let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
         let mut whole = false;

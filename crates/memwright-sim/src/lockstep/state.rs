@@ -69,13 +69,13 @@ pub struct Lockstep {
     pub(super) largest: u64,
     /// The userfaultfd contexts, each with the number of its process and its kind.
     pub(super) watchers: Vec<(usize, Watcher, Watch)>,
-    /// The swap device, and its number while it is in use.
+    /// The swap device, and its number if it is in use.
     pub(super) device: Option<(Arc<HostSwap>, Option<usize>)>,
     /// Whether a step that runs out of memory reclaims pages and is retried.
     pub(super) reclaims: bool,
     /// Whether the hardware loads pages speculatively, which counts as an access.
     pub(super) speculates: bool,
-    /// Whether a process has cleared soft-dirty, so that the soft-dirty state is compared.
+    /// Whether the soft-dirty state is compared. Set once a process has cleared it.
     pub(super) clears: bool,
     /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
     pub(super) successes: BTreeMap<&'static str, u64>,
@@ -184,7 +184,8 @@ impl Lockstep {
         self
     }
 
-    /// Reclaims pages when a step runs out of memory, and retries it. If that does not help, the script ends there.
+    /// When a step runs out of memory, reclaims pages and retries the step. If the step still runs out of memory, the
+    /// script ends.
     #[must_use]
     pub fn reclaiming(mut self) -> Self {
         self.reclaims = true;

@@ -55,7 +55,7 @@ fn in_model(process: usize, watcher: Watcher) -> terms::Watch {
 }
 
 impl Lockstep {
-    /// Returns the process's userfaultfd context of this kind, created if there is none.
+    /// Returns the process's userfaultfd context of this kind. Creates the context if it does not exist yet.
     pub(super) fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
         let own = |(owner, of, _): &&(usize, Watcher, Watch)| (*owner, *of) == (process, kind);
         if let Some((.., watch)) = self.watchers.iter().find(own) {
@@ -116,7 +116,7 @@ impl Lockstep {
         )
     }
 
-    /// Applies an operation of a userfaultfd to a range, on both sides.
+    /// Performs an operation of a userfaultfd on a range, in the memory manager and in the model.
     pub(super) fn by_watcher(
         &mut self,
         (what, process, cpu, range, kind): (&'static str, usize, CpuId, Range, Watcher),
@@ -170,7 +170,7 @@ impl Lockstep {
         self.succeeded("clear soft-dirty");
     }
 
-    /// Collapses a range into huge pages. The model cannot tell whether it was done, so every outcome is accepted
+    /// Collapses a range into huge pages. The model does not know whether that is possible, so every result is accepted
     /// except a lack of memory.
     pub(super) fn collapse(
         &mut self,
@@ -204,8 +204,8 @@ impl Lockstep {
         }
     }
 
-    /// Finds which pages freed by `MADV_FREE` were discarded, among those registered with a userfaultfd. A discarded
-    /// page is no longer write-protected.
+    /// Determines which pages freed by `MADV_FREE` were discarded, among those registered with a userfaultfd, and
+    /// updates the model. A discarded page is no longer write-protected.
     pub(super) fn find_gone(&mut self, process: usize) {
         let uncertain: Vec<u64> = self.model.uncertain(process).collect();
         for page in uncertain {
@@ -233,7 +233,8 @@ impl Lockstep {
         }
     }
 
-    /// Finds which pages of objects have a private copy without a successful store: a refused store can copy a page.
+    /// Determines which pages of private mappings of objects were copied although no store to them succeeded: a refused
+    /// store can copy a page.
     pub(super) fn find_copied(&mut self, process: usize) {
         let pages: Vec<u64> = self.model.may_have_copied(process).collect();
         for page in pages {
@@ -316,7 +317,7 @@ pub(super) fn scanned(
     (found.0, outcome)
 }
 
-/// The pages that a scan has selected. It has room for all of them, so that the scan protects several at a time.
+/// The pages that a scan has selected. Its room is unlimited, so the scan can protect several pages at a time.
 struct Found(Vec<u64>);
 
 impl Take for Found {

@@ -78,7 +78,8 @@ impl Model {
         }
     }
 
-    /// Returns the pages of objects that the last step may have copied, by a refused store or before memory ran out.
+    /// Returns the pages of private mappings of objects that the last step may have copied: at a refused store, or
+    /// before memory ran out.
     pub fn may_have_copied(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages
@@ -86,7 +87,7 @@ impl Model {
             .map(|(&page, _)| page)
     }
 
-    /// Records whether the last step copied a page. Later stores to the object do not reach a copy.
+    /// Records whether the last step copied a page. A private copy does not change when the object is written.
     pub fn copied(&mut self, process: usize, page: u64, has_copied: bool) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.may_have_copied = false;
@@ -96,8 +97,8 @@ impl Model {
         }
     }
 
-    /// Returns whether a mapped page can contain `bytes` from `offset` on. If the model allows two contents for the
-    /// page, drops the one that does not match.
+    /// Returns whether a mapped page can have `bytes` at `offset`. If the model allows two contents for the page and
+    /// only one of them has these bytes, drops the other, unless the page can still be discarded later.
     pub fn shows(&mut self, process: usize, page: u64, offset: usize, bytes: &[u8]) -> bool {
         let is = |contents: &Contents| shows(contents, offset, bytes);
         let kept = is(self.contents(process, page));
@@ -113,7 +114,8 @@ impl Model {
         kept || gone
     }
 
-    /// Returns whether the page is mapped, has no guard marker, and is not beyond the end of its object.
+    /// Returns whether the page is mapped, has no guard marker, and either has a private copy or is not beyond the end
+    /// of its object.
     #[must_use]
     pub fn may_be_present(&self, process: usize, page: u64) -> bool {
         let mapped = self.spaces[&process].pages.get(&page);
@@ -124,8 +126,8 @@ impl Model {
         })
     }
 
-    /// Returns whether a store to the page must wait for its userfaultfd handler. If so, no entry of the page may be
-    /// writable.
+    /// Returns whether a store to the page must wait for the userfaultfd handler. If so, no page-table entry may permit
+    /// writing to the page.
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
         self.spaces[&process].pages[&page].is_protected()

@@ -1,15 +1,15 @@
-//! `madvise`.
+//! `madvise` in the model.
 
 use super::page::{Source, Stored};
 use super::{Model, Refusal};
 use crate::terms::{Advice, Intent};
 
 impl Model {
-    /// Applies advice page by page. Advice that populates stops at the first hole. Other advice skips holes and reports
-    /// the first one.
+    /// Applies advice page by page. Advice that populates stops at the first hole. Other advice skips holes, and
+    /// reports the first hole at the end.
     ///
     /// # Errors
-    /// The first page to which the advice could not be applied.
+    /// The refusal that stopped the call, or else the first hole.
     pub fn advise(
         &mut self,
         process: usize,
@@ -85,8 +85,8 @@ impl Model {
         Ok(())
     }
 
-    /// Checks whether a page can be populated. Missing rights are an invalid argument here, not a refused access. The
-    /// right to write does not imply the right to read here.
+    /// Checks whether a page can be populated. Missing rights are reported as an invalid argument, not as a refused
+    /// access. Unlike for an access, the right to write does not imply the right to read.
     fn permit_populate(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
         let mapped = self.spaces[&process].pages.get(&page);
         if intent == Intent::Read && mapped.is_some_and(|mapped| !mapped.rights.read) {

@@ -1,4 +1,4 @@
-//! userfaultfd's read-write protection.
+//! userfaultfd's read-write protection (`UFFDIO_REGISTER_MODE_RWP`) in the model.
 
 use super::page::Armed;
 use super::{Model, Refusal};
@@ -19,7 +19,8 @@ impl Model {
     /// Read-write-protects the pages of a range, or ends their protection (`UFFDIO_RWPROTECT`).
     ///
     /// # Errors
-    /// Nothing is mapped, or a page is not registered. In both cases nothing has changed.
+    /// Nothing is mapped in the range, or a mapped page is not registered for read-write protection. Nothing has
+    /// changed then.
     pub fn read_write_protect(
         &mut self,
         process: usize,
@@ -58,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Returns the pages that are registered for read-write protection, and whether each is protected.
+    /// Returns each page of a range that is registered for read-write protection, with its state.
     pub fn armed(
         &self,
         process: usize,
@@ -70,16 +71,16 @@ impl Model {
         watched.map(|(&page, mapped)| (page, mapped.armed))
     }
 
-    /// Records whether a read-write-protected page exists in memory or in swap. A page that does not exist loses its
-    /// protection.
+    /// Records whether a read-write-protected page was found in memory or in swap. If it was not, it is no longer
+    /// protected.
     ///
     /// # Errors
-    /// The page does not exist, although it was stored to and must exist.
+    /// The page was not found, although the process has stored to it and has not allowed it to be discarded.
     pub fn found_armed(&mut self, process: usize, page: u64, there: bool) -> Result<(), String> {
         let Ok(mapped) = self.mapped(process, page) else {
             return Ok(());
         };
-        // A page that holds only zeroes need not exist: advice by the process may have discarded it before.
+        // A page that holds only zeroes need not be in memory or in swap: `madvise` may have discarded it.
         let stored = matches!(mapped.own, Some(Some(_)));
         if !there && stored && mapped.otherwise.is_none() {
             return Err(format!("page {page:#x} was stored to, and is gone"));

@@ -1,4 +1,4 @@
-//! `fork`.
+//! `fork` in the model.
 
 use super::Model;
 use super::page::{Armed, Stored};

@@ -5,7 +5,7 @@ use super::{Model, Refusal};
 use crate::terms::{Advice, Rights};
 
 impl Model {
-    /// Maps a range as `MAP_FIXED` does, and replaces the mappings there.
+    /// Maps a range. Replaces existing mappings in the range, as `MAP_FIXED` does.
     ///
     /// # Errors
     /// A page of the range is sealed. Nothing has changed then.
@@ -52,8 +52,8 @@ impl Model {
         Ok(())
     }
 
-    /// Populates a new mapping (`MAP_POPULATE`): like `MADV_POPULATE_WRITE` for writable private mappings, otherwise like
-    /// `MADV_POPULATE_READ`. Stops silently at the first page that cannot be populated.
+    /// Populates a new mapping (`MAP_POPULATE`): writable private mappings as `MADV_POPULATE_WRITE` does, and other
+    /// mappings as `MADV_POPULATE_READ` does. Stops silently at the first page that cannot be populated.
     pub fn populate(&mut self, process: usize, from: u64, pages: u64) {
         let Ok(first) = self.mapped(process, from).cloned() else {
             return;
@@ -70,8 +70,9 @@ impl Model {
         let _ = self.advise(process, from, pages, advice);
     }
 
-    /// Populates a new mapping (`MAP_POPULATE`) while memory may run out, which ends the population silently. The
-    /// caller [determines afterwards](Self::may_have_copied) which pages of an object were copied.
+    /// Records that a new mapping was populated (`MAP_POPULATE`) and that memory may have run out, which ends the
+    /// population silently. Marks the writable private pages that may have been copied. The caller [determines
+    /// afterwards](Self::may_have_copied) which of them were.
     pub fn populate_some(&mut self, process: usize, from: u64, pages: u64) {
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
             let is_private = matches!(mapped.source, Source::Private { .. });

@@ -4,7 +4,7 @@
 //! Every process has its own record of every page that it maps. A private page has a value, which is copied when the
 //! process forks. A shared page refers to a page of an object. The model has no frames, reference counts, exclusivity
 //! or faults, and no huge pages, swap, nodes or merged pages: none of these may be visible to a program. The one
-//! exception is memory freed by `MADV_FREE`: a program can observe that it was discarded.
+//! exception is `MADV_FREE`: a program can observe whether a page that it has freed in this way was discarded.
 //!
 //! The model tracks for each page whether it was written since write tracking was last reset. Where Linux's interfaces
 //! may report an unwritten page as written, the state is [`Stored::Maybe`]. The model is exact about the pages that
@@ -40,7 +40,7 @@ pub enum Refusal {
     NotApplicable(u64),
     /// The mapping of this page is sealed.
     Sealed(u64),
-    /// A store to this page must wait for its userfaultfd handler.
+    /// A store to this page must wait for the userfaultfd handler.
     Protected(u64),
     /// This page is registered with a userfaultfd other than that of the call.
     Watched(u64),
@@ -60,7 +60,7 @@ pub struct Space {
     accesses_wait: bool,
 }
 
-/// The pages of an object. The object ends after the last one.
+/// The pages of an object, one element each. The length of the vector is the size of the object.
 #[derive(Clone, Debug, Default)]
 struct Object {
     pages: Vec<Contents>,
@@ -148,7 +148,7 @@ impl Model {
         }
     }
 
-    /// Returns the private contents of a page. If the page has no private copy, creates one.
+    /// Returns the private contents of a page. If the page has no private copy, creates one with the current contents.
     fn own(&mut self, process: usize, page: u64) -> &mut Contents {
         let now = self.contents(process, page).clone();
         let mapped = self.space(process).pages.get_mut(&page);

@@ -1,4 +1,4 @@
-//! Files and shared memory.
+//! Files and shared memory in the model.
 
 use super::page::{ObjectNumber, Source, store};
 use super::{Model, Object};
@@ -45,7 +45,7 @@ impl Model {
         }
     }
 
-    /// Clears pages of an object (`FALLOC_FL_PUNCH_HOLE`). Private copies stay.
+    /// Zeroes pages of an object (`FALLOC_FL_PUNCH_HOLE`). Private copies of the pages keep their contents.
     pub fn punch(&mut self, object: ObjectNumber, index: u64, pages: u64) {
         let all = &mut self.objects[object].pages;
         for contents in all.iter_mut().skip(index as usize).take(pages as usize) {
@@ -58,9 +58,9 @@ impl Model {
         }
     }
 
-    /// Returns the pages of private mappings of an object that a userfaultfd handler filled with zeroes and that were
-    /// not stored to since. Punching a hole in the object also removes such a page if it maps the zero page (Linux 7.2
-    /// `mm/memory.c`, `zap_present_ptes`).
+    /// Returns the pages at which the process privately maps a part of an object, which a userfaultfd handler filled
+    /// with zeroes, and to which the process has not stored since. Punching a hole in the object also removes such a
+    /// page if it maps the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
     pub fn filled_with_zeroes(
         &self,
         process: usize,
@@ -76,7 +76,7 @@ impl Model {
         .map(|(&page, _)| page)
     }
 
-    /// Discards the private copy of an object's page.
+    /// Records that the private copy of an object's page was discarded.
     pub fn lost(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.dropped();

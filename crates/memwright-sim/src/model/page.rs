@@ -8,7 +8,7 @@ pub const PAGE: usize = 4096;
 /// The contents of a page. `None` means that all bytes are zero.
 pub(super) type Contents = Option<Box<[u8; PAGE]>>;
 
-/// Returns whether the contents from `offset` on begin with `bytes`.
+/// Returns whether the contents have `bytes` at `offset`.
 pub(super) fn shows(contents: &Contents, offset: usize, bytes: &[u8]) -> bool {
     match contents {
         Some(contents) => contents[offset..].starts_with(bytes),
@@ -28,14 +28,14 @@ pub type ObjectNumber = usize;
 pub enum Source {
     /// Private anonymous memory.
     Anonymous,
-    /// A private mapping of an object's pages from `index` on.
+    /// A private mapping of an object's pages, starting at `index`.
     Private {
         /// The object.
         object: ObjectNumber,
         /// The index in the object of the first page of the mapping.
         index: u64,
     },
-    /// A shared mapping of an object's pages from `index` on.
+    /// A shared mapping of an object's pages, starting at `index`.
     Shared {
         /// The object.
         object: ObjectNumber,
@@ -45,8 +45,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the object and the index of the object's page that is mapped here. For a private mapping, a private copy
-    /// takes precedence over that page. Returns `None` for anonymous memory.
+    /// Returns the object and the index of the object's page that is mapped here, or `None` for anonymous memory. In a
+    /// private mapping the process may have its own copy instead of that page.
     pub(super) fn object(self) -> Option<(ObjectNumber, u64)> {
         match self {
             Self::Anonymous => None,
@@ -71,7 +71,7 @@ impl Source {
     }
 }
 
-/// The exceptions to what a child inherits of a page. The first flag takes precedence.
+/// What `fork` does with a page instead of copying it to the child. If both flags are set, `omit` takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OnFork {
     /// Nothing is mapped in the child (`MADV_DONTFORK`).
@@ -93,7 +93,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Allows the page to count as written.
+    /// Allows a page that was not written to count as written.
     pub(super) fn blur(&mut self) {
         if *self == Self::No {
             *self = Self::Maybe;
@@ -123,16 +123,16 @@ pub enum Armed {
 pub(super) struct Mapped {
     pub(super) rights: Rights,
     pub(super) source: Source,
-    /// The private copy, if there is one.
+    /// The private copy, or `None` if the page has none.
     pub(super) own: Option<Contents>,
-    /// The contents if the page was discarded (`MADV_FREE`): zeroes, plus later stores. A read reveals which of the two
-    /// contents the page has.
+    /// The contents that the page has if it was discarded after `MADV_FREE`: zeroes, plus the stores since then. `None`
+    /// if the page cannot be discarded. A load shows whether the page has these contents or the previous ones.
     pub(super) otherwise: Option<Contents>,
-    /// Whether the page may have a private copy that the model does not record yet: a store to the mapped page of an
-    /// object was refused, or memory may have run out before the copy.
+    /// Whether the page may have a private copy that the model does not record yet: userfaultfd refused a store to it,
+    /// or memory may have run out while the mapping was populated.
     pub(super) may_have_copied: bool,
     pub(super) on_fork: OnFork,
-    /// Whether the page has a guard marker: every access is refused as in a hole.
+    /// Whether the page has a guard marker: every access is refused, as if nothing were mapped.
     pub(super) guard: bool,
     /// Whether the mapping and its rights can no longer change (`mseal`).
     pub(super) sealed: bool,
@@ -183,7 +183,7 @@ impl Mapped {
         self.armed = Armed::No;
     }
 
-    /// Returns whether the page maps a page of this object with one of these indices.
+    /// Returns whether this is a mapping of the object `which` at one of these indices.
     pub(super) fn shows(&self, which: ObjectNumber, indices: std::ops::Range<u64>) -> bool {
         let shown = self.source.object();
         shown.is_some_and(|(object, index)| object == which && indices.contains(&index))
@@ -199,8 +199,8 @@ impl Mapped {
         }
     }
 
-    /// Allows the page to be discarded until it is written again (`MADV_FREE`). A page of zeroes that belongs to a
-    /// folio is discarded too, together with its write protection.
+    /// Allows the contents to be discarded until the page is written again (`MADV_FREE`). A page without stored
+    /// contents may be a zeroed page of a folio, so it can be discarded too, and then loses its write protection.
     pub(super) fn may_go(&mut self) {
         self.otherwise = Some(None);
         if self.own.is_some() {
@@ -208,7 +208,7 @@ impl Mapped {
         }
     }
 
-    /// Updates the page for a move to another address without a userfaultfd event.
+    /// Updates the state of a page that `mremap` has moved: the page is no longer registered with a userfaultfd.
     pub(super) fn moved(&mut self) {
         (self.watch, self.armed) = (None, Armed::No);
         self.since_protected.lose();

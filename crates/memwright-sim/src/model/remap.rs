@@ -1,4 +1,4 @@
-//! `mremap`.
+//! `mremap` in the model.
 
 use super::page::{Mapped, Stored};
 use super::{Model, Refusal};

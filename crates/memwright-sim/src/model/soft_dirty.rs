@@ -18,7 +18,7 @@ impl Model {
         }
     }
 
-    /// Returns each mapped page with its requirement: it must be soft-dirty, it must not be, or it may be either.
+    /// Returns each mapped page with what the model requires of it: that it is soft-dirty, that it is not, or nothing.
     pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages.map(|(&page, mapped)| (page, mapped.since_cleared))

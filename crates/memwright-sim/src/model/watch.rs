@@ -1,4 +1,4 @@
-//! userfaultfd.
+//! userfaultfd in the model.
 
 use super::page::{Armed, Contents, PAGE, Source, Stored, shows};
 use super::{Model, Refusal};
@@ -8,7 +8,7 @@ impl Model {
     /// Registers the mapped pages of a range with a userfaultfd (`UFFDIO_REGISTER` with write protection).
     ///
     /// # Errors
-    /// The first page that cannot be registered. No page is registered then.
+    /// Nothing is mapped in the range, or a page cannot be registered. Nothing has changed then.
     pub fn watch(
         &mut self,
         process: usize,
@@ -36,7 +36,8 @@ impl Model {
     /// Unregisters the pages of a range from `watch` (`UFFDIO_UNREGISTER`).
     ///
     /// # Errors
-    /// A page that is registered with another userfaultfd, or that cannot be registered. Nothing has changed then.
+    /// Nothing is mapped in the range, or a page is registered with another userfaultfd or cannot be registered.
+    /// Nothing has changed then.
     pub fn unwatch(
         &mut self,
         process: usize,
@@ -60,7 +61,8 @@ impl Model {
     /// Write-protects the pages of a range, or ends their protection (`UFFDIO_WRITEPROTECT`).
     ///
     /// # Errors
-    /// Nothing is mapped, or a page is not registered. The pages before that page have changed.
+    /// Nothing is mapped in the range, or a page is not registered for write protection. The pages before that page
+    /// have changed.
     pub fn write_protect(
         &mut self,
         process: usize,
@@ -79,7 +81,7 @@ impl Model {
         result
     }
 
-    /// Returns whether a page of the range is registered for missing faults.
+    /// Returns whether any page of the range is registered for missing faults.
     #[must_use]
     pub fn is_filled(&self, process: usize, from: u64, pages: u64) -> bool {
         let mut range = self.spaces[&process].pages.range(from..from + pages);
@@ -106,7 +108,8 @@ impl Model {
     /// Fills a page with one byte, write-protected or not (`UFFDIO_COPY`, `UFFDIO_ZEROPAGE`).
     ///
     /// # Errors
-    /// The page is not registered, or exists already. A page that was only read may exist too.
+    /// The page is not registered, is beyond the end of its object, or was stored to. The model does not refuse to fill
+    /// a page that was only read, although such a page may be present.
     pub fn fill(
         &mut self,
         process: usize,
@@ -149,10 +152,11 @@ impl Model {
         Ok(())
     }
 
-    /// Moves a page of anonymous memory to a registered page, and leaves a hole that reads as zeroes (`UFFDIO_MOVE`).
+    /// Moves the contents of an anonymous page to a registered page. The source page reads as zeroes afterwards
+    /// (`UFFDIO_MOVE`).
     ///
     /// # Errors
-    /// The page is not anonymous, or the target page was stored to.
+    /// The source page is not anonymous, or the target page is not registered or was stored to.
     pub fn relocate(&mut self, process: usize, from: u64, to: u64) -> Result<(), Refusal> {
         let target = self.mapped(process, to)?;
         if target.source != Source::Anonymous || target.watch.is_none() {
@@ -174,7 +178,7 @@ impl Model {
             mapped.since_cleared.lose();
             mapped.armed = Armed::No;
         }
-        // A page that is moved to memory with read-write protection becomes protected.
+        // The target page becomes protected if it is registered for read-write protection.
         let target = self.mapped(process, to)?;
         if target.watch.is_some_and(|watch| watch.accesses) {
             target.armed = Armed::IfThere;
@@ -182,8 +186,8 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the pages with asynchronous write protection, and whether `PAGEMAP_SCAN` must report each of them as
-    /// written.
+    /// Returns the pages that are registered for asynchronous write protection, and whether `PAGEMAP_SCAN` must report
+    /// each of them as written.
     pub fn written(
         &self,
         process: usize,

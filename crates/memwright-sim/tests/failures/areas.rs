@@ -1,5 +1,5 @@
-//! Failed allocations in operations on many areas. After a failure, some of these operations have changed a part of the
-//! areas.
+//! Failed allocations in operations on many areas. Some of these operations leave a part of the areas changed when they
+//! fail.
 
 use std::sync::Arc;
 

@@ -79,7 +79,7 @@ pub struct Trial {
     /// The number of frames that were allocated before the first step.
     allocated: Cell<u64>,
     failed: Cell<u64>,
-    /// Whether the selected allocation has not failed yet.
+    /// Whether the selected allocation is still to fail.
     armed: Cell<bool>,
     /// Whether a page has an additional reference, such as a pin, that the audit cannot find.
     pub lent: Cell<bool>,
@@ -263,7 +263,7 @@ impl Trial {
     }
 
     /// Checks the memory of every program, ends the programs, and checks that nothing has leaked. Returns the number of
-    /// steps that reported a failure, and whether the selected allocation was never reached.
+    /// steps that reported a failure, and whether the subject never reached the selected allocation.
     fn finish(self) -> (u64, bool) {
         let pending = self.disarm();
         for (number, process) in self.processes.borrow().iter().enumerate() {

@@ -25,7 +25,7 @@ fn watched(counts: bool) -> World {
     world
 }
 
-/// Like `watched`, and arms the page.
+/// Creates a page as `watched` does, and arms it.
 fn armed(counts: bool) -> World {
     let world = watched(counts);
     rw_protect(&world, true);
@@ -93,8 +93,8 @@ fn arm_and_write() {
     });
 }
 
-/// Like `arm_and_write` in asynchronous mode: every store succeeds, and a store that began after the arming is
-/// reported.
+/// A page is armed in asynchronous mode while another CPU stores to it: every store succeeds, and a store that began
+/// after the arming is reported.
 #[test]
 fn arm_and_count() {
     explore(&|| watched(true), &[arm, two_stores], |world| {
@@ -262,8 +262,8 @@ fn migrate_and_write() {
     }
 }
 
-/// A page that was accessed since it was armed migrates while another CPU scans for accessed pages: the scan reports
-/// it.
+/// A page migrates while another CPU scans for accessed pages. The page was accessed since it was armed, so the scan
+/// must report it.
 #[test]
 fn migrate_and_scan() {
     let begin = || {
@@ -276,7 +276,7 @@ fn migrate_and_scan() {
 }
 
 /// An armed page moves out of the registered area while another CPU stores to it: at its new address it is accessible,
-/// and has the values that were stored at the old address.
+/// and contains what was stored at the old address.
 #[test]
 fn move_and_write() {
     let relocate = |world: &World| {

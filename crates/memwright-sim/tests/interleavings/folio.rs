@@ -127,7 +127,7 @@ fn fresh_shared() -> World {
 }
 
 /// Both CPUs fault on a folio that was never accessed: the object has one page for each offset, and both CPUs access
-/// that page.
+/// the pages of the object.
 #[test]
 fn fault_and_fault_in_a_folio_of_shared_memory() {
     explore(&fresh_shared, &BOTH_ENDS, |world| {
@@ -144,8 +144,8 @@ fn fault_and_fault_in_a_folio_of_shared_memory() {
     });
 }
 
-/// A system call writes to a page of the block that a fault is about to populate: the mapped page contains the written
-/// bytes.
+/// A system call writes to a page of shared memory while a fault populates the folio that contains the page: the mapped
+/// page contains the written bytes.
 #[test]
 fn fault_in_a_folio_and_write_call() {
     explore(

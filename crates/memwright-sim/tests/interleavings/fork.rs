@@ -34,7 +34,7 @@ fn fault_and_fork() {
 }
 
 /// The other CPU writes two words of a page, one after the other, through its cached translation. The child has the
-/// values that both words had at one moment, and later writes do not change them.
+/// values that the two words had at one and the same moment, and no later write changes them.
 #[test]
 fn fork_and_write() {
     explore(

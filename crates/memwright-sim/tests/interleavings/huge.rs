@@ -1,5 +1,5 @@
-//! Tests of huge pages that are created and split while they are in use. The bound is one deviation lower, because each
-//! run has hundreds of steps.
+//! Tests of huge pages that are created and split while they are in use. Most cases lower the bound by one deviation,
+//! because their runs have hundreds of steps.
 
 use std::sync::Arc;
 

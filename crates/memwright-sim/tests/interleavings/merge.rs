@@ -55,8 +55,8 @@ fn merge_and_write() {
     explore(&equal, &[merge, |world| world.try_write(0, 2)], check);
 }
 
-/// Pages are merged while another CPU twice frees the merged frames that no process maps: for example once while the
-/// scan is between two pages, and once after it has continued. Both pages keep their contents.
+/// Pages are merged while another CPU frees the merged frames that no process maps, twice: for example once between the
+/// two pages of the scan, and once after the second page. Both pages keep their contents.
 #[test]
 fn merge_and_shed() {
     let shed_twice = |world: &World| {
@@ -66,8 +66,8 @@ fn merge_and_shed() {
     explore(&equal, &[merge, shed_twice], check);
 }
 
-/// Like `merge_and_shed`, and the first page is written between the two frees. In some orders, no page maps the merged
-/// frame at the second free, although the scan is about to map it for the second page.
+/// Like `merge_and_shed`, but the other CPU also writes to the first page between the two frees. In some orders, no
+/// page maps the merged frame at the second free, although the scan is about to map it for the second page.
 #[test]
 fn merge_and_write_and_shed() {
     let shed_and_write_and_shed = |world: &World| {

@@ -76,7 +76,8 @@ fn protect_and_protect_of_neighbours() {
     );
 }
 
-/// The first write to a clean page races with a protection change: if the write succeeds, the entry is dirty.
+/// The rights of a clean page change while another CPU writes to it for the first time: if the write succeeds, the
+/// entry is dirty.
 #[test]
 fn protect_and_first_write() {
     let begin = || {

@@ -39,7 +39,7 @@ fn swapped() -> World {
     world
 }
 
-/// Like `swapped`, with a device that takes time to read the page.
+/// Like `swapped`, with a device whose transfers are asynchronous.
 fn swapped_slowly() -> World {
     let device = Arc::new(HostSwap::new(16));
     let shown = device.clone();
@@ -70,7 +70,7 @@ fn swapped_shared() -> World {
     world
 }
 
-/// Like `sharing`. The page is in memory, and its entry in the page table has been zapped.
+/// Like `sharing`. The page is in memory, and the process's page-table entry for it has been zapped.
 fn unmapped() -> World {
     let world = sharing();
     let call = |space: &Space| space.advise(at(0), bytes(1), Advice::DontNeed);
@@ -105,7 +105,7 @@ fn reclaim(world: &World, cpu: CpuId) {
     }
 }
 
-/// Checks that the page is either in memory or in swap.
+/// Checks that the page of shared memory is either in memory or in swap, not in both.
 fn in_one_place(world: &World) {
     each_in_one_place(world, 1);
 }
@@ -119,8 +119,8 @@ fn each_in_one_place(world: &World, pages: u64) {
     assert_eq!(frames + slots, pages, "{frames} frames, {slots} slots");
 }
 
-/// A page is swapped out while another CPU stores to it: no store is lost, whether it finds the page in memory or in
-/// swap.
+/// A page is swapped out while another CPU stores to it: no store is lost, whether the page is in memory or in swap at
+/// that moment.
 #[test]
 fn swap_out_and_write() {
     explore(
@@ -167,8 +167,8 @@ fn reclaim_unused(process: &Process, cpu: CpuId) {
     }
 }
 
-/// Creates a page that a process and its child share. The process has a swap entry for the page, the child still maps
-/// the page, and the page has not been written to the device.
+/// Creates a page that a process and its child share. The process already has a swap entry for the page, and the child
+/// still maps it. The page has a slot but has not been written to the device yet.
 fn sent_out_by_one_of_two() -> World {
     let world = swapping();
     fork(&world);
@@ -182,8 +182,8 @@ fn other_sends_out(world: &World) {
     world.with_other(|child| reclaim_unused(child, FIRST));
 }
 
-/// Checks that the process has the value that it stored last, or else the original one, and that the child has the
-/// original value.
+/// Checks the value of the page in both processes: the process has the value that it stored last, or the original one
+/// if it stored nothing; the child has the original one.
 fn each_has_its_own(world: World) -> Result<(), String> {
     let expected = world.last_written(1);
     assert_eq!(read(world.process(), SECOND, 0), Ok(expected));
@@ -236,8 +236,8 @@ fn last_swap_out_and_unmap() {
     );
 }
 
-/// The child has exited. The swap cache drops the frame under memory pressure while the process, its last owner, stores
-/// to the page: the last store is not lost.
+/// The child has exited, so the process is the last owner of the page. The swap cache drops the frame of the page under
+/// memory pressure while the process stores to the page: the last store is not lost.
 #[test]
 fn shed_and_write() {
     let begin = || {
@@ -320,8 +320,8 @@ fn swap_in_and_protect() {
     );
 }
 
-/// Swapoff runs while another CPU stores to a page that is on the device. Either of them swaps the page in. The store
-/// is not lost, and the page has no second copy.
+/// Swapoff runs while another CPU stores to a page that is on the device. Swapoff or the store swaps the page in. The
+/// store is not lost, and the page has no second copy.
 #[test]
 fn swapoff_and_fault() {
     explore(
@@ -584,7 +584,7 @@ fn swapon_and_first_memcg() {
     );
 }
 
-/// Like `swap_in_and_swap_in`, with a device that takes time: the page is read once for both.
+/// Like `swap_in_and_swap_in`, with asynchronous transfers: the device reads the page once for both CPUs.
 #[test]
 fn slow_swap_in_and_swap_in() {
     explore_with(
@@ -606,7 +606,7 @@ fn slow_swap_in_and_swap_in() {
     );
 }
 
-/// A page is unmapped while a fault of another CPU waits for the device that reads it.
+/// A page is unmapped while a fault on another CPU waits for the device to read the page.
 #[test]
 fn slow_swap_in_and_unmap() {
     explore_with(
@@ -628,8 +628,8 @@ fn slow_swap_in_and_unmap() {
     );
 }
 
-/// A process forks while a fault of its other thread waits for the device: the child has the page as it was, or as it
-/// was stored.
+/// A process forks while a fault of its other thread waits for the device: the child has the contents from before or
+/// after that thread's store.
 #[test]
 fn slow_swap_in_and_fork() {
     explore_with(

@@ -137,7 +137,8 @@ fn move_page(world: &World, to: u64) {
     world.over();
 }
 
-/// A page is moved while another CPU writes to it: every value that was written at the old address is at the new one.
+/// A page is moved while another CPU writes to it: the page at the new address contains the last value that was written
+/// at the old one.
 #[test]
 fn move_and_fault() {
     explore(

@@ -1,4 +1,5 @@
-//! Tests of CPUs that halt until a writer releases a lock: each of them is woken, in whatever order they begin to wait.
+//! Tests of CPUs that halt until a writer releases a lock: every halted CPU is woken, whatever the order in which the
+//! CPUs began to wait.
 
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -49,7 +50,7 @@ fn explore(threads: &[fn(&Shared)], check: fn(Shared) -> Result<(), String>) {
         hardware: |_| (),
         check,
     };
-    // As in the other cases, the bound is one deviation lower with three CPUs.
+    // With three CPUs the bound is one deviation lower, as in the other tests.
     let bound = if threads.len() > 2 { 1 } else { 2 };
     match schedule::explore(&case, bound) {
         Ok(explored) => assert!(explored.schedules > 20, "{explored:?}"),

@@ -59,8 +59,8 @@ fn protect_and_write() {
     });
 }
 
-/// Like `protect_and_write` in asynchronous mode: every store succeeds, and a store that began after the protection
-/// marks the page as written.
+/// A page is write-protected in asynchronous mode while another CPU stores to it: every store succeeds, and a store
+/// that began after the protection marks the page as written.
 #[test]
 fn arm_and_write() {
     explore(&|| watched(true), &[arm, two_stores], |world| {
@@ -153,7 +153,7 @@ fn scan_and_protect_again_and_write() {
     );
 }
 
-/// Whether a scan has reported page 2. It has room for every page, so that the scan protects pages before it reports
+/// Whether a scan has reported page 2. Its room is unlimited, so the scan protects several pages before it reports
 /// them.
 struct Reported(bool);
 
@@ -180,8 +180,8 @@ fn scan_two_tables(world: &World) -> bool {
     reported.0
 }
 
-/// Like `scan_and_protect_again_and_write`, for a page of the second of two page tables. A page like it is written in
-/// the first one, so that the scan edits the entries of the second table together.
+/// Like `scan_and_protect_again_and_write`, for a page whose entry is in the second of the two page tables of the
+/// range. A page of the first table is written too, so that the scan edits the entries of the second table together.
 #[test]
 fn scan_two_tables_and_write() {
     let begin = || {

@@ -22,7 +22,7 @@ pub struct World {
     /// The machine. Dropped last, after every process.
     pub host: Arc<Host>,
     pub process: Option<Process>,
-    /// Another process, present from the start or created by a fork.
+    /// Another process, if there is one: created at the start of the case, or by a fork.
     pub other: Mutex<Option<Process>>,
     /// Whether the first thread's call has returned.
     pub over: AtomicBool,
@@ -36,7 +36,7 @@ pub struct World {
     pub shared: Option<Arc<Shmem<SimulatedMachine>>>,
     /// The number of frames in use before the process was created.
     pub used: u64,
-    /// Frames that are allocated so that no other allocation gets them. They are freed at the end.
+    /// Frames that are kept allocated to exhaust the memory. `end` frees them.
     pub hoard: Mutex<Vec<Frame>>,
     /// The userfaultfd that the memory is registered with.
     pub watch: Option<Watch>,
@@ -85,7 +85,8 @@ impl World {
         }
     }
 
-    /// Creates a process with `pages` pages of private memory, all of them written and cached by every CPU.
+    /// Creates a process with `pages` pages of private memory. Every CPU has written to each page and has cached its
+    /// translation.
     pub fn written(cpus: usize, pages: u64) -> Self {
         Self::new(cpus, 0, |host| {
             let process = program(host, pages, READ_WRITE);
@@ -156,7 +157,7 @@ impl World {
         Self::new(2, 0, |host| program(host, pages, READ_WRITE))
     }
 
-    /// Creates a process that maps one page of an object, shared, at each of the pages `places`.
+    /// Creates a process with a shared mapping of the same page of an object at each of the pages `places`.
     pub fn sharing(places: &[u64], start: impl FnOnce(&Process)) -> Self {
         Self::new(2, 0, |host| {
             let process = Process::new(host);
@@ -193,7 +194,7 @@ impl World {
         self
     }
 
-    /// Returns whether a scan on `cpu` reports the page.
+    /// Returns whether the scan `wanted`, on `cpu`, reports the page.
     pub fn matches(&self, cpu: CpuId, page: Page, wanted: &Scan) -> bool {
         let mut found = false;
         let outcome = self.process().on(cpu, |space| {

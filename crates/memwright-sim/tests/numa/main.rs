@@ -38,8 +38,7 @@ fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, 
     migrate_as(process, cpu, page, node, Moving::Own)
 }
 
-/// Migrates a page to `node`. `moving` determines whether a page that several processes map is migrated for all of
-/// them.
+/// Migrates a page to `node`. `moving` determines whether a page that several processes map migrates.
 fn migrate_as(
     process: &Process,
     cpu: CpuId,

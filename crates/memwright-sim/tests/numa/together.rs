@@ -245,8 +245,8 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
             while !host.memory().merge_pages(100) {}
         }
     });
-    // Two records of mappings are stale: one page is written, and one is unmapped. Two mappings are not recorded: the
-    // child's mapping, and the mapping of a page that the child moves.
+    // Two of the recorded mappings of the KSM page become stale: one page is written, and one is unmapped. Two mappings
+    // are not recorded: that of the child, and that of the page that the child moves.
     let (child, other) = (fork(&process, FIRST), fork(&process, FIRST));
     write(&process, FIRST, 1, 8).expect("writable");
     unmap(&process, FIRST, 2, 1);
@@ -386,7 +386,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
         node_of(&one, page).expect("there")
     });
     assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
-    // The walk reports the node that the object's policy selects for each page. The walk queries the object while it
+    // The walk reports the node that the object's policy selects for each page. While the walk queries the object, it
     // holds no page-table lock.
     let mut wanted = Vec::new();
     one.on(FIRST, |space| {
@@ -546,7 +546,8 @@ fn migration_of_shared_memory_and_fault() {
 }
 
 /// One process zaps its entry for the page but keeps its area, and a call holds a reference to the page. The number of
-/// references then equals the number of mappings that were found, but the page must not migrate.
+/// references then equals the number of mappings that were found, but the page must not migrate, because one of the
+/// references is not a mapping.
 #[test]
 fn migration_of_shared_memory_and_a_reference_in_place_of_an_entry() {
     explore(

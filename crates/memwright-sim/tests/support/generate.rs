@@ -124,8 +124,7 @@ fn watcher() -> impl Strategy<Value = Watcher> {
     ])
 }
 
-/// Generates actions whose effect programs cannot observe: they change the location of pages, and whether pages are
-/// shared.
+/// Generates actions whose effect programs cannot observe: they change where pages are, and which pages share a frame.
 fn beneath() -> impl Strategy<Value = Action> {
     let advice = || select(vec![Advice::PageOut, Advice::PageOut, Advice::Mergeable]);
     prop_oneof![
@@ -165,7 +164,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     let small = || (9..22u8, 2..4u8).prop_map(|(at, pages)| Range { at, pages });
     prop_oneof![
         24 => action().prop_map(|action| vec![action]),
-        // Equal pages are merged.
+        // Equal values are written to pages, and the pages are merged.
         1 => (small(), value()).prop_map(|(range, value)| vec![
             Action::Write(range.at, 0, value),
             Action::Write(range.at + 1, 0, value),

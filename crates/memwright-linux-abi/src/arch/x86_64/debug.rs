@@ -129,8 +129,8 @@ impl DebugRegisters {
         status & STATUS_HITS != 0
     }
 
-    /// Returns whether the bit mask `hits` includes an execution breakpoint. Its exception is raised before the
-    /// instruction executes, so the instruction must be resumed without raising it again.
+    /// Returns whether the bit mask `hits` includes an execution breakpoint. The exception of such a breakpoint is
+    /// raised before the instruction executes, so when the thread resumes, the instruction must not raise it again.
     #[must_use]
     pub fn stops_before(&self, hits: u64) -> bool {
         (0..4).any(|slot| hits >> slot & 1 != 0 && self.kind(slot).0 == 0)

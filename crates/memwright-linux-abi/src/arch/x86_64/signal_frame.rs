@@ -160,8 +160,8 @@ pub fn compose(
     }
 }
 
-/// Returns the registers that `sigreturn` restores from a frame. Flags that user code must not change are those of
-/// `current`.
+/// Returns the registers that `sigreturn` restores from a frame. The flags that user code must not change are taken
+/// from `current`.
 pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     let [r8, r9, r10, r11, r12, r13, r14, r15] = context.high;
     UserRegs {
