@@ -169,7 +169,7 @@ static void calls_wait(int fd)
 	CHECK_EQ(resolver.missing, 1);
 }
 
-/* Every call fails, and no page is filled. */
+/* Every call on memory that is not populated fails, and no page is filled. */
 static void calls_fail(int fd)
 {
 	struct message message;
