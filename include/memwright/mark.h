@@ -18,7 +18,7 @@
 #define MARK_CODE(code) ((void)(code))
 #endif
 
-/* Region 0 to 32766, a constant. */
+/* `region` is a constant from 0 to 32766. */
 #define MARK_BEGIN(region) MARK_CODE((region) << 1)
 #define MARK_END(region) MARK_CODE((region) << 1 | 1)
 
