@@ -26,7 +26,7 @@ static char *memory(int pages)
 	return memory;
 }
 
-/* Each of the following functions returns the number of bytes that it transferred, or -1 with errno set. */
+/* Each of the functions below returns the number of bytes that it transferred, or -1 with errno set. */
 static long receives(char *at)
 {
 	if (write(ends[1], "data", 4) != 4)

@@ -11,7 +11,7 @@
 
 enum { THREADS = 4 };
 
-/* Barriers: for the processes when their memory is populated, and for all threads before they begin. */
+/* Barriers: for the processes after their memory is populated, and for all threads before they start. */
 static struct {
 	pthread_barrier_t ready, begin;
 } *meeting;

@@ -7,7 +7,7 @@
 
 #include <sys/mount.h>
 
-/* The C library may have no header with these. */
+/* Not every C library has a header with these. */
 enum { FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE };
 
 #ifndef MPOL_MF_MOVE_ALL
@@ -140,7 +140,7 @@ static char *file_pages, *inherited_page;
 /* The processes that map the pages touch them once in each round. The last one ends the round. */
 static struct {
 	uint32_t round, pending;
-	/* What a child measured. */
+	/* The cost that a child measured. */
 	uint64_t cost;
 } *meeting;
 
