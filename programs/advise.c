@@ -5,7 +5,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Fills each page with a letter that identifies it. */
+/* Fills each page with a letter that is different for each page. */
 static void number(char *memory, int pages)
 {
 	for (int i = 0; i < pages; i++)

@@ -62,7 +62,7 @@ static void names(void)
 	char name[128], *memory = map(8, MAP_PRIVATE);
 	CHECK(set_name(memory, 8, "eight pages") == 0);
 	CHECK(is_named(memory, "[anon:eight pages]") && area_at(memory, name) == 8);
-	/* A part of the area gets another name, and then loses it. */
+	/* A part of the area gets another name, which is then removed. */
 	CHECK(set_name(memory + 2 * PAGE, 3, "three") == 0);
 	CHECK(is_named(memory, "[anon:eight pages]") && area_at(memory, name) == 2);
 	CHECK(is_named(memory + 4 * PAGE, "[anon:three]") && area_at(memory + 2 * PAGE, name) == 3);

@@ -1,7 +1,7 @@
-/* The parts that the programs of this folder share: checks, and children that check.
+/* Definitions that the programs in this folder share: checks, and children that make checks.
  *
- * Each program answers one question. It prints only failed checks and one final line, and exits with 0 if and only
- * if no check failed. The same program must pass on Linux, which is the reference.
+ * Each program answers one question. It prints only failed checks and one final line, and exits with 0 if and only if
+ * no check failed. The same program must pass on Linux, which is the reference.
  */
 #ifndef CHECK_H
 #define CHECK_H

@@ -136,7 +136,7 @@ static void private_and_file(void)
 	close(file);
 }
 
-/* The last process that maps a page writes in place: the page is not copied, and its contents are kept. */
+/* When the last process that maps a page writes to it, the page is not copied, and its contents are kept. */
 static void owners_leave(void)
 {
 	char *memory = anonymous(8 * PAGE);

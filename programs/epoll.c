@@ -16,7 +16,7 @@ static int control(int set, int operation, int file, uint32_t events, uint64_t d
 	return epoll_ctl(set, operation, file, &event);
 }
 
-/* `found` returns the number of events that are ready, and stores the last of them here. */
+/* The last event that `found` received. `found` returns the number of ready events. */
 static struct epoll_event last;
 
 static int found(int set)
@@ -44,7 +44,7 @@ static void errors(void)
 	int set = epoll_create1(EPOLL_CLOEXEC);
 	NEED(set >= 0);
 	CHECK_EQ(fcntl(set, F_GETFD), FD_CLOEXEC);
-	/* Not every C library passes the size to the kernel, so the program makes the system call itself. */
+	/* The program makes the system call itself, because not every C library passes the size to the kernel. */
 	CHECK_FAILS(syscall(SYS_epoll_create, 0L), EINVAL);
 	CHECK_FAILS(epoll_create1(1), EINVAL);
 	int ends[2];

@@ -77,7 +77,8 @@ static void fan(int links, int most)
 	CHECK_EQ(epoll_ctl(outer[0], EPOLL_CTL_DEL, top, NULL), 0);
 	CHECK_EQ(watch(outer[most], top), 0);
 	CHECK_FAILS(watch(outer[most], top), EEXIST);
-	/* Without a file at the end, the number of paths is not limited. With too many paths, no file can be added. */
+	/* The number of paths that do not end in a file is not limited. If there are too many, no file can be added at their
+	   end. */
 	CHECK_EQ(epoll_ctl(bottom, EPOLL_CTL_DEL, file, NULL), 0);
 	CHECK_EQ(watch(outer[0], top), 0);
 	CHECK_FAILS(watch(bottom, file), EINVAL);

@@ -59,7 +59,7 @@ int main(void)
 	CHECK_FAILS(read(semaphore, &value, 8), EAGAIN);
 	close(semaphore);
 
-	/* A reader waits for a writer, and a writer for a reader. */
+	/* A reader waits until a writer has written, and a writer waits until a reader has read. */
 	int turn = eventfd(0, 0), full = eventfd(0, 0);
 	value = UINT64_MAX - 1;
 	CHECK_EQ(write(full, &value, 8), 8);

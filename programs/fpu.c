@@ -1,7 +1,7 @@
-/* Are the floating-point and vector registers private to each process, whatever other processes execute in between?
+/* Does each process keep its floating-point and vector registers, whatever other processes execute in between?
  *
- * Several processes keep different values in the x87 stack, the control words and the vector registers, during a
- * loop that is long enough to be preempted many times and during system calls that yield the CPU.
+ * Several processes keep different values in the x87 stack, the control words and the vector registers, during a loop
+ * that is long enough to be preempted many times and during system calls that yield the CPU.
  */
 #include "check.h"
 #include <sched.h>

@@ -13,7 +13,8 @@
 #define MIB (1UL << 20)
 /* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the count may be lower by this amount, because each CPU has charged some pages in advance. */
+/* On Linux the charge may increase by this amount less than expected, because each CPU has charged some pages in
+   advance. */
 #define AHEAD (MIB / 2)
 
 static const char *root = "/sys/fs/cgroup";

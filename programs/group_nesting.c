@@ -289,7 +289,7 @@ static void charges(void *nothing)
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
-		/* A group at a lower level, without a controller of its own. */
+		/* The process enters a group at a lower level, which has no controller of its own. */
 		NEED(set("a/c/d/cgroup.procs", "0") == 0);
 		touched(4 * MIB);
 		CHECK(near(get("a/memory.current"), 12 * MIB));
@@ -355,8 +355,8 @@ static void limits_above(void)
 	CHECK(row_in("a/memory.events", "max") > 0 && row_in("a/memory.events.local", "max") > 0);
 	CHECK_EQ(row_in("a/b/memory.events", "max"), 0);
 	CHECK(get("a/memory.peak") <= 8 * MIB);
-	/* Without free slots, a process in a descendant is killed. The event is counted in the process's group and in
-	 * its ancestors. */
+	/* If no swap slot is free, a process in a descendant is killed. The event is counted in the group of the process and
+	 * in the group's ancestors. */
 	char text[256];
 	int events = open("a/memory.events", O_RDONLY);
 	NEED(events >= 0);

@@ -69,7 +69,7 @@ static int tried(volatile char *at, int write)
 			(void)*at;
 		return 0;
 	}
-	/* siglongjmp does not restore the key rights, so those of the handler would stay in effect. */
+	/* siglongjmp does not restore the key rights, so without this call the rights of the handler would stay in effect. */
 	set_rights(before);
 	if (last.si_signo != SIGSEGV || last.si_code != SEGV_PKUERR || last.si_addr != (void *)at)
 		return -1;

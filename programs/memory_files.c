@@ -1,7 +1,7 @@
-/* Does each value in /proc about memory change with the fact that it describes?
+/* Does each value in /proc about memory change if the state that it reports changes?
  *
- * Each check reads a value, changes the fact that the value describes, and checks that the value changes. Linux is
- * the reference. Values that only root may read are checked only as root.
+ * Each check reads a value, changes the state that the value reports, and checks that the value changes. Linux is the
+ * reference. Values that only root may read are checked only as root.
  */
 #include "check.h"
 #include <sys/ioctl.h>

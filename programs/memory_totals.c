@@ -1,9 +1,9 @@
-/* Does each row in /proc about the memory of the machine change with the fact that it describes, and does each setting
- * have its effect?
+/* Does each row in /proc about the memory of the machine change if the state that it reports changes, and does each
+ * setting have its effect?
  *
- * Each check changes a fact, checks that the rows change by that amount, reverts the fact and checks that the rows
- * return. Because other processes may use memory at the same time, each check is tried several times with a
- * tolerance. With the argument "alone" there are no other processes: the tolerance is smaller, and settings of the
+ * Each check changes the state, checks that the rows change by the expected amount, reverts the change, and checks that
+ * the rows change back. Because other processes may use memory at the same time, each check is tried several times with
+ * a tolerance. With the argument "alone" there are no other processes: the tolerance is smaller, and settings of the
  * whole system are changed too.
  */
 #include "check.h"

@@ -267,7 +267,7 @@ static void the_size_holds(void)
 	CHECK_FAILS(read(zero, memory, 1), EFAULT);
 	close(zero);
 	CHECK(munmap(memory, PAGE) == 0);
-	/* A file that was unlinked keeps its space until it is closed. */
+	/* A file that was unlinked occupies its space until it is closed. */
 	CHECK(unlink(at("s/g")) == 0);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 0);
@@ -505,7 +505,8 @@ static int has_place(dev_t device)
 	return found;
 }
 
-/* A process that enters the mount just before umount prevents the umount. One that is later finds the mount removed. */
+/* A process that enters the mount just before umount prevents the umount. A process that tries to enter it later finds
+   the mount removed. */
 static void nobody_is_left_behind(int rounds)
 {
 	NEED(mkdir(at("w"), 0755) == 0);
@@ -579,8 +580,8 @@ static void flags_hold(void)
 	NEED(rmdir(at("f")) == 0);
 }
 
-/* Returns which of the two huge-page-sized parts of a new file are huge, after a write to the first and an access to
- * the second. */
+/* Returns which of two 2 MiB parts of a new file are huge pages, after a write to the first part and an access to the
+ * second. */
 static int huge_pages(const char *options, int asks)
 {
 	static char bytes[HUGE];

@@ -313,7 +313,7 @@ static void hostile(void)
 	close(file);
 }
 
-/* Sends requests without receiving. Replies are dropped, which the next receive reports once. */
+/* Sends requests without receiving replies, until the kernel drops replies. The next receive reports that once. */
 static void flood(void)
 {
 	int file = opened(), lost = 0, seen;

@@ -134,7 +134,8 @@ static void migrate(unsigned long rounds)
 	NEED(write_file(PACE, "1000"));
 }
 
-/* The written value changes so rarely that scans find equal pages, but each of them is written again soon. */
+/* The written value changes so rarely that scans find equal pages, but soon after a merge each page is written again.
+ */
 static void merge(unsigned long scans)
 {
 	pthread_t threads[WRITERS];

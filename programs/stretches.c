@@ -1,5 +1,5 @@
-// Executes long operations, each so large that the kernel needs many scheduling points in it to keep every stretch
-// between them short. With a name on the command line, one operation is executed; without a name, all are.
+// Executes long operations. Each is so large that the kernel needs many scheduling points in it, so that no stretch
+// between two of them is long. With a name on the command line, one operation is executed; without a name, all are.
 #define _GNU_SOURCE
 #include "check.h"
 #include <arpa/inet.h>
@@ -498,7 +498,6 @@ static void showing_others(void)
 	close(ready[1]);
 }
 
-// Detects and closes sockets in a long chain that only refer to one another.
 /* Opens many connections over the loopback interface. Reads of the lists of the other family and protocol skip all of
  * them. */
 static void connections(void)
@@ -536,6 +535,7 @@ static void naming(void)
 	CHECK(syscall(462, at, MANY * PAGE, 0L) == 0);
 }
 
+// Builds a long chain of sockets that only refer to one another. The kernel detects and closes them.
 static void passed_sockets(void)
 {
 	enum { PAIRS = 1500 };

@@ -119,7 +119,7 @@ static void marks(void)
 	gets("de", 2, MSG_PEEK);
 	gets("def", sizeof buffer, 0);
 	CHECK_EQ(at_mark(), 0);
-	/* The urgent byte alone does not make the stream readable, and a receive that passes it discards it. */
+	/* The urgent byte alone does not make the stream readable. A receive that reads beyond the urgent byte discards it. */
 	sends("V", MSG_OOB);
 	CHECK_EQ(polled(), POLLPRI);
 	CHECK_EQ(at_mark(), 1);

@@ -97,8 +97,7 @@ static void children(int code)
 		expect(child, code, SIGSTOP);
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		CHECK_EQ(ended_with(child), 256 + SIGKILL);
-		/* The signal for the exit can merge with that for the continuation by SIGKILL, but only if there is
-		 * one. */
+		/* The signal for the exit can merge with a signal for the continuation by SIGKILL, if there is such a signal. */
 		expect(child, CLD_KILLED, SIGKILL);
 	}
 }
@@ -146,7 +145,7 @@ static void threads(void)
 	CHECK_EQ(ended, ROUNDS / 10);
 }
 
-/* A zombie is adopted by the tracer. */
+/* The tracer adopts a zombie. */
 static void orphans(void)
 {
 	CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
@@ -167,7 +166,7 @@ static void orphans(void)
 		CHECK_EQ(read(pipes[0], &orphan, sizeof orphan), (long)sizeof orphan);
 		while (waitpid(orphan, NULL, WNOHANG) != orphan)
 			;
-		/* The signal is that for the orphan or that for the child, which is next. */
+		/* The pending signal is for the exit of the orphan or of the child, which is waited for next. */
 		CHECK_EQ(taken(&from, &status), CLD_EXITED);
 		CHECK(from == orphan || from == child);
 		CHECK_EQ(ended_with(child), 0);

@@ -257,7 +257,7 @@ static void modes(void)
 	CHECK_FAILS(copy(fd, room, unmapped, 1, 0, &copied), EFAULT);
 	CHECK_EQ(copied, -EFAULT);
 	CHECK_FAILS(copy(fd, room, (void *)KERNEL, 1, 0, &copied), EINVAL);
-	/* The page is already present: first the first page of two, then the second. */
+	/* Of two pages, first the first one and then the second one is already present. */
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, room, 1, 0), 0);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room, 2, 0), EEXIST);
 	struct filling filling = { range_of(room + PAGE, 2), 0, 0 };
@@ -516,8 +516,8 @@ static void conclude(struct deed *deed)
 	munmap(deed->memory, 4 * PAGE);
 }
 
-/* The descriptor is closed before the event is read; until then, its ioctls fail. A fork would keep waiting, because
- * the unfinished child has the descriptor too. */
+/* The descriptor is closed before the event is read. Until it is closed, its ioctls fail. A fork would wait forever,
+ * because the unfinished child also has the descriptor. */
 static void closed_before_it_is_read(void)
 {
 	for (enum doing doing = 0; doing < FORKS; doing++) {

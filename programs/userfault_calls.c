@@ -26,7 +26,7 @@ static char *memory(int pages)
 	return memory;
 }
 
-/* Each of the following functions returns the number of bytes that it transferred, or -1 with errno set. */
+/* Each of the functions below returns the number of bytes that it transferred, or -1 with errno set. */
 static long receives(char *at)
 {
 	if (write(ends[1], "data", 4) != 4)
@@ -169,7 +169,7 @@ static void calls_wait(int fd)
 	CHECK_EQ(resolver.missing, 1);
 }
 
-/* Every call fails, and no page is filled. */
+/* Every call on memory that is not populated fails, and no page is filled. */
 static void calls_fail(int fd)
 {
 	struct message message;

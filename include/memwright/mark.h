@@ -2,10 +2,12 @@
  *
  * Marks of a region of interest: a tool that counts from outside sees them; they have no effect on the program.
  *
- * A mark is the 7-byte NOP with a 32-bit displacement. The upper half of the displacement is a magic number, the lower half
- * is twice the region's number, plus one at its end. Every x86-64 processor executes it as a NOP; on other processors it is
- * empty. A region may be executed many times, and regions may be nested. It belongs to the CPU on which a thread begins it:
- * with several CPUs, pin the thread by sched_setaffinity until it has ended the region.
+ * A mark is the 7-byte NOP with a 32-bit displacement. The upper half of the displacement is a magic number. The lower
+ * half is twice the region's number, plus one in the mark at the end of the region. Every x86-64 processor executes a
+ * mark as a NOP; on other processors a mark is empty.
+ *
+ * A region may be executed many times, and regions may be nested. A region belongs to the CPU on which a thread begins
+ * it: with several CPUs, pin the thread by sched_setaffinity until it has ended the region.
  */
 #ifndef MEMWRIGHT_MARK_H
 #define MEMWRIGHT_MARK_H
@@ -18,7 +20,7 @@
 #define MARK_CODE(code) ((void)(code))
 #endif
 
-/* Region 0 to 32766, a constant. */
+/* `region` is a constant from 0 to 32766. */
 #define MARK_BEGIN(region) MARK_CODE((region) << 1)
 #define MARK_END(region) MARK_CODE((region) << 1 | 1)
 

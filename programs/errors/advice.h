@@ -1,4 +1,4 @@
-/* Advice, of each kind, and to another process. */
+/* madvise with each kind of advice, and advice for another process. */
 #include "kinds.h"
 
 #define POPULATES(text, advice)                                                                               \

@@ -1,4 +1,4 @@
-/* The parts of a table of calls: the addresses and descriptors that calls use, and the reasons to fail. */
+/* The definitions for tables of calls: the addresses and descriptors that calls use, and the reasons to fail. */
 #ifndef ERRORS_KINDS_H
 #define ERRORS_KINDS_H
 
@@ -29,7 +29,7 @@
 #define NEGATIVE (-PAGE)
 #define BAD_POINTER 1UL
 
-/* Numbers and constants that not every system's headers have. */
+/* Numbers and constants that not every system's headers contain. */
 enum {
 	CALL_PROCESS_MADVISE = 440,
 	CALL_MEMFD_SECRET = 447,
@@ -56,12 +56,12 @@ enum {
 	EVENT_REMOVE = 1 << 3,
 };
 
-/* The hugetlb pool is filled for the calls whose names begin with this, and empty for the others. */
+/* The prefix of the names of calls for which the hugetlb pool is filled. For other calls it is empty. */
 static const char on_huge_pages[] = "hugetlb ";
 #define POOL "8"
 #define HUGE_PAGE (2UL << 20)
 
-/* Memory at fixed addresses, with nothing around it. */
+/* Memory at fixed addresses. The addresses around each range are not mapped. */
 #define PAGES 0x20000000UL     /* private, four pages, written */
 #define HOLE 0x21000000UL      /* nothing */
 #define READS 0x22000000UL     /* private, readable */
@@ -116,14 +116,15 @@ enum {
 	NONE = 99
 };
 
-/* Words that stand for the ID of a segment, and of a process. */
+/* Words that stand for the IDs of segments and processes, which are known only at run time. */
 #define SEGMENT 0x51515151UL
 #define LENT_SEGMENT 0x51515152UL    /* of user 1000, four pages */
 #define REMOVED_SEGMENT 0x51515153UL
 #define SELF 0x50505050UL
 #define PARENT 0x50505051UL
 
-/* A change of the arguments: words from 8 on are those of the structure behind a pointer. */
+/* A change of one word, or of the state. Words below 8 are arguments, and words from 8 on are in the structure to which
+   an argument points. */
 struct edit {
 	char kind; /* '=' sets, '|' adds bits, '&' removes bits, '!' adds to the state */
 	unsigned char word;
@@ -160,7 +161,7 @@ struct call {
 	struct reason reasons[24];
 };
 
-/* The structures behind pointers. */
+/* The structures to which arguments point. */
 static unsigned long structure[16], vector[8], other_vector[8];
 static char bytes[2 * 4096];
 static const char long_name[300] = { [0 ... 298] = 'n' };
@@ -180,7 +181,7 @@ static char sealed_path[64];
 #define TAKE(word, value) { '&', word, value }
 #define STATE(value) { '!', 0, value }
 
-/* Reasons that many calls share: the position of the range. */
+/* Reasons that many calls share, and that concern the position of the range. */
 #define UNALIGNED { "unaligned", { SET(0, PAGES + 1) } }
 #define IN_A_HOLE { "in a hole", { SET(0, HOLE) } }
 #define INTO_A_HOLE { "into a hole", { SET(0, EDGE), SET(1, 4 * PAGE) } }
@@ -203,11 +204,12 @@ static char sealed_path[64];
 #define ADVICE(text, advice)                                                                                  \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice },                                              \
 	  { ADVICE_REASONS, TOO_LONG } }
-/* Omits TOO_LONG: that length reaches the program's own areas, which would be unmapped, and the kernel's, which differ. */
+/* Omits TOO_LONG, because a range of that length contains the program's own areas, which would be unmapped, and the
+   kernel's areas, which differ between kernels. */
 #define ADVICE_BELOW(text, advice)                                                                            \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice }, { ADVICE_REASONS } }
 
-/* The position of huge pages. */
+/* Reasons that concern the position of a range of huge pages. */
 #define BEGINS_WITHIN { "begins within", { SET(0, HUGE + PAGE) } }
 #define ENDS_WITHIN { "ends within", { SET(1, HUGE_PAGE + PAGE) } }
 #define HUGE_INTO_A_HOLE { "into a hole", { SET(1, 4 * HUGE_PAGE) } }

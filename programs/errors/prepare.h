@@ -1,4 +1,5 @@
-/* What a call is made on: the mappings, descriptors, files and segments, and the state of the child that makes it. */
+/* Prepares each call: creates the mappings, descriptors, files and segments that it uses, and sets the state of the
+   child that makes it. */
 #ifndef ERRORS_PREPARE_H
 #define ERRORS_PREPARE_H
 
@@ -8,7 +9,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-/* Where control groups are mounted, before the test or by the program itself. */
+/* The path at which cgroups are mounted, if necessary by this program. */
 static const char *groups = "/sys/fs/cgroup";
 static const char own_groups[] = HERE "/groups";
 
@@ -39,7 +40,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-/* Returns whether a call is on huge pages: only for those calls the pool holds pages. */
+/* Returns whether a call is on huge pages. The pool contains pages only for such calls. */
 static int is_on_huge_pages(const struct call *call)
 {
 	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;
@@ -50,7 +51,7 @@ static void fill_pool(const char *pages)
 	write_text("/proc/sys/vm/nr_hugepages", pages);
 }
 
-/* The settings of the system that a state changes; the parent restores them. */
+/* The settings of the system that states change. The parent restores them. */
 static struct control {
 	unsigned state;
 	const char *path, *changed;
@@ -128,7 +129,7 @@ static void prepare_group(void)
 	write_text(of_groups("little/memory.max"), "1M");
 }
 
-/* On Linux a child that was waited for may not have left its group yet. */
+/* On Linux a child that was waited for may still be in its cgroup. */
 static void remove_group(void)
 {
 	int gone = 0;
@@ -237,7 +238,8 @@ static void watch_minor_faults(void)
 	watch_by(WATCHER, MINOR, 4 * PAGE, REGISTERS_MINOR);
 }
 
-/* Other calls would wait for a handler, so only the userfaultfd's are made on registered memory. */
+/* Registers memory only for calls on the userfaultfd, because other calls on registered memory would wait for a
+   handler. */
 static void prepare_watched(const struct call *call)
 {
 	watch_by(WATCHER, WATCHED, 2 * PAGE, UFFDIO_REGISTER_MODE_MISSING);
@@ -275,7 +277,7 @@ static void prepare_small_pages(void)
 	NEED(madvise((void *)SMALL_PAGES, HUGE_PAGE, MADV_HUGEPAGE) == 0);
 }
 
-/* Creates in the child what it does not inherit from the parent. */
+/* Creates the objects that the child does not inherit from the parent. */
 static void prepare_child(const struct call *call)
 {
 	become((int)syscall(CALL_PIDFD_OPEN, getpid(), 0), OWN);
@@ -294,7 +296,7 @@ static void prepare_child(const struct call *call)
 	become(open("/proc/self/pagemap", O_RDONLY), PAGEMAP);
 }
 
-/* Waits in the kernel until its remove event is read, which never happens. */
+/* Causes a remove event, and waits in the kernel until the event is read, which never happens. */
 static void *take_out(void *unused)
 {
 	(void)unused;
@@ -302,7 +304,7 @@ static void *take_out(void *unused)
 	return NULL;
 }
 
-/* Makes the process one whose layout is changing, as long as its thread waits. */
+/* Puts the process into the state in which its layout is changing (mmap_changing), for as long as its thread waits. */
 static void change_layout(void)
 {
 	at(CHANGING, 4 * PAGE, RW, PRIVATE, -1);
@@ -316,7 +318,7 @@ static void change_layout(void)
 		;
 }
 
-/* The userfaultfd of a child that shared the descriptors, not the memory. */
+/* Creates a userfaultfd of a process that has exited: a child that shared the descriptors, but not the memory. */
 static void outlive_watched(void)
 {
 	pid_t child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
@@ -338,7 +340,7 @@ static void outlive_process(void)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* Mappings and descriptors that few calls use are created only for those. */
+/* Creates a mapping or descriptor that few calls use, if this word of the call names it. */
 static void prepare_named(unsigned long word)
 {
 	switch (word) {
@@ -366,7 +368,7 @@ static void limit(int which, unsigned long value)
 	NEED(setrlimit(which, &limit) == 0);
 }
 
-/* The limit applies to the program's output too. */
+/* Raises the limit on file sizes again, because it also applies to the program's output. */
 static void lift_limit_of_files(void)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
@@ -394,7 +396,8 @@ static void pin(void)
 	NEED(pipe(ends) == 0 && vmsplice(ends[1], &page, 1, 0) == (long)PAGE);
 }
 
-/* Capabilities go last, because other changes need some. Only for this thread; another may be waiting for good. */
+/* Capabilities are dropped last, because other changes need some of them. Only this thread drops them, because another
+   thread may wait forever. */
 static void enter_state(unsigned long state)
 {
 	change_controls(state);

@@ -1,4 +1,4 @@
-/* userfaultfd, its commands, and the pagemap. */
+/* userfaultfd and its ioctls, and PAGEMAP_SCAN. */
 #include "kinds.h"
 
 static const struct call tracking_calls[] = {

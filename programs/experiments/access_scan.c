@@ -108,7 +108,7 @@ static void rounds_of(const char *name, size_t count, int clustered, unsigned lo
 	record_counters(name, before, after, rounds);
 }
 
-/* Makes accesses wait for a handler, and no longer. No page was accessed since it was armed. */
+/* Makes accesses wait for a handler, then reverts that. All pages are still armed. */
 static void toggle(void)
 {
 	struct uffd_modes wait = { 0, RWP_ASYNC }, count = { RWP_ASYNC, 0 };

@@ -13,7 +13,7 @@ static struct region *regions;
 static unsigned char *wanted;
 static size_t pages;
 
-/* Writes about `dirty` pages, and records which. */
+/* Writes to about `dirty` pages, and records which. */
 static uint64_t write_some(char *memory, size_t dirty, int clustered, uint64_t *random, uint64_t *instructions)
 {
 	size_t within = clustered ? dirty : pages, first = clustered ? next_random(random) % (pages - dirty) : 0;

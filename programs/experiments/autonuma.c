@@ -11,7 +11,7 @@
 
 enum { THREADS = 4 };
 
-/* Barriers: for the processes when their memory is populated, and for all threads before they begin. */
+/* Barriers: for the processes after their memory is populated, and for all threads before they start. */
 static struct {
 	pthread_barrier_t ready, begin;
 } *meeting;
@@ -49,7 +49,7 @@ static void run_threads(int first, int threads, char *memory, size_t size, int i
 		MUST(pthread_join(handles[i], NULL) == 0);
 }
 
-/* Returns the number of pages on the node of the CPUs that use them. */
+/* Returns the number of pages that are on the node of the CPUs that use them. */
 static size_t pages_at_home(char *memory, size_t size, int is_shared, int node)
 {
 	if (is_shared)

@@ -24,7 +24,7 @@ static void faults(unsigned long rounds)
 	for (unsigned long round = 0; round < rounds / 100 + 1; round++) {
 		char *memory = fresh(2 * PAGES * PAGE);
 		char *second = memory + PAGES * PAGE;
-		/* The first page of each 2 MiB also allocates its table, which is a separate measure: left out. */
+		/* The first page of each 2 MiB also allocates a page table, so it is a separate measure. */
 		for (size_t at = 0; at < 2 * PAGES * PAGE; at += 512 * PAGE)
 			write_pages((char *)(((uintptr_t)memory + at) | (511 * PAGE)), 1);
 		for (size_t page = 0; page < PAGES - 512; page++) {

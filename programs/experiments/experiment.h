@@ -40,7 +40,7 @@
 #define PR_SET_THP_DISABLE 41
 #endif
 
-/* Ends the experiment: a figure taken after a failure would mean nothing. */
+/* Ends the experiment, because figures after a failure would be invalid. */
 static void __attribute__((noreturn, format(printf, 1, 2))) give_up(const char *format, ...)
 {
 	va_list arguments;
@@ -65,7 +65,7 @@ static inline uint64_t clock_now(void)
 	return (uint64_t)high << 32 | low;
 }
 
-/* How many values of a series are kept for its median. */
+/* The maximum number of values of a series that are kept for its median. */
 #define SAMPLES 512
 
 /* Many values of one measure. Up to SAMPLES values are all kept, and the median is exact. Of a longer series every second
@@ -101,7 +101,7 @@ static int compare_values(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* Returns the middle of the kept values, the lower of the two middle ones of an even number. */
+/* Returns the median of the kept values. If their number is even, this is the lower of the two middle ones. */
 static inline uint64_t median_of(const struct series *series)
 {
 	uint64_t sorted[SAMPLES];
@@ -210,7 +210,7 @@ static inline struct counters counters_now(void)
 	return now;
 }
 
-/* Records are kept until the end: printing would affect what is being measured. */
+/* The records, which are printed at the end, because printing would affect the measurement. */
 static char records[1 << 18];
 static size_t records_length;
 
@@ -243,7 +243,7 @@ static inline void record_series(const char *which, const char *measure, const c
 	record_parts(which, measure, unit, series, 1);
 }
 
-/* How two series compare: the minimum by the minimum, the median by the median, and so on. */
+/* Records the ratio of two series: minimum by minimum, median by median, and so on. */
 static inline void record_ratio(const char *which, const char *measure, const struct series *one,
 				const struct series *other)
 {
@@ -257,7 +257,7 @@ static inline void record_value(const char *which, const char *measure, const ch
 	keep("value\t%s\t%s\t%s\t%.2f\n", which, measure, unit, value);
 }
 
-/* The change of the counters, per round. */
+/* Records the change of the counters per round. */
 static inline void record_counters(const char *which, struct counters before, struct counters after, double rounds)
 {
 	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local",
@@ -280,7 +280,7 @@ static void print_records(void)
 	}
 }
 
-/* Makes the kernel use pages of 4 KiB throughout. A kernel without larger ones refuses, which is fine. */
+/* Makes the kernel use only 4 KiB pages. A kernel without larger pages may refuse the call. */
 static inline void begin(void)
 {
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
@@ -292,7 +292,7 @@ static inline void begin(void)
 	memset(records, 0, sizeof records);
 }
 
-/* Fresh anonymous memory. */
+/* Maps new anonymous memory. */
 static inline char *fresh(size_t size)
 {
 	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -300,7 +300,7 @@ static inline char *fresh(size_t size)
 	return memory;
 }
 
-/* Like `fresh`, with a hole on either side, so that no protection change merges it with a neighbour. */
+/* Like `fresh`, but with a hole on either side, so that no protection change merges it with another area. */
 static inline char *fresh_apart(size_t size)
 {
 	char *memory = fresh(size + 2 * PAGE);

@@ -8,7 +8,7 @@
 
 static size_t size;
 
-/* What parent and child share. */
+/* The memory that parent and child share. */
 struct shared {
 	uint64_t child_writes;
 	uint64_t child_faults;
@@ -17,7 +17,7 @@ struct shared {
 static struct shared *shared;
 static uint64_t *frames_before, *frames_after;
 
-/* Reads the frame of each page. Returns 0 where the frames are not available. */
+/* Reads the frame number of each page. Returns 0 if frame numbers are not available. */
 static int read_frames(const char *memory, uint64_t *frames)
 {
 	int file = open("/proc/self/pagemap", O_RDONLY);

@@ -13,21 +13,21 @@ enum { MOST_SIZES = 6, MOST_OPERATIONS = 10, TIMES = 8 };
 /* The cost of an operation that the kernel or the machine does not offer. Such an operation has no record. */
 #define UNAVAILABLE UINT64_MAX
 
-/* An operation on the N things that there are. */
+/* An operation on the N existing things. */
 struct operation {
 	const char *name;
-	/* Does the operation once, and returns its cost. */
+	/* Executes the operation once, and returns its cost. */
 	uint64_t (*measure)(unsigned long n);
 };
 
-/* The growth of one thing. */
+/* A kind of thing whose number grows. */
 struct dimension {
 	const char *word, *things;
 	unsigned long sizes[MOST_SIZES];
-	/* Makes more of the things, until there are N. */
+	/* Creates things until there are N. */
 	void (*grow)(unsigned long n);
 	struct operation operations[MOST_OPERATIONS];
-	/* Returns whether the kernel has such things. Without this function every kernel has them. */
+	/* Returns whether the kernel has such things. NULL if every kernel has them. */
 	int (*is_offered)(void);
 };
 

@@ -90,7 +90,7 @@ static long merging_count(const char *name)
 	return strtol(text, NULL, 10);
 }
 
-/* Lets the kernel merge all of the pages, then stops it. */
+/* Starts ksmd until all of the pages are merged, then stops it. */
 static void grow_merged(unsigned long n)
 {
 	if (!merged) {

@@ -7,7 +7,7 @@
 
 #include <sys/mount.h>
 
-/* The C library may have no header with these. */
+/* Not every C library has a header with these. */
 enum { FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE };
 
 #ifndef MPOL_MF_MOVE_ALL
@@ -57,7 +57,7 @@ static void grow_depth(unsigned long n)
 	}
 }
 
-/* Writes a page that every process of the chain has and none has written since it inherited it. */
+/* Writes to an inherited page that no process of the chain has written since the page was populated. */
 static uint64_t copy_inherited(unsigned long n)
 {
 	(void)n;
@@ -87,7 +87,7 @@ static uint64_t drop_inherited(unsigned long n)
 	return clock_now() - start;
 }
 
-/* Returns whether the process has a translation of the page, by /proc/self/pagemap. */
+/* Returns whether this process maps the page, from /proc/self/pagemap. */
 static int is_present(const char *page)
 {
 	uint64_t entry;
@@ -140,11 +140,11 @@ static char *file_pages, *inherited_page;
 /* The processes that map the pages touch them once in each round. The last one ends the round. */
 static struct {
 	uint32_t round, pending;
-	/* What a child measured. */
+	/* The cost that a child measured. */
 	uint64_t cost;
 } *meeting;
 
-/* Touches the pages in each round after this one. */
+/* Accesses the pages once in each round after round `seen`. */
 static void touch_for_ever(uint32_t seen)
 {
 	for (;; seen++) {
@@ -157,7 +157,7 @@ static void touch_for_ever(uint32_t seen)
 	}
 }
 
-/* Starts a process that maps the pages, or one that no longer does. */
+/* Starts a process that maps the pages, or one that does not. */
 static void start_member(unsigned long which, int is_mapper)
 {
 	uint32_t seen = meeting->round;
@@ -202,7 +202,7 @@ static void touch_by_all(void)
 			break;
 		futex(&meeting->pending, FUTEX_WAIT, pending);
 	}
-	/* The last one waits again. */
+	/* Gives the last process time to wait again. */
 	usleep(1000);
 }
 
@@ -241,11 +241,11 @@ static uint64_t truncate_page(unsigned long n)
 	return cost;
 }
 
-/* Moves a page to the other one of two nodes. */
+/* Migrates a page from one of the two nodes to the other. */
 static uint64_t migrate(char *page)
 {
 	int node = -1, status = -1;
-	/* Reclaim may have taken it. */
+	/* Populates the page again, because it may have been reclaimed. */
 	*(volatile char *)page;
 	MUST(syscall(SYS_move_pages, 0, 1UL, &page, NULL, &node, 0) == 0 && node >= 0);
 	int other = !node;
@@ -277,7 +277,7 @@ static uint64_t protect_file_page(unsigned long n)
 	return cost;
 }
 
-/* Returns how many pages of the file this process has no translation of. */
+/* Returns the number of pages of the file that this process does not map. */
 static unsigned long pages_gone(void)
 {
 	unsigned long gone = 0;

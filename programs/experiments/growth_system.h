@@ -47,7 +47,7 @@ static void grow_waiters(unsigned long n)
 	usleep(1000000);
 }
 
-/* Wakes at most one thread, and gives it the time to wait again. */
+/* Wakes at most one thread, and gives it time to wait again. */
 static uint64_t wake_at(uint32_t *word, long expected)
 {
 	uint64_t start = clock_now();

@@ -10,7 +10,7 @@
 
 #define HUGE (2 * MIB)
 
-/* KiB of this process's memory in 2 MiB pages. */
+/* Returns the KiB of this process's memory that are in 2 MiB pages. */
 static unsigned long huge_kib(void)
 {
 	FILE *file = fopen("/proc/self/smaps_rollup", "r");
@@ -31,7 +31,7 @@ static void write_each(char *memory, size_t size)
 		((volatile char *)memory)[offset + 12345]++;
 }
 
-/* Instructions for zeroing a populated 2 MiB page. */
+/* Returns the number of instructions for zeroing a populated 2 MiB page. */
 static uint64_t zeroing(char *page)
 {
 	uint64_t words = HUGE / 8, start = clock_now();
@@ -39,7 +39,7 @@ static uint64_t zeroing(char *page)
 	return clock_now() - start;
 }
 
-/* Instructions for discarding one page. */
+/* Returns the number of instructions for discarding one page. */
 static uint64_t giving_up(char *page)
 {
 	uint64_t start = clock_now();

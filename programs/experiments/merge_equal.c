@@ -11,7 +11,7 @@
 
 #define KSM "/sys/kernel/mm/ksm/"
 
-/* Reads a setting of ksmd; -1 if this kernel has no such file. */
+/* Returns a setting of ksmd, or -1 if the kernel has no such file. */
 static long setting(const char *name)
 {
 	char path[128], text[32];
@@ -28,7 +28,7 @@ static void set(const char *name, const char *value)
 	close(file);
 }
 
-/* Merged pages, and the frames that they share. */
+/* Returns the number of merged pages, one for each shared frame included. */
 static long merged_now(void)
 {
 	return setting("pages_sharing") + setting("pages_shared");

@@ -43,7 +43,7 @@ struct kind {
 
 static unsigned long create_areas(unsigned long count)
 {
-	/* Every second page has other rights. */
+	/* Every second page has different permissions. */
 	char *memory = mapped(count * PAGE);
 	for (unsigned long i = 0; i < count; i += 2)
 		MUST(mprotect(memory + i * PAGE, PAGE, PROT_READ) == 0);
@@ -101,7 +101,7 @@ static unsigned long create_threads(unsigned long count)
 		MUST(clone(sleep_as_thread, stacks + (i % 64 + 1) * 2 * PAGE, flags, NULL) > 0);
 		wait_for_start();
 	}
-	/* Each thread touched one page of its stack. */
+	/* Each thread has populated one page of its stack. */
 	return count * PAGE;
 }
 
@@ -207,7 +207,7 @@ int main(int count, char **arguments)
 	MUST(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 	MUST(pipe(started) == 0);
 	unsigned long own = kind->create(kind->count);
-	/* What the kernel frees later is free by then. */
+	/* Memory that the kernel frees with a delay is free after this sleep. */
 	sleep(2);
 	long long before = free_bytes();
 	own = kind->create(kind->count);
@@ -216,7 +216,7 @@ int main(int count, char **arguments)
 	record_value(kind->name, "kernel memory", "bytes", (double)(before - after - (long long)own) / kind->count);
 	print_records();
 	fflush(stdout);
-	/* The processes that wait end with this one. */
+	/* Terminates the waiting processes. */
 	signal(SIGTERM, SIG_IGN);
 	kill(0, SIGTERM);
 	return 0;

@@ -32,7 +32,7 @@ static void *neighbour(void *touches_first)
 	return NULL;
 }
 
-/* Allocates the memory of the calling thread's node until it is full. Further allocations go to the other node. */
+/* Allocates memory on the calling thread's node until the node is full. Later allocations are on the other node. */
 static void fill_node(void)
 {
 	size_t room = 1024 * MIB;

@@ -36,7 +36,7 @@ static void read_byte(const char *page)
 	(void)*(volatile const char *)page;
 }
 
-/* The memory of the operation that is measured. */
+/* The memory blocks of the measured operation. */
 static char *rooms[ROOMS];
 static int room_count;
 
@@ -56,14 +56,14 @@ static char *block(void)
 	return block_of(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
-/* Unmaps all blocks: an operation costs the same whether others were measured before it. */
+/* Unmaps all blocks, so that the cost of an operation does not depend on those measured before it. */
 static void release(void)
 {
 	while (room_count > 0)
 		MUST(munmap(rooms[--room_count], ROOM) == 0);
 }
 
-/* Populated pages with a hole after them. */
+/* Maps and populates pages, and leaves a hole after them. */
 static char *few_pages(size_t size)
 {
 	char *memory = block();
@@ -79,7 +79,7 @@ static char *populated(void)
 	return memory;
 }
 
-/* A file in memory whose pages are all in the page cache. */
+/* Creates a file in memory, all of whose pages are in the page cache. */
 static int cached_file(void)
 {
 	static char page[PAGE] = { 1 };
@@ -130,7 +130,7 @@ static void protect_page(struct series *costs)
 	}
 }
 
-/* The second page of three, so that the area is split in three. */
+/* Protects the second of three pages, so that the area is split in three. */
 static void protect_inside(struct series *costs)
 {
 	char *pages = few_pages(3 * PAGE);

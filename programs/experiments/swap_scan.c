@@ -99,7 +99,7 @@ int main(int count, char **arguments)
 	measured("filled for the first time", pages, fill_all, 0);
 	measured("one end to the other, loads", pages, scan, 0);
 	measured("one end to the other, stores", pages, scan, 1);
-	/* By then the hot fifth has been detected. */
+	/* After these accesses, the kernel has detected the frequently used fifth. */
 	jump_about(pages / 2);
 	measured("at random, 80/20, half stores", pages, jump_about, pages);
 	print_records();

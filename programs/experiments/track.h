@@ -55,7 +55,7 @@ enum { WP_UNPOPULATED = 1 << 13, WP_ASYNC = 1 << 15 };
 enum { FLAG_WP = 2, EVENT_FAULT = 0x12 };
 enum { PAGE_IS_WRITTEN = 2, SCAN_PROTECTS = 1, SCAN_ASYNC_ONLY = 2 };
 
-/* Returns a userfaultfd with these features, or -1 where the kernel lacks them. Reads block. */
+/* Returns a userfaultfd with these features, whose reads block, or -1 if the kernel lacks them. */
 static inline int uffd_open(uint64_t features)
 {
 	int file = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
@@ -67,7 +67,7 @@ static inline int uffd_open(uint64_t features)
 	return file;
 }
 
-/* Ends the experiment without figures where the kernel lacks what it measures: they read "not measured". */
+/* Ends the experiment if the kernel lacks the measured feature. The figures are then "not measured". */
 static inline void need(int there, const char *what)
 {
 	if (there)
@@ -139,7 +139,7 @@ static inline char *aligned(size_t size, size_t alignment, size_t beyond)
 	return memory;
 }
 
-/* Returns the next pseudo-random number (xorshift): the sequence is the same in every run. */
+/* Returns the next pseudo-random number (xorshift). The sequence is the same in every run. */
 static inline uint64_t next_random(uint64_t *state)
 {
 	*state ^= *state << 13;

@@ -8,12 +8,12 @@
 
 /* The change between the second write and the third, in one or two steps. */
 struct change {
-	/* Its name in "write after ...". */
+	/* The name of the change in "write after ...". */
 	const char *name;
 	/* The steps, in order; the second may be NULL. */
 	const char *steps[2];
 	void (*step[2])(char *memory, size_t size);
-	/* Called before the first write, and at the end; may be NULL. */
+	/* Called before the first write and at the end. May be NULL. */
 	void (*begin)(char *memory, size_t size);
 	void (*end)(void);
 };

@@ -106,7 +106,7 @@ enum { PAGE = 4096, PAGES = 24, FILE_PAGES = 12, REPORT = 1 << 20 };
 
 static char *const range = (char *)0x200000000000;
 
-/* The report that parent and child write to, in turns. */
+/* The report to which parent and child write in turns. */
 struct report {
 	size_t length;
 	char text[REPORT];
@@ -114,10 +114,10 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* userfaultfds: one whose faults raise a signal, one that also protects only populated pages, an asynchronous one, and one
- * that counts accesses. */
+/* The userfaultfds of every script: one whose faults raise a signal; one of the same kind that protects only populated
+ * pages; one for asynchronous write protection; and one that counts accesses. */
 static int told, told_late, untold, counting;
-/* Protection keys of every script, 0 where there are none, and the thread's rights for them. */
+/* The protection keys of every script, which are 0 if there are none, and the thread's rights for them. */
 enum { KEYS = 2 };
 static int keys[KEYS + 1];
 static unsigned refused[KEYS + 1];
@@ -138,7 +138,7 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 static long faults(void)
 {
 	struct rusage usage;
-	/* Of this thread only: the thread that answers has faults too. */
+	/* Counts this thread only, because the reader thread takes faults too. */
 	getrusage(RUSAGE_THREAD, &usage);
 	return usage.ru_minflt;
 }
@@ -209,7 +209,7 @@ static void remap(char **words)
 		flags |= MREMAP_MAYMOVE;
 	char *now = mremap(page_at(page), length * PAGE, longer * PAGE, flags, page_at(to < 0 ? 0 : to));
 	if (to == -2 && now != MAP_FAILED && now != page_at(page)) {
-		/* The address is the kernel's choice. */
+		/* The kernel chose an address outside the range. */
 		say(" elsewhere");
 		munmap(now, longer * PAGE);
 	} else {
@@ -262,8 +262,8 @@ static long set_mode(char **words)
 	return ioctl(watcher_named(words[0]), SET_MODE, &wanted);
 }
 
-/* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if it is mapped only
- * here, w if it is write-protected by a userfaultfd, g for a guard. */
+/* Prints the pagemap entry of a page: p if the page is present, f if it is of a file or shared, s if it is swapped;
+ * then x if only this process maps it, w if a userfaultfd write-protects it, and g for a guard. */
 static void say_entry(uint64_t entry)
 {
 	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
@@ -284,8 +284,8 @@ static void read_entries(long page, uint64_t *entries, int count)
 	read_entries_of("/proc/self/pagemap", page, entries, count);
 }
 
-/* Whether a guard is there: until 6.18 Linux replaces it with a page, later it does not (pte_is_uffd_marker). The memory is
- * the child's if its userfaultfd is used. */
+/* Returns whether the range contains a guard. Up to 6.18 Linux replaces a guard by a page, later it does not
+ * (pte_is_uffd_marker). If the userfaultfd is the child's, the range is in the child's memory. */
 static int is_guarded(char **words, const char *who)
 {
 	uint64_t entries[PAGES];
@@ -300,7 +300,7 @@ static int is_guarded(char **words, const char *who)
 	return 0;
 }
 
-/* UFFDIO_COPY. The result includes how much was filled, also if the call failed early. */
+/* Executes UFFDIO_COPY. The printed result includes the filled length, also if the call failed early. */
 static void fill(char **words)
 {
 	static char pages[PAGES * PAGE];
@@ -322,7 +322,7 @@ static void fill(char **words)
 	say(" copied %lld", (long long)wanted.done);
 }
 
-/* Fills that need no contents, such as UFFDIO_ZEROPAGE. */
+/* Executes a fill ioctl that needs no source, such as UFFDIO_ZEROPAGE. */
 static void place(unsigned long command, char **words, uint64_t mode, const char *who)
 {
 	struct zeroing wanted = {
@@ -360,7 +360,7 @@ static void scan_pages(char **words, struct scan_argument wanted)
 	wanted.start = (uintptr_t)page_at(atol(words[0]));
 	wanted.end = (uintptr_t)page_at(atol(words[0]) + atol(words[1]));
 	wanted.vector = (uintptr_t)found;
-	/* Soft-dirty is returned only if requested: not every kernel knows it. */
+	/* The soft-dirty category is returned only if the script requests it, because not every kernel has it. */
 	wanted.returned = EVERYTHING | wanted.inverted | wanted.mask | wanted.any_of;
 	int descriptor = open("/proc/self/pagemap", O_RDONLY);
 	int regions = ioctl(descriptor, SCAN_PAGES, &wanted);
@@ -436,7 +436,7 @@ static void page_out(char **words)
 	}
 }
 
-/* Accesses a page. Only the access may fault between the two counts: memory used for counting is touched before. */
+/* Accesses a page. Between the two counts only the access may fault, so the memory for counting is populated first. */
 static void touch(char **words, int write)
 {
 	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
@@ -476,7 +476,7 @@ static void resident(char **words)
 	}
 }
 
-/* The areas of the range, as in /proc/self/maps, without device and inode, which are the kernel's choice. */
+/* Prints the areas of the range as in /proc/self/maps, but without device and inode, which differ between kernels. */
 static void maps(void)
 {
 	char line[512];
@@ -511,7 +511,7 @@ static void dirtied(void)
 		say("%s%d", page ? "" : " ", (int)(entries[page] >> 55 & 1));
 }
 
-/* Reports a byte of each readable page. Reading changes what is mapped, so this comes last. */
+/* Prints a byte of each readable page. Reading can populate pages, so this is the last operation of a script. */
 static void contents(void)
 {
 	for (volatile long page = 0; page < PAGES; page++) {
@@ -648,7 +648,7 @@ static void await(int *pipe)
 		_exit(4);
 }
 
-/* Reports the messages that were read during a line. */
+/* Prints the messages that were read during a line. */
 static void say_told(char why)
 {
 	if (!reader_runs)
@@ -817,7 +817,8 @@ int main(int count, char **arguments)
 	told_range = range;
 	told_pages = PAGES;
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	/* Linux keeps lists of pages for each CPU: what it pages out depends on them. */
+	/* Runs on one CPU, because Linux keeps lists of pages for each CPU, and the pages that it pages out depend on these
+	   lists. */
 	cpu_set_t one;
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
@@ -831,7 +832,7 @@ int main(int count, char **arguments)
 		say("%s\n", title);
 		pid_t child = fork();
 		if (child == 0) {
-			/* Nothing in a script may block; a script that does is a finding too. */
+			/* No line of a script may block. A script that blocks is killed, which is a finding too. */
 			alarm(2);
 			prepare();
 			run_script(lines, length);

@@ -21,15 +21,15 @@
 
 enum { TOLD_PAGE = 4096, TOLD_TEXT = 1 << 16, SOURCES = 24 };
 
-/* What parent and child share with the reader thread, which is the parent's. */
+/* The memory that parent and child share with the reader thread. The reader is a thread of the parent. */
 struct told {
 	size_t length;
 	char text[TOLD_TEXT];
-	/* The threads that fault: the parent, the child. */
+	/* The IDs of the threads that fault: the parent's and the child's. */
 	pid_t threads[2];
 };
 
-/* A descriptor that is read, and the answers for it. */
+/* A descriptor that the reader reads, and the answers to its messages. */
 struct source {
 	int descriptor;
 	char name;
@@ -75,7 +75,8 @@ static int has(const struct source *source, char answer)
 	return strchr(source->answers, answer) != NULL;
 }
 
-/* Repeats a command while it fails with EAGAIN: until a memory event was read and its thread has continued. */
+/* Repeats a command while it fails with EAGAIN, which it does until a memory event has been read and the thread that
+   caused it has continued. */
 static int persist(int descriptor, unsigned long command, void *argument)
 {
 	int result;
@@ -148,7 +149,7 @@ static void add_source(int descriptor, const struct source *like)
 	sources[source_count++].generation++;
 }
 
-/* Reads one message; false if there is none. */
+/* Reads and answers one message. Returns false if there is none. */
 static int hear(struct source *source)
 {
 	struct message message;
@@ -205,7 +206,7 @@ static int abandon(struct source *source)
 	return 1;
 }
 
-/* Closes the userfaultfds of children that have exited, which get no more messages. */
+/* Closes the userfaultfds of children that have exited, because they get no more messages. */
 static void close_heirs(void)
 {
 	for (int i = 0; i < source_count; i++) {
@@ -248,14 +249,15 @@ static void *listen_for_ever(void *unused)
 	return unused;
 }
 
-/* Makes the reader read all messages; its notes are in the shared text afterwards. `why`: j when a child is gone. */
+/* Makes the reader read all messages, and waits until its notes are in the shared text. `why` is 'j' after a child has
+   exited. */
 static void ask_reader(char why)
 {
 	if (write(question[1], &why, 1) != 1 || read(answered[0], &why, 1) != 1)
 		_exit(5);
 }
 
-/* Returns the first userfaultfd with this name, or the newest child context ('h'); -1 if there is none. */
+/* Returns the first userfaultfd with this name, or the newest child context for 'h'. Returns -1 if there is none. */
 static int source_named(char name)
 {
 	for (int i = source_count - 1; i >= 0; i--)

@@ -44,7 +44,8 @@ struct message {
 	uint8_t event, reserved[7];
 	uint64_t words[3];
 };
-/* UFFDIO_ZEROPAGE, UFFDIO_CONTINUE and UFFDIO_POISON have the same shape, and so have UFFDIO_COPY and UFFDIO_MOVE. */
+/* UFFDIO_ZEROPAGE, UFFDIO_CONTINUE and UFFDIO_POISON have arguments of the same layout, and so have UFFDIO_COPY and
+   UFFDIO_MOVE. */
 #define MOVE _IOWR(0xaa, 5, struct filling)
 #define SHOW _IOWR(0xaa, 7, struct zeroing)
 #define POISON _IOWR(0xaa, 8, struct zeroing)
@@ -75,7 +76,8 @@ enum {
 enum { TOLD_FAULT = 0x12, TOLD_FORK, TOLD_MOVE, TOLD_REMOVE, TOLD_UNMAP };
 enum { FAULT_STORES = 1, FAULT_PROTECTED = 2, FAULT_MINOR = 4, FAULT_ARMED = 8 };
 
-/* A userfaultfd with these features, as far as the kernel has them; -1 if it has none, or not for this user. */
+/* Returns a userfaultfd with those of the features that the kernel has, or -1 if the kernel has no userfaultfd for this
+   user. */
 static int watcher(uint64_t features)
 {
 	struct api probe = { .version = VERSION }, api = { .version = VERSION };

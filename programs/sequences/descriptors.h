@@ -36,7 +36,7 @@ static void make_descriptor(void)
 		break;
 	default: {
 		int other = any_descriptor();
-		/* A duplicate is closed at once: the file stays open. */
+		/* A duplicate descriptor is closed at once, and the file stays open. */
 		long copy = DO(dup, "d", SYS_dup, other);
 		if (copy >= 3)
 			DO(close, "", SYS_close, copy);
@@ -70,7 +70,7 @@ static void move_bytes(void)
 		DO(read, "dpn", SYS_read, any((enum kind[]){ EVENT, TIMER, SIGNAL, RECEIVED }[below(4)]), me.buffer, 128);
 		break;
 	case 6:
-		/* SPLICE_F_NONBLOCK: a full pipe gives EAGAIN. */
+		/* With SPLICE_F_NONBLOCK (2), vmsplice to a full pipe fails with EAGAIN. */
 		DO(vmsplice, "dpvn", SYS_vmsplice, any(PIPE_OUT), two, 2, 2);
 		DO(read, "dpn", SYS_read, any(PIPE_IN), me.buffer, 2 * PAGE);
 		break;
@@ -93,7 +93,7 @@ static void move_bytes(void)
 	}
 }
 
-/* A file that an epoll may wait for; sometimes another epoll, or itself. */
+/* Returns a file for an epoll to watch. Sometimes it is another epoll, or the epoll itself. */
 static int awaited(void)
 {
 	static const enum kind kinds[] = { SOCKET, LISTENER, PAIR, EVENT, TIMER, SIGNAL, PIPE_IN, PIPE_OUT, PIDFD, EPOLL };
@@ -138,7 +138,7 @@ static void use_epoll(void)
 	}
 }
 
-/* A name in the worker's folder, or sometimes in another worker's. */
+/* Returns a path in the worker's folder, or sometimes in another worker's. */
 static const char *path(void)
 {
 	static char names[4][64];
@@ -217,7 +217,7 @@ static void use_memory_files(void)
 		DO(fallocate, "dn--", SYS_fallocate, memory, below(4), PAGE * below(4), PAGE * (1 + below(8)));
 		break;
 	default:
-		/* F_SEAL_SEAL is rare: after it no seal can be added. */
+		/* F_SEAL_SEAL (1) is added rarely, because no seal can be added after it. */
 		DO(add_seals, "d--", SYS_fcntl, memory, F_ADD_SEALS, one_in(8) ? 1 : 2 << below(4));
 		DO(get_seals, "d--", SYS_fcntl, memory, F_GET_SEALS, 0);
 	}

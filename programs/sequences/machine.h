@@ -14,7 +14,7 @@ static void use_segments(void)
 	DO(shmctl, "nnp", SYS_shmctl, me.shm, IPC_STAT, &about);
 	if (at > 0) {
 		touch((char *)at, one_in(2));
-		/* Sometimes it stays attached until the worker exits. */
+		/* Sometimes the segment stays attached until the worker exits. */
 		if (!one_in(16))
 			DO(shmdt, "", SYS_shmdt, at);
 	}
@@ -62,7 +62,7 @@ static void use_ring(void)
 		for (unsigned i = 0; i < count; i++) {
 			unsigned slot = (*tail + i) & (made.sq_entries - 1);
 			memset(&all[slot], 0, sizeof all[slot]);
-			/* Operations that never block: reads and writes of files. */
+			/* Uses only operations that never block, such as reads and writes of files. */
 			all[slot].opcode = (unsigned char)(one_in(2) ? IORING_OP_NOP : one_in(2) ? IORING_OP_WRITE : IORING_OP_READ);
 			all[slot].fd = any(MEMORY);
 			all[slot].addr = one_in(MUTATED) ? 8 : (uint64_t)me.buffer;
@@ -74,7 +74,7 @@ static void use_ring(void)
 	}
 	if (registered && one_in(2))
 		DO(io_uring_register, "d-", SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, 0, 0);
-	/* Closed first: the mappings keep the ring. */
+	/* Closes the descriptor before the mappings are unmapped. The mappings keep the ring alive. */
 	DO(close, "", SYS_close, ring);
 	if (rings > 0)
 		DO(munmap, "", SYS_munmap, rings, bytes);
@@ -100,7 +100,7 @@ static void use_mounts(void)
 	}
 	if (one_in(3) && DO(mount, "", SYS_mount, place, copy, 0, MS_BIND, 0) == 0)
 		DO(umount2, "", SYS_umount2, copy, one_in(2) ? MNT_DETACH : 0);
-	/* While a file is open the mount is busy: then it is detached, and its last user frees it. */
+	/* While a file is open, the mount is busy. It is then detached, and freed when its last user closes it. */
 	if (one_in(2) && opened >= 0) {
 		DO(close, "", SYS_close, opened);
 		opened = -1;
@@ -124,7 +124,7 @@ static void use_swap(void)
 		touch(area->at, 1);
 }
 
-/* Where cgroups are mounted. */
+/* The path at which cgroups are mounted. */
 static const char *groups = "/sys/fs/cgroup";
 
 /* Writes a text to a file of a group. Returns what the write returned. */
@@ -149,7 +149,7 @@ static void use_groups(void)
 	snprintf(at, sizeof at, "%s%s", groups, group);
 	long made = DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755);
 	if (made == -EEXIST && DO(cgroup_remove, "--n", SYS_unlinkat, AT_FDCWD, at, AT_REMOVEDIR) == 0)
-		/* Left by a worker that exited in it. */
+		/* The cgroup was left by a worker that exited in it. */
 		made = DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755);
 	if (made < 0)
 		return;

@@ -1,4 +1,5 @@
-/* Sequences on areas of memory, and on userfaultfds. No length is mutated: the program's own memory is next to them. */
+/* Sequences on areas of memory, and on userfaultfds. No length is mutated, because the program's own memory is adjacent
+   to the areas. */
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 
@@ -69,7 +70,7 @@ static void map_area(void)
 		touch(area->at + below(pages) * PAGE, one_in(2));
 }
 
-/* A random part of an area: its first page, and its length. */
+/* Returns the start of a random part of an area, and stores the part's length. */
 static char *part(struct area *area, long *length)
 {
 	long first = below(area->pages);
@@ -116,7 +117,7 @@ static void change_area(void)
 		break;
 	case 8:
 		if (one_in(2)) {
-			/* Sealed areas stay until the worker exits. */
+			/* Sealed areas stay mapped until the worker exits. */
 			if (DO(mseal, "", SYS_mseal, area->at, area->pages * PAGE, 0) == 0)
 				area->at = NULL;
 		} else {
@@ -186,7 +187,7 @@ static void open_watcher(void)
 {
 	if (me.uffd >= 0)
 		DO(close, "", SYS_close, me.uffd);
-	/* An access of the worker itself to a missing page raises a signal: see `uffd_message` for one that waits. */
+	/* An access by the worker itself to a missing page raises a signal. In `answer_message`, a thread waits instead. */
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
 	me.uffd = (int)DO(userfaultfd, "", SYS_userfaultfd, O_NONBLOCK | O_CLOEXEC);
 	if (me.uffd >= 0)
@@ -250,7 +251,8 @@ static void use_watcher(void)
 	}
 }
 
-/* Pages of a new area are copied, filled, moved, poisoned and protected, and unmapped while they are registered, or after. */
+/* Copies, fills, moves, poisons and protects pages of a new area. Unmaps them while they are registered, or afterwards.
+ */
 static void watch_new(void)
 {
 	enum { WATCHED = 6 };

@@ -16,7 +16,7 @@
 
 static void step(void);
 
-/* Exits without anything that the C library would do. */
+/* Exits by the system call, without the exit handlers of the C library. */
 static _Noreturn void leave(int code)
 {
 	for (;;)
@@ -41,7 +41,7 @@ static void put_away(long child)
 	await(child);
 }
 
-/* The steps of a forked child: a few operations on what it inherited. */
+/* Executes the steps of a forked child: a few operations on the objects that it inherited. */
 static _Noreturn void live_as_child(void)
 {
 	me.budget = 12;
@@ -78,7 +78,7 @@ static void vfork_child(void)
 		await(child);
 }
 
-/* A child that does nothing until it is killed. */
+/* Runs in a child that does nothing until it is killed. */
 static _Noreturn void idle(void)
 {
 	for (;;)
@@ -123,7 +123,7 @@ static volatile int thread_word;
 
 enum { THREAD = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID };
 
-/* Starts a thread; `thread_word` is its ID until it has ended. */
+/* Starts a thread. `thread_word` contains the thread's ID until the thread has exited. */
 static long start_thread(int (*work)(void *), void *argument)
 {
 	thread_word = 1;
@@ -173,7 +173,7 @@ static void use_futex(void)
 
 static int touch_missing(void *at)
 {
-	/* By a system call, so that inaccessible memory causes an error and no signal. */
+	/* Accesses the memory by a system call, so that inaccessible memory causes an error and no signal. */
 	raw(SYS_getcwd, (long)at, 64, 0, 0, 0, 0);
 	return 0;
 }
@@ -237,7 +237,7 @@ static void use_signals(void)
 	DO(rt_sigtimedwait, "ppp-", SYS_rt_sigtimedwait, &both, &info, &none, 8);
 }
 
-/* Waits for a stop of a traced child. Returns whether it came. */
+/* Waits for a stop of a traced child. Returns whether the child stopped. */
 static int stopped(long child)
 {
 	int status = 0;
@@ -267,7 +267,7 @@ static void trace_child(void)
 	if (seizes) {
 		result = DO(ptrace_seize, "", SYS_ptrace, PTRACE_SEIZE, child, 0, 1 /* PTRACE_O_TRACESYSGOOD */);
 		if (DO(ptrace_interrupt, "", SYS_ptrace, PTRACE_INTERRUPT, child, 0, 0) < 0) {
-			/* The child is alive, and no other process traces it. */
+			/* The child is alive and no other process traces it, so the failure means that the kernel lacks the call. */
 			lacks(CALL_ptrace_seize);
 			lacks(CALL_ptrace_interrupt);
 			result = -EIO;
@@ -293,7 +293,7 @@ static void trace_child(void)
 		if (DO(kill, "", SYS_kill, child, SIGSTOP) < 0 || !stopped(child))
 			return put_away(child);
 	}
-	/* Sometimes it is killed while it is traced. */
+	/* Sometimes the child is killed while it is traced. */
 	if (!one_in(4))
 		DO(ptrace_detach, "", SYS_ptrace, PTRACE_DETACH, child, 0, 0);
 	put_away(child);

@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* An abstract name of this worker, or sometimes of another one. */
+/* Stores an abstract name of this worker, or sometimes of another one. Returns the length of the address. */
 static socklen_t name_of(int number, struct sockaddr_un *name)
 {
 	memset(name, 0, sizeof *name);
@@ -14,7 +14,7 @@ static socklen_t name_of(int number, struct sockaddr_un *name)
 
 static const int types[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET };
 
-/* A socket that listens, one that connects to it, and the one that is accepted. */
+/* Creates a listening socket, a socket that connects to it, and the accepted socket. */
 static void meet(void)
 {
 	struct sockaddr_un name, other;
@@ -85,7 +85,8 @@ static void talk(void)
 	}
 }
 
-/* Descriptors of any kind are sent through a pair and received at the other end, or stay in flight until it is closed. */
+/* Sends descriptors of any kind through a socket pair. They are received at the other end, or stay in flight until that
+   end is closed. */
 static void pass_rights(void)
 {
 	int two[2], count = 1 + (int)below(3);

@@ -55,7 +55,7 @@ enum name {
 	CALL_COUNT
 };
 
-/* Kinds of descriptors. */
+/* The kinds of descriptors. */
 enum kind {
 	SOCKET,
 	LISTENER,
@@ -75,11 +75,11 @@ enum kind {
 
 enum { PAGE = 4096, HELD = 6, AREAS = 8, AREA_PAGES = 16, LANES = 4, BUFFER = 2 * PAGE, CHILD_CODE = 42 };
 
-/* What all workers share. Counters are exact: workers add to them atomically. */
+/* The memory that all workers share. The counters are exact, because workers increment them atomically. */
 struct shared {
 	uint64_t tried[CALL_COUNT], succeeded[CALL_COUNT], lacking[CALL_COUNT];
 	uint64_t made;
-	/* Workers killed by a signal, by its number. */
+	/* The number of workers that a signal killed, by the number of the signal. */
 	uint64_t killed[65];
 	/* The words on which a worker's children and threads wait. */
 	uint32_t word[LANES];
@@ -90,7 +90,7 @@ static struct shared *shared;
 struct area {
 	char *at;
 	long pages;
-	/* Shared pages of a descriptor, or private ones. */
+	/* Whether the pages are shared pages of a file, and not private ones. */
 	int is_shared;
 };
 
@@ -98,16 +98,16 @@ static struct {
 	uint64_t random;
 	long budget;
 	int lane;
-	/* Tables of live descriptors; -1 in a free entry. */
+	/* The live descriptors of each kind. A free entry contains -1. */
 	int held[KINDS][HELD];
 	struct area areas[AREAS];
-	/* The number of sockets that are bound, and listen. */
+	/* The number of sockets that are bound and listen. */
 	int names;
 	int shm, sem, key;
 	int uffd;
 	int scratch;
 	int has_groups, has_mounts, has_swap;
-	/* BUFFER bytes with a hole after them: a write beyond them is an error of the call. */
+	/* BUFFER bytes with a hole after them, so that a call that writes beyond them fails. */
 	char *buffer;
 } me;
 
@@ -158,8 +158,9 @@ static long note(enum name name, long result)
 	return result;
 }
 
-/* Returns an argument that may sometimes be mutated: n a number, v the length of a list, p a pointer, d a descriptor, -
- * never. A list is never longer than its buffer: the kernel would write beyond it. */
+/* Returns an argument, which is sometimes mutated. `what` is its kind: n a number, v the length of a list, p a pointer,
+ * d a descriptor, - never mutated. A list never becomes longer than its buffer, because the kernel would write beyond
+ * the buffer. */
 static long mutated(char what, long argument)
 {
 	static const long numbers[] = { 0, -1, 1, 7, PAGE - 1, PAGE, 1L << 31, 1L << 40, INT64_MAX, INT64_MIN };
@@ -181,10 +182,10 @@ static long mutated(char what, long argument)
 	}
 }
 
-/* One call in this many gets one invalid argument. */
+/* One of this number of calls gets an invalid argument. */
 enum { MUTATED = 24 };
 
-/* Records a failure that can only mean that the kernel does not have the call. */
+/* Records that the kernel does not have a call, which is the only possible cause of a failure. */
 static void lacks(enum name name)
 {
 	__atomic_add_fetch(&shared->lacking[name], 1, __ATOMIC_RELAXED);
@@ -240,7 +241,7 @@ static void drop(enum kind kind, int place)
 	me.held[kind][place] = -1;
 }
 
-/* A live descriptor of the kind, or -1. */
+/* Returns a live descriptor of the kind, or -1 if there is none. */
 static int any(enum kind kind)
 {
 	int start = (int)below(HELD);
@@ -250,7 +251,7 @@ static int any(enum kind kind)
 	return -1;
 }
 
-/* A live descriptor of any kind, or -1. */
+/* Returns a live descriptor of any kind, or -1 if there is none. */
 static int any_descriptor(void)
 {
 	int start = (int)below(KINDS);
@@ -262,7 +263,7 @@ static int any_descriptor(void)
 	return -1;
 }
 
-/* A live area, or NULL. */
+/* Returns a live area, or NULL if there is none. */
 static struct area *any_area(void)
 {
 	int start = (int)below(AREAS);

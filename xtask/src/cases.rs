@@ -96,7 +96,7 @@ fn kernels(text: &str) -> Vec<&str> {
     let words = text
         .split_whitespace()
         .filter(|word| word.contains("=debian:"));
-    // What follows a comma are options of the column.
+    // The options of the column follow a comma.
     let named = words.filter_map(|word| word.split_once('=')?.1.split(',').next());
     for name in named {
         if !names.contains(&name) {

@@ -1,4 +1,4 @@
-//! Checks of the source: format, lints, documentation, and a build by the oldest supported compiler.
+//! Checks the source: its format, lints, its documentation, and a build by the oldest supported compiler.
 
 use crate::tier::Outcome;
 use crate::{install, shell};

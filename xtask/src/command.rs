@@ -17,15 +17,15 @@ struct OfTests {
 
 static OF_TESTS: OnceLock<OfTests> = OnceLock::new();
 
-/// Records the path of the command that the tests use, and the image of Memwright's kernel if the command contains
-/// none, so that later stages use the same ones. A separate build would compile the command again, because a build of
-/// the whole workspace enables other features of shared crates.
+/// Records the path of the command that the tests use. If the command contains no kernel, also records the image of
+/// Memwright's kernel. Later stages then use the same command and kernel. A separate build would compile the command
+/// again, because a build of the whole workspace enables other features of shared crates.
 pub fn of_tests(path: PathBuf, kernel: Option<PathBuf>) {
     // `set` fails if the path is already recorded. A second build produces the same path, so ignore the failure.
     let _ = OF_TESTS.set(OfTests { path, kernel });
 }
 
-/// Returns a command that starts `memwright`, which has this path. It boots the kernel that the tests boot.
+/// Returns a command that starts the `memwright` at this path, with the kernel that the tests boot.
 pub fn start(memwright: &Path) -> Command {
     let mut command = Command::new(memwright);
     command.envs(kernel());

@@ -1,8 +1,8 @@
 //! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
 //! guest`.
 //!
-//! Each task works in a clean clone: it first installs missing tools and packages, and prints every step before it
-//! performs it.
+//! Each task works in a clean clone, because it first installs missing tools and packages. A task prints every step
+//! before performing it.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

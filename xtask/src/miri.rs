@@ -1,10 +1,10 @@
 //! `cargo xtask miri`: runs unit tests of `memwright-table`, which contains `unsafe` code, and of `memwright` under
 //! Miri, an interpreter that detects undefined behaviour.
 //!
-//! Miri needs minutes for a run of seconds. Of `memwright-table`, it runs the tests of locks, handles, copies and tags;
-//! the code of entries is arithmetic without `unsafe`. Of `memwright`, it runs all tests except those that are marked
-//! as ignored, with a reason. Miri checks the aliasing rules only in tests with little memory, because this check takes
-//! hours with thousands of frames.
+//! Miri needs minutes for tests that otherwise take seconds. Of `memwright-table`, it runs only the tests of locks,
+//! handles, copies and tags, because the code of page-table entries is arithmetic without `unsafe`. Of `memwright`, it
+//! runs all tests except those that are marked as ignored under Miri, each with a reason. Miri checks the aliasing
+//! rules only in tests with little memory, because this check takes hours with thousands of frames.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use anyhow::Result;
 use crate::shell;
 
 /// The time limit for all runs together, on any machine. A test that is too slow for this limit is ignored under Miri,
-/// with a reason, or does less work there.
+/// with a reason, or does less work under Miri.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
 
 /// A run of unit tests of a crate under Miri.

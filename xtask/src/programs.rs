@@ -65,7 +65,8 @@ const FLAGS: &[&str] = &[
 /// variant in its name.
 const BY_PATH: &[&str] = &["glibc-static", "musl-static"];
 
-/// The program that starts the others of a boot. Each variant of them is started by a starter of that variant.
+/// The program that starts the other programs of a boot. It is always of the same variant as the programs that it
+/// starts.
 const STARTER: &str = "suite";
 
 /// A program that a test uses by its path although its variant is not in [`BY_PATH`].
@@ -79,8 +80,8 @@ pub fn build_all() -> Result<()> {
     build_where(|_, _| true)
 }
 
-/// Like [`build_all`], but builds only what tests with these names can use. A quarter of the programs is left out if
-/// each test runs in one variant.
+/// Like [`build_all`], but builds only the programs that tests with these names can use. If each test runs in one
+/// variant, this omits a quarter of the programs.
 ///
 /// # Errors
 /// As for [`build_all`].
@@ -89,8 +90,8 @@ pub fn build_for<'a>(tests: impl Iterator<Item = &'a str>) -> Result<()> {
     build_where(|variant, name| is_used(variant, name, &named))
 }
 
-/// Returns whether a test can use the program `name` of `variant`. `named` has the variants and programs in the names of
-/// the tests.
+/// Returns whether a test can use the program `name` of `variant`. `named` contains the variants and programs that
+/// occur in the names of the tests.
 fn is_used(variant: &str, name: &str, named: &BTreeSet<(&str, &str)>) -> bool {
     BY_PATH.contains(&variant)
         || name == STARTER
@@ -98,7 +99,8 @@ fn is_used(variant: &str, name: &str, named: &BTreeSet<(&str, &str)>) -> bool {
         || named.contains(&(variant, name))
 }
 
-/// Returns each part of a test's name with the last part, which is the program if one of the others is a variant.
+/// Returns pairs of each part of a test's name and the last part. If the first of a pair is a variant, the last part is
+/// a program.
 fn pairs(test: &str) -> impl Iterator<Item = (&str, &str)> {
     let last = test.rsplit("::").next().unwrap_or(test);
     test.split("::").map(move |part| (part, last))
@@ -155,8 +157,8 @@ fn build_where(is_wanted: impl Fn(&str, &str) -> bool) -> Result<()> {
     build(&jobs)
 }
 
-/// Returns the modification time of the newest file in the folder of the program's own headers, which has the name of
-/// the program. `None` if there is no such folder.
+/// Returns the modification time of the newest of the program's own headers, which are in a folder with the name of the
+/// program. `None` if there is no such folder.
 fn own_headers(source: &Path) -> Option<SystemTime> {
     let files = std::fs::read_dir(source.with_extension("")).ok()?;
     files

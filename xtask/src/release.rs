@@ -20,7 +20,7 @@ const DENY: &str = "0.20.2";
 /// The version of cargo-semver-checks that is used.
 const SEMVER_CHECKS: &str = "0.51.0";
 
-/// A target with another processor. The libraries must refuse to compile for it.
+/// A target with another processor, for which the libraries must refuse to compile.
 const REFUSED: &str = "aarch64-unknown-none";
 
 /// Checks the packages, the licences and sources of their dependencies, the compatibility with the last release, and

@@ -8,7 +8,8 @@ use std::process::Command;
 /// QEMU and of the sources of the selftests.
 const NEEDED: u64 = 3 << 10;
 
-/// Checks the disk of the checkout. The space of artifacts of earlier builds counts as free, because they are reused.
+/// Checks that the disk of the checkout has enough space. The space of the artifacts of earlier builds counts as free,
+/// because builds reuse it.
 ///
 /// # Errors
 /// If there is not enough space, or if df does not report it. The error names the free and the needed space.

@@ -17,7 +17,7 @@ struct Done {
     outcome: Outcome,
 }
 
-/// State that stages pass to later ones.
+/// The state that a stage passes to later stages.
 struct State {
     tier: Tier,
     shard: Shard,
@@ -155,8 +155,8 @@ fn tests(state: &mut State) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns whether the reason why a test was skipped names something that `cargo xtask ci` installs. In that tier, the
-/// stage of the tests then fails.
+/// Returns whether the reason for skipping a test names something that `cargo xtask ci` installs. In that tier, such a
+/// skip fails the stage of the tests.
 fn installed(why: &str) -> bool {
     [
         "chromium",

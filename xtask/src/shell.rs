@@ -36,7 +36,7 @@ pub fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command
 
 /// Sets environment variables for the cargo commands that follow, except those that the user has set.
 pub fn set_for_cargo(variables: &'static [(&'static str, &'static str)]) {
-    // `set` fails if variables are already set. A task runs one tier, so ignore the failure.
+    // `set` fails if the variables are already recorded. A task runs only one tier, so ignore the failure.
     let _ = FOR_CARGO.set(variables);
 }
 

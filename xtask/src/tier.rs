@@ -25,9 +25,9 @@ impl Tier {
         }
     }
 
-    /// Returns the environment variables for the builds of this tier, in which nothing is kept for incremental builds:
-    /// a tier builds everything, and in a fresh clone, what an incremental build keeps takes a third of the time.
-    /// Each crate is one unit of code, because several units share less, and other crates keep the processors busy.
+    /// Returns the environment variables for the builds of this tier, which disable incremental builds. A tier builds
+    /// everything, and in a fresh clone the data for incremental builds takes a third of the build time. Each crate is
+    /// one codegen unit, because several units duplicate code, and the builds of other crates keep the processors busy.
     pub fn build_environment(self) -> &'static [(&'static str, &'static str)] {
         const ALL: [(&str, &str); 3] = [
             ("CARGO_INCREMENTAL", "0"),
@@ -40,8 +40,8 @@ impl Tier {
         }
     }
 
-    /// Returns whether the command of this tier contains the kernel that users get. If not, all guests of the tier boot
-    /// the kernel with debug assertions. The other one takes the longest of all builds.
+    /// Returns whether the command of this tier contains the kernel that users get, whose build takes longer than any
+    /// other. If not, all guests of the tier boot the kernel with debug assertions.
     pub fn has_released_kernel(self) -> bool {
         match self {
             Tier::Test => false,

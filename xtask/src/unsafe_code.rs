@@ -193,7 +193,8 @@ fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
         .any(|line| line.contains(word))
 }
 
-/// Returns whether the line is in an `impl` of a trait. The documentation of the trait then states the contract.
+/// Returns whether the line is in an `impl` of a trait. In that case, the documentation of the trait states the
+/// contract.
 fn is_of_trait(lines: &[&str], index: usize) -> bool {
     let outer = |line: &&&str| line.starts_with(|c: char| c.is_alphabetic());
     let inner = lines[index].starts_with(' ');
@@ -201,7 +202,7 @@ fn is_of_trait(lines: &[&str], index: usize) -> bool {
     inner && head.is_some_and(|line| line.contains("impl") && line.contains(" for "))
 }
 
-/// Returns whether the next line begins a new statement, guessed from this line alone.
+/// Guesses from a line alone whether the statement ends in it, so that the next line begins a new one.
 fn ends_statement(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("//")

@@ -1,4 +1,4 @@
-//! The words that the prose must not use, from the list that Vale and `cargo xtask house` share.
+//! Reads the words that the prose must not use. Vale and `cargo xtask house` share the list of these words.
 
 use std::path::Path;
 

@@ -61,8 +61,8 @@ fn instructions(faults: u64, flushes: u64) -> u64 {
     6 + (3 + 4 * faults) + 11 * faults + (3 + 4 * flushes)
 }
 
-/// The region has the counts that were made by hand, whichever way QEMU boots the kernel and however it ends. The
-/// complete run repeats too.
+/// The region has the counts that were counted by hand, for each boot protocol and for each way in which the kernel
+/// ends. A second run has the same counts, also outside the region.
 #[test]
 fn a_kernel_counted_by_hand_has_these_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +93,8 @@ fn a_kernel_counted_by_hand_has_these_counts() {
             document["regions"][0]["counts"], expected,
             "{definitions:?}"
         );
-        // Page tables and interrupts that call functions are not known, and the document has no values for them.
+        // The command does not know how these kernels use page tables and call-function interrupts, so the document has
+        // no values for them.
         assert_eq!(document["regions"][0].get("at_end"), None);
         assert_eq!(document["run"].get("call_interrupts"), None);
         assert_eq!(document.get("program"), None);
@@ -108,7 +109,8 @@ fn a_kernel_counted_by_hand_has_these_counts() {
     assert!(line.unwrap().ends_with("not observable"), "{table}");
 }
 
-/// The functions of the region add up to it, and each is called as often as it is by hand.
+/// The instructions of the functions add up to those of the region, and each function has the number of calls that was
+/// counted by hand.
 #[test]
 fn functions_are_those_of_the_symbol_table() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +157,7 @@ fn functions_are_those_of_the_symbol_table() {
     );
 }
 
-/// `compare` and `check` take such kernels too.
+/// `compare` and `check` also accept kernels that are not Linux.
 #[test]
 fn two_kernels_are_compared() {
     let folder = tempfile::tempdir().unwrap();

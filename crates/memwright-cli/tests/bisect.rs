@@ -14,9 +14,9 @@ const LIMIT: &str = "check --bisect --limit run.user_faults.write_protect=3 --ke
 const GOOD: &str = "good: run.user_faults.write_protect: 3, at most 3\n";
 const BAD: &str = "BAD: run.user_faults.write_protect: 4, at most 3\n";
 
-/// The variables of the stand-in's image, additional options, the exit code, and a part of the output. Codes of 128 and
-/// more stop a bisection. The codes 124, 126 and 127 must not occur, because `git bisect run` would take the commit for
-/// a bad one.
+/// The variables in the stand-in's image, the options and the program, the exit code, and a part of the output. A code
+/// of 128 or more stops a bisection. The codes 124, 126 and 127 must not occur, because `git bisect run` would mark the
+/// commit as bad.
 const ENDS: &[(&str, &str, i32, &str)] = &[
     ("faults=3", "/bin/true", 0, GOOD),
     ("faults=4", "/bin/true", 1, BAD),
@@ -149,7 +149,7 @@ fn an_image_that_a_build_left_out_is_skipped() {
     assert!(code == 194 && said.contains("is a folder"), "{said}");
 }
 
-/// If this machine fails, the exit code stops the bisection, and does not make the commit good or bad.
+/// If the host fails, the exit code stops the bisection, so that git marks the commit neither as good nor as bad.
 #[test]
 fn this_machine_is_no_commit() {
     let stub = Stub::new();
@@ -343,7 +343,7 @@ fn git_finds_the_first_bad_commit() {
     let images = ["A", "A", "A", "panics", "panics", "panics", "panics"];
     let (text, code, subject) = found("panics", &images, &panic).unwrap();
     assert_eq!((code, subject.as_str()), (0, "3"), "{text}");
-    // A failure of the machine is not attributed to a commit. Instead, the bisection stops.
+    // A failure of the host stops the bisection, so that git blames no commit for it.
     let images = ["A", "A", "A", "fails", "B", "B", "B"];
     let (text, code, subject) = found("ends", &images, &script).unwrap();
     assert_ne!(code, 0, "{text}");

@@ -52,7 +52,7 @@ fn a_missing_package_is_named() {
     }
 }
 
-/// What is not a configuration is refused at once, without reading it to its end.
+/// A file that is not a kernel configuration is rejected at once, without being read to its end.
 #[test]
 fn hostile_configurations_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +83,8 @@ fn hostile_configurations_are_refused() {
     }
 }
 
-/// A tree whose configuration lacks what every run needs is added with a warning. Its image is a boot header.
+/// A kernel tree is added with a warning if its configuration lacks an option that every run needs. The image in this
+/// tree is only a boot header.
 #[test]
 fn a_tree_that_lacks_options_is_added_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +152,8 @@ fn add_without_programs(folder: &Path, text: &str) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
-/// A package, and a folder into which one was unpacked, are added where neither apt nor dpkg is installed.
+/// `kernels add` accepts a package, or a folder into which a package was unpacked, also where neither apt nor dpkg is
+/// installed.
 #[test]
 fn a_package_is_added_without_apt() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,8 +176,8 @@ fn a_package_is_added_without_apt() {
     }
 }
 
-/// A version that the suite does not have is a usage error of one line, which lists the versions that it has. The programs
-/// of apt are stand-ins.
+/// A request for a version that the suite does not have fails as a usage error. Its one-line message lists the versions
+/// in the suite. The programs of apt are stand-ins.
 #[test]
 fn a_version_that_is_gone_is_answered_with_those_that_exist() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +224,7 @@ fn a_version_that_is_gone_is_answered_with_those_that_exist() {
     }
 }
 
-/// What is no complete package of a kernel is refused in one line, and nothing is kept.
+/// A file that is not a complete kernel package is rejected with a one-line message, and the cache stays unchanged.
 #[test]
 fn hostile_packages_are_refused() {
     let folder = tempfile::tempdir().unwrap();

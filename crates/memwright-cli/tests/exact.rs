@@ -75,7 +75,8 @@ fn instructions(document: &Value, of: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {of} in {document}"))
 }
 
-/// Returns the options for a run on Debian's kernel. If that is not in the cache, prints a message and returns `None`.
+/// Returns the options for a run on Debian's kernel. If that kernel is not in the cache, reports the test as skipped
+/// and returns `None`.
 fn on_linux() -> Option<[&'static str; 3]> {
     let kernel = "debian:trixie";
     kept::has_kernel(kernel).then_some(["--no-verify", "--kernel", kernel])
@@ -146,8 +147,8 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // These programs fault. The plugin counts a faulting instruction each time it begins, and the attempt that
-        // faulted is subtracted again.
+        // These programs fault. The plugin counts an instruction at each attempt to execute it. The attempts that fault
+        // are then subtracted.
         let faults = &document["run"]["user_faults"];
         let kind = match name {
             "writes" => "write",
@@ -160,8 +161,8 @@ fn linux_counts_what_was_counted_by_hand() {
 }
 
 /// The guest's clock advances by one nanosecond for each instruction of the program or of the kernel. Two runs read the
-/// clock a different number of times. The difference between their kernel instructions must equal the difference
-/// between their elapsed times without the program's own instructions.
+/// clock a different number of times. Between the runs, the kernel instructions must differ by as much as the elapsed
+/// times without the program's own instructions.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,8 +188,8 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
     assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
-/// The instructions of timer ticks are a separate row. Additional ticks change neither the user's nor the kernel's row,
-/// and each takes the same number of instructions.
+/// The account has a separate row for the instructions of timer ticks. Additional ticks change neither the user's nor
+/// the kernel's row, and each takes the same number of instructions.
 #[test]
 fn ticks_on_memwright_are_apart() {
     let folder = tempfile::tempdir().unwrap();

@@ -238,7 +238,7 @@ fn stacks_end_with_the_kind_of_the_fault() {
     assert!(drawn.contains("touch_ten (10 faults"), "{drawn}");
 }
 
-/// The sum of a row's faults, whatever their kind.
+/// Returns the number of faults of all kinds in the rows for which `is` returns true.
 fn all(faults: &Value, is: impl Fn(&Value) -> bool) -> u64 {
     let rows = faults["rows"].as_array().unwrap().iter();
     let counts = rows.filter(|row| is(row)).map(|row| &row["faults"]);

@@ -38,7 +38,8 @@ fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     image
 }
 
-/// Returns the path of a program, which this kernel does not execute.
+/// Builds a program to pass to the command, and returns its path. The kernel of `programs/lab/kernel` does not execute
+/// it.
 fn program(folder: &TempDir) -> PathBuf {
     let program = folder.path().join("program");
     compile(
@@ -64,7 +65,7 @@ fn read(path: &Path) -> Value {
 }
 
 /// Returns the instructions and the number of calls of each function, and the sum of the instructions in all call
-/// trees, each of which begins at an entry to the kernel.
+/// trees. Each call tree begins at an entry to the kernel.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();

@@ -80,7 +80,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // The message is one line. One more line precedes it for each stage that the command began.
+    // The message is one line, after one line for each stage that the command began.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -247,7 +247,7 @@ fn account(folder: &TempDir, command: &mut Command, name: &str) -> (Value, Strin
     (serde_json::from_slice(&text).expect(&said), said)
 }
 
-/// Returns the command without a compiler and without a compiled plugin: PATH contains only QEMU, and the cache is
+/// Returns a command that finds neither a compiler nor a compiled plugin: PATH contains only QEMU, and the cache is
 /// empty.
 fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
     let tools = folder.path().join("tools");
@@ -513,7 +513,8 @@ fn debians_kernel_is_counted_on_several_nodes() {
     assert!(account["memory"] == 256 << 20, "{said}");
     let touch = &account["regions"][0];
     assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
-    // The page tables of the program can be in the memory of both nodes, and each node's memory is a file of its own.
+    // Each node's memory is a separate file on the host. The program's page tables can be in the memory of both nodes,
+    // so the command must read both files.
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
@@ -651,7 +652,8 @@ fn names_that_only_linux_looks_up_are_said() {
         fs::write(root.join("data").join(name), name).unwrap();
     }
     std::os::unix::fs::symlink("inner", root.join("data/link")).unwrap();
-    // The removed file has a folder of its own, because a run that removes a name also lists the name's folder.
+    // The removed file is alone in its folder, because a run that removes a name also reports the folder that contained
+    // it.
     fs::create_dir(root.join("gone")).unwrap();
     fs::write(root.join("gone/removed"), "").unwrap();
     let file = folder.path().join("account.json");
@@ -711,8 +713,8 @@ fn linux_7_3_swaps_in_no_less_from_a_disk() {
     reads_no_more_from_swap_than_linux("disk:256M");
 }
 
-/// Linux disables huge pages in a guest with little memory. The command prints a message if `--thp` requests them
-/// there, and the guest's setting agrees with the message.
+/// Linux disables huge pages in a guest with little memory. The command then prints a message if `--thp` requests huge
+/// pages, and the message must agree with the guest's setting.
 #[test]
 fn huge_pages_that_linux_turns_off_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -764,8 +766,8 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// Asserts that `check` accepts a second run of `program`, from which the baseline in `file` was made, and rejects a
-/// run of another program.
+/// The baseline in `file` is from a run of `program`. Asserts that `check` accepts a second run of `program`, and
+/// rejects a run of another program.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [

@@ -53,7 +53,7 @@ fn without_perf_time_is_taken() {
     assert_eq!(output.status.code(), Some(137));
 }
 
-/// A perf without permission to count must not prevent the program from running.
+/// If perf has no permission to count, the program must run nevertheless.
 #[test]
 fn with_a_perf_that_refuses_time_is_taken() {
     let folder = tempfile::tempdir().unwrap();

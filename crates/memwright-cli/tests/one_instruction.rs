@@ -19,8 +19,8 @@ const HANDLER: &str = "exc_page_fault";
 /// padding consists of NOPs.
 const PADDING: usize = 16;
 
-/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions, and in other ones on
-/// the other kernel. If a symbol is given as an argument, the program first prints the symbol's address.
+/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions, and not in the same
+/// ones on both kernels. If a symbol is given as an argument, the program first prints the symbol's address.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -123,7 +123,8 @@ fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     (address, place as usize..(place + size) as usize)
 }
 
-/// Redirects every call of the handler to the padding before it, which becomes a jump to the handler.
+/// Redirects every call of the handler to the padding before the handler, and replaces the padding by a jump to the
+/// handler.
 fn lengthen(elf: &mut [u8], handler: u64) {
     let (address, place) = code(elf);
     let at = place.start + (handler - address) as usize;

@@ -157,7 +157,7 @@ fn policies_are_columns() {
     assert_eq!(columns[0]["output_sha256"], columns[1]["output_sha256"]);
 }
 
-/// A program is run once for each value of a parameter, which is given by options or by an equivalent plan.
+/// A program is run once for each value of a parameter. The values are given by options or by an equivalent plan.
 #[test]
 fn a_program_is_swept_over_its_parameters() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ fn what_the_kernel_does_not_have_is_refused() {
     );
 }
 
-/// How the program ends determines the command's exit code.
+/// The command's exit code reports how the program ended.
 #[test]
 fn endings_are_codes() {
     for (words, code) in [

@@ -279,7 +279,8 @@ fn one_pass_that_differs_is_a_difference() {
     assert!(!said.contains("median"), "{said}");
 }
 
-/// If programs give a region different names, the table says so. A name that stands for two regions cannot select rows.
+/// If two programs give a region different names, the table reports that. A name that stands for two regions cannot
+/// select rows.
 #[test]
 fn names_that_differ_are_said() {
     if !has_kernel(KERNEL) {
@@ -318,8 +319,8 @@ fn names_that_differ_are_said() {
     }
 }
 
-/// A region has the same counts if its program is compiled with names and without, at the same path. The counts of the
-/// complete run can differ, because they include the exec of another file.
+/// A region has the same counts whether its program is compiled with or without names, provided that the path is the
+/// same. The counts of the complete run can differ, because they include the exec, and the two executables differ.
 #[test]
 fn names_change_no_count_of_a_region() {
     if !has_kernel(KERNEL) {

@@ -1,5 +1,5 @@
-//! Tests, on real kernels, which differences at the marks of a region are reported as another state of the program:
-//! those in its mappings, and those in the marks themselves.
+//! Tests, on real kernels, which differences at the marks of a region are reported as a different state of the program:
+//! differences in its mappings, and differences in the marks themselves.
 
 mod kept;
 mod skipped;
@@ -46,7 +46,7 @@ int main(void)
 }
 "#;
 
-/// What a program does before the region, in the region, and after it.
+/// The code that a program executes before the region, in the region, and after the region.
 type Work = [&'static str; 3];
 
 fn built(folder: &TempDir, name: &str, [before, inside, after]: Work, options: &[&str]) -> PathBuf {
@@ -96,7 +96,7 @@ fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     compared(folder, &["--kernel", KERNEL, "--kernel", &column, program])
 }
 
-/// What the second program does in addition, and the lines about its state.
+/// The code that only the second program executes, and the expected lines about its state.
 const CASES: [(Work, &[&str]); 12] = [
     // No difference: memory that is unmapped before the region, and pages that are written after it.
     (["store(spare, 9), munmap(spare, 64 * 4096)", "", ""], &[]),
@@ -183,7 +183,7 @@ fn the_state_is_what_the_program_has_mapped_at_the_marks() {
         let (lines, code) = against_nothing(&folder, work);
         let lines: Vec<String> = lines.iter().map(|line| relative(line)).collect();
         assert_eq!(lines, expected, "{work:?}");
-        // If no line reports another state, the counts of the complete run still differ, and the exit code says so.
+        // If no line reports a different state, the counts of the complete run still differ, so the exit code is 1.
         assert_eq!(code, if expected.is_empty() { 1 } else { 7 }, "{work:?}");
     }
 }

@@ -108,7 +108,8 @@ fn counts(document: &Value) -> &Value {
     }
 }
 
-/// Returns the options for Debian's kernel. If that is not in the cache, prints a message and returns `None`.
+/// Returns the options for Debian's kernel. If that kernel is not in the cache, reports the test as skipped and returns
+/// `None`.
 fn on_linux() -> Option<[&'static str; 3]> {
     let options = ["--no-verify", "--kernel", "debian:trixie"];
     let words = [&["run"], &options[..], &["--dry-run", "/bin/true"]].concat();
@@ -192,8 +193,8 @@ fn check(
     (output.status.code(), said)
 }
 
-/// Asserts that a baseline is compared only with a run that has the same settings, and that a line lists those that
-/// differ.
+/// Asserts that a baseline is compared only with a run that has the same settings, and that otherwise a line lists the
+/// settings that differ.
 fn differences_are_refused(kernel: &[&str], changes: &[(&[&str], Input, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
@@ -265,8 +266,8 @@ fn linux_has_loopback_with_a_root() {
     }
 }
 
-/// `--strace` and `--trace` change the kernel's instructions, so they are settings in the document, and `check` rejects
-/// a run without them.
+/// `--strace` and `--trace` change the kernel's instructions, so they are settings in the document. `check` rejects a
+/// run without the option if the baseline was made with it.
 #[test]
 fn check_refuses_what_was_looked_at() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The vector of TLB shootdowns on Memwright's kernel, and of the calls of a function on one CPU on Linux, with which
-/// it flushes if there is one other CPU.
+/// The interrupt vectors with which one CPU requests a TLB flush on one other CPU: that of TLB shootdowns on
+/// Memwright's kernel, and that of single-CPU function calls on Linux.
 const SHOOTDOWN: u64 = 0x24;
 const CALL_FUNCTION_SINGLE: u64 = 0xfb;
 
@@ -109,7 +109,7 @@ fn check_sums(document: &Value) {
     }
 }
 
-/// Checks that the two loops, which run at the same time, are counted each by itself to the last instruction.
+/// Checks that each of the two loops, which run at the same time, has exactly the known number of instructions.
 fn check_loops(document: &Value, passes: u64) {
     for (number, passes) in [(1, passes), (2, 2 * passes)] {
         let region = region(document, number);
@@ -123,8 +123,8 @@ fn check_loops(document: &Value, passes: u64) {
     }
 }
 
-/// Checks two runs with different loops, of which the second unmaps 25 pages more: CPU 0 interrupts CPU 1 by this
-/// vector once for each.
+/// Checks two runs with loops of different length. The second run also unmaps 25 pages more. For each of these, CPU 0
+/// must send CPU 1 one interrupt with this vector.
 fn check_runs(folder: &TempDir, program: &Path, kernel: &str, vector: u64) {
     let counts = [(300_000, 10), (400_000, 35)].map(|(passes, pages): (u64, u64)| {
         let options = ["--no-verify", "--kernel", kernel];
@@ -157,8 +157,9 @@ fn linux_is_counted_on_two_cpus() {
     }
 }
 
-/// A second run has the same profile, and its functions add up to the kernel's instructions: of the run on both CPUs,
-/// and of the region on its own CPU alone, while the other one handles the interrupts that the first sends.
+/// A second run has the same profile. The instructions of its functions add up to the kernel's instructions: for the
+/// run, to those of both CPUs; for the region, to those of the region's CPU only, although the other CPU handles the
+/// interrupts that the first one sends.
 #[test]
 fn functions_add_up_to_the_kernels_instructions() {
     let folder = tempfile::tempdir().unwrap();

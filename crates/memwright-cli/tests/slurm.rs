@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const PARTS: usize = 3;
 const KILLED: usize = 2;
 
-/// A QEMU that waits as long as the part that started it is held.
+/// A wrapper of QEMU. A guest does not start while the file `hold-TASK` of the task that starts it exists.
 const QEMU: &str = "#!/bin/sh
 case $* in
 *-kernel*) hold=FOLDER/hold-$SLURM_ARRAY_TASK_ID ;;
@@ -207,7 +207,7 @@ impl Slurm {
         line_of(&output)
     }
 
-    /// Waits until these tasks of a job, and no others, have not ended.
+    /// Waits until all tasks of a job have ended except those in `left`.
     fn wait_for_tasks(&self, job: &str, left: &[usize]) {
         self.wait_for("the tasks", |slurm| {
             let mut squeue = slurm.command("squeue");
@@ -222,7 +222,8 @@ impl Slurm {
         });
     }
 
-    /// Runs `memwright` with an output of each kind, and returns the outputs with what it said and its exit code.
+    /// Runs `memwright`. Returns its output as text, Markdown and JSON, what it prints to standard error, and its exit
+    /// code.
     fn memwright(&self, line: &str) -> ([String; 3], String, Option<i32>) {
         let mut command = self.command(env!("CARGO_BIN_EXE_memwright"));
         let output = command
@@ -270,7 +271,7 @@ fn an_array_whose_worker_is_killed_prints_what_one_bench_prints() {
     let (serial, said, code) = slurm.memwright("bench --plan plan.toml");
     assert_eq!(code, Some(0), "{said}");
 
-    // The other tasks end, and the held one cannot.
+    // Hold one task, and wait until all other tasks have ended.
     slurm.write(&format!("hold-{KILLED}"), 0o644, "");
     let job = slurm.submit(&format!("1-{PARTS}"));
     slurm.wait_for("the held task", |slurm| {

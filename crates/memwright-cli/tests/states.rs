@@ -1,5 +1,5 @@
-//! Tests that a guest that starts from a snapshot has the same counts as one that boots. The snapshot was taken after
-//! its boot.
+//! Tests that a guest that starts from a snapshot has the same counts as one that boots. The snapshot was taken of a
+//! guest that had just booted.
 
 mod skipped;
 
@@ -112,9 +112,9 @@ impl Room {
         (account, printed, said)
     }
 
-    /// Returns how the guests have started since the last call: how many booted, whether any booted for a snapshot (0
-    /// or 1), and how many were restored. Boots for a snapshot are not counted, because a guest sometimes boots several
-    /// times until one can be taken.
+    /// Returns how the guests have started since the last call: the number that booted, 1 or 0 for whether any booted
+    /// for a snapshot, and the number that were restored. The boots for a snapshot are not counted individually,
+    /// because a guest sometimes boots several times until a snapshot can be taken.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();
@@ -215,7 +215,7 @@ fn linux_6_12_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &[]);
 }
 
-/// The Linux 6.12 that Debian built for its older release, with another compiler.
+/// The kernel is the Linux 6.12 that Debian built for its older release, with another compiler.
 #[test]
 fn linux_6_12_of_bookworm_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:bookworm-backports", Path::new(USUAL), &[]);

@@ -1,4 +1,5 @@
-//! Tests benches that several workers share: parts, folders of results, and their merging. The kernels are stand-ins.
+//! Tests benches that several workers share: the parts of a bench, folders of results, and merging results. The kernels
+//! are stand-ins.
 
 mod stub;
 
@@ -45,7 +46,7 @@ fn run_part(stub: &Stub, shard: &str, folder: &str) -> String {
     text
 }
 
-/// Returns the files of a folder whose names begin so.
+/// Returns the files of a folder whose names begin with `beginning`.
 fn files(folder: &Path, beginning: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -69,8 +70,8 @@ fn without_host(text: &str) -> String {
     serde_json::to_string_pretty(&document).unwrap() + "\n"
 }
 
-/// Returns the outputs of a command in every format, in files that begin with `name`. The command's own exit code must
-/// be `code`.
+/// Runs a command that writes its output in every format, to files whose names begin with `name`. Returns the outputs.
+/// The command must exit with `code`.
 fn outputs(stub: &Stub, command: &str, name: &str, code: i32) -> Vec<String> {
     let formats = ["json", "csv", "md", "mail", "html"];
     let options = formats
@@ -104,7 +105,8 @@ fn parts_print_together_what_one_bench_prints() {
         let merged = outputs(&stub, &format!("report {folders}"), "merged", 0);
         assert_eq!(merged, serial, "{folders}");
     }
-    // A complete bench with results prints the same, from the runs in the folder and those that it lacks.
+    // A bench of the complete plan prints the same as before. It uses the results in the folder, and makes only the
+    // runs that have no result there.
     let whole = outputs(&stub, "bench --plan plan.toml --results a", "whole", 0);
     assert_eq!(whole, serial);
     assert_eq!(files(&stub.at("a"), "result-").len(), 6);
@@ -192,8 +194,8 @@ fn different_results_of_one_run_are_an_error() {
     );
 }
 
-/// Files that are no results are named and not counted, without reading them to their end. The part that is submitted
-/// again replaces them.
+/// Files that are not results are reported and not counted. They are not read to their end. A part that runs again
+/// replaces them.
 #[test]
 fn damaged_results_are_named_and_made_again() {
     let stub = stub();
@@ -304,7 +306,7 @@ fn a_killed_worker_leaves_nothing_that_counts() {
     }
     worker.kill().unwrap();
     worker.wait().unwrap();
-    // The file of a worker that was killed while it wrote.
+    // Create the partial file that a worker leaves behind if it is killed during a write.
     fs::write(stub.at("a/.memwright-abc"), "{\"schema\":1,").unwrap();
     let (text, code) = stub.said("report a");
     assert_eq!(code, 4, "{text}");
@@ -332,7 +334,7 @@ fn two_workers_with_the_same_runs_end_with_one_result_each() {
     assert_eq!(code, 0, "{text}");
 }
 
-/// A guest that gives no result does not end its part.
+/// If a guest gives no result, its part continues with the other runs.
 #[test]
 fn a_guest_without_a_result_is_missing() {
     let stub = stub();
@@ -417,7 +419,7 @@ fn what_cannot_be_a_part_or_a_folder_is_refused() {
         assert_eq!(code, 2, "{line}: {text}");
         assert!(text.contains(part), "{line}: {text}");
     }
-    // The file system allows no file with contents.
+    // A limit on file sizes prevents writing to any file.
     let script = format!(
         "trap '' XFSZ; ulimit -f 0; exec {} bench --plan plan.toml --results full",
         env!("CARGO_BIN_EXE_memwright")

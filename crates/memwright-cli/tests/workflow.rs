@@ -1,6 +1,6 @@
 //! Tests the workflow of docs/ci.md: parses its YAML, and executes each `run` step as a runner of GitHub would.
 //!
-//! Nothing is downloaded. [`uses`] and [`TOOLS`] say what stands for the actions and for the package managers.
+//! Nothing is downloaded. [`uses`] and [`TOOLS`] define the stand-ins for the actions and for the package managers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/ci.md");
-/// The programs that stand for those with which the workflow installs something. `sudo` executes its command. `cargo
+/// The stand-ins for the programs with which the workflow installs software. `sudo` executes its command. `cargo
 /// install` checks the path, and installs the command that was built for this test.
 const TOOLS: [(&str, &str); 4] = [
     ("sudo", "exec \"$@\""),
@@ -30,7 +30,7 @@ const TOOLS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The workflow, as far as the steps depend on it. Keys that the test does not know are errors.
+/// The parts of the workflow on which the steps depend. A key that the test does not know is an error.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Workflow {
@@ -172,8 +172,8 @@ fn tools() -> TempDir {
 }
 
 impl Running<'_> {
-    /// Does what stands for an action. A checkout without a repository is the program, and one of Memwright is a link
-    /// to this repository. A cache is a folder.
+    /// Executes the stand-in for an action. A checkout without the input `repository` writes the program, and a
+    /// checkout of Memwright creates a link to this repository. A cache is a folder.
     fn uses(&mut self, action: &str, with: &BTreeMap<String, Value>) {
         let of = |name: &str| with.get(name).and_then(Value::as_str);
         let path = |name: &str| self.folder.join(of(name).unwrap());
@@ -287,7 +287,7 @@ fn value<'a>(benchmark: &'a Value, name: &str) -> &'a Value {
 }
 
 /// The program passes and becomes the baseline. A change that fills one page more fails on a branch, and does not
-/// become the baseline; one that fills a page less passes.
+/// become the baseline. A change that fills one page less passes.
 #[test]
 fn a_change_that_faults_more_fails() {
     const FAULTS: &str = "region.1.user_faults.write";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the strongly connected components that contain a cycle, each with its nodes in alphabetical order. `leads`
-/// has, for each node, the nodes to which it refers.
+/// maps each node to the nodes to which it refers.
 pub fn of(leads: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = leads
         .keys()

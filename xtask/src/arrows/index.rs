@@ -62,7 +62,7 @@ pub struct Arrow {
     pub to: Place,
 }
 
-/// Returns every reference from one file of the workspace to another, whether by `use`, by path or by method call.
+/// Returns every reference from one file of the workspace to another: by `use`, by path, and by method call.
 ///
 /// # Errors
 /// If rust-analyzer is missing or fails.

@@ -1,7 +1,7 @@
 //! The layers of the modules of each crate, from the lowest up. A module may refer only to modules in lower layers.
 
-/// A crate whose modules are in layers. A module is a top-level folder of the source, a top-level file, or both with
-/// the same name.
+/// A crate whose modules are in layers. A module is a top-level folder of the source, a top-level file, or a top-level
+/// folder and file with the same name.
 pub struct Crate {
     /// The source folder, relative to the root of the workspace.
     pub source: &'static str,

@@ -20,8 +20,8 @@ use self::layers::{CRATES, Crate, layer};
 /// The minimum number of files of a large cycle. The files of a smaller cycle are not exceptions.
 const LARGE: usize = 10;
 
-/// Checks every crate. With `--show SOURCE`, prints the exceptions of one crate instead, each with the places of the
-/// reference and of the definition.
+/// Checks every crate. With `--show SOURCE`, prints the exceptions of the crate whose source is in that folder instead.
+/// Each exception has the places of the reference and of the definition.
 ///
 /// # Errors
 /// If a crate is not exactly at its ceilings, if a module is in no layer, or if an argument is unknown.
@@ -70,7 +70,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     bail!("{}", wrong.join("\n"))
 }
 
-/// Prints the references between the files of a cycle, only the first one for each pair of files.
+/// Prints the references between the files of a cycle: for each pair of files, only the first reference.
 fn print_between(one: &Crate, arrows: &[Arrow], circle: &[String]) {
     let inside = |file: &str| {
         let inside = file.strip_prefix(one.source)?.strip_prefix('/')?;
@@ -147,7 +147,8 @@ fn complaint(one: &Crate, now: Exceptions) -> Option<String> {
     ))
 }
 
-/// Returns the references of a crate to later modules, and the total number of references between its modules.
+/// Returns the references in a crate from a module to a later one, and the total number of references between modules
+/// of the crate.
 fn upward<'a>(one: &Crate, arrows: &'a [Arrow]) -> Result<(Vec<&'a Arrow>, usize)> {
     let (mut upward, mut between) = (Vec::new(), 0);
     for arrow in arrows {

@@ -158,7 +158,7 @@ fn is_same(one: Ending, other: Ending, exact: bool) -> bool {
     one == other || !exact && one.passes() && other.passes()
 }
 
-/// Returns the line for a subtest that differs or that is in only one column.
+/// Returns the line of output for a subtest whose results differ, or that is in only one column.
 fn line(left: Option<&Row>, right: Option<&Row>) -> String {
     let word = |row: Option<&Row>| row.map_or("-", |row| row.ending.word());
     let rows = [right, left];

@@ -53,8 +53,8 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
 /// Removes the programs that were built while liburing was missing. They lack the subtests that use io_uring, so they
 /// must be built again.
 fn forget_without_rings(tests: &Path, output: &Path) -> Result<()> {
-    // The file that records whether the build found liburing. Its first name is that of Linux up to 7.2, the second
-    // that of later versions.
+    // The names of the file that records whether the build found liburing: the name up to Linux 7.2, and the name in
+    // later versions.
     let names = ["local_config.h", "local_config.h_gen"].map(|name| tests.join(name));
     let Some(configured) = names.into_iter().find(|file| file.is_file()) else {
         return Ok(());

@@ -4,7 +4,7 @@ use super::matching::{self, Label};
 use super::tap::{Ending, Subtest};
 use anyhow::{Context, Result, bail};
 
-/// The prefix of the first line. The text of [`Column::kernel`] follows.
+/// The prefix of the first line. The text of [`Column::kernel`] follows the prefix.
 const KERNEL: &str = "# ";
 /// The second line: the heading.
 const HEADING: &str = "test\tnumber\tresult\tname";
@@ -82,7 +82,7 @@ impl Column {
         found.map(|at| at.map(|at| of_test[at].ending)).collect()
     }
 
-    /// Replaces the subtests of a test, and sorts the entries by the order of `tests`.
+    /// Replaces the subtests of a test, and sorts the entries in the order of `tests`.
     pub fn replace(&mut self, test: &str, subtests: Vec<Subtest>, tests: &[&str]) {
         self.entries.retain(|(name, _)| name != test);
         let new = subtests.into_iter();

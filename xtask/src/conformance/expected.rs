@@ -20,7 +20,7 @@ pub enum Expectation {
     Deliberate {
         /// The reason for the difference.
         rule: String,
-        /// The policy under which the subtest passes, if there is one.
+        /// The policy under which the subtest passes; `None` if it passes under no policy.
         unless: Option<String>,
     },
 }
@@ -111,7 +111,7 @@ fn is_sentence(reason: &str) -> bool {
     reason.starts_with(begins) && reason.ends_with('.') && reason.contains(' ')
 }
 
-/// How the ending of a subtest compares with its line in the list.
+/// The result of comparing the ending of a subtest with its line in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The subtest ended as expected.

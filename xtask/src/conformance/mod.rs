@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(expected.tests(), known.collect::<Vec<&str>>());
     }
 
-    /// Returns the numbers of subtests in a column, by ending.
+    /// Returns the number of subtests in a column for each ending.
     fn counts(series: &str) -> [usize; 4] {
         let column = column(series).unwrap();
         let labels = column
@@ -254,8 +254,8 @@ mod tests {
             for (line, theirs) in expected.of(&test.name).iter().zip(reference.of(&test.name)) {
                 let skipped_here = matches!(line.expectation, Expectation::Skipped(_));
                 let skipped = theirs.ending == Ending::Skipped;
-                // A subtest that Linux skipped for lack of a feature may pass on Memwright, whose machine has that
-                // feature.
+                // A subtest that was skipped on Linux, because the machine lacked a feature, may pass on Memwright,
+                // whose machine has that feature.
                 let passes = line.expectation == Expectation::Pass;
                 let place = (&test.name, line.number);
                 assert_eq!(skipped_here, skipped && !passes, "{place:?}");

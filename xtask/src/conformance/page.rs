@@ -88,7 +88,7 @@ fn columns(columns: &[&Column]) -> String {
     text
 }
 
-/// Returns a table of the subtests that are not expected to pass, except those that the reference skipped, too.
+/// Returns a table of the subtests that are not expected to pass, except those that are also skipped on the reference.
 fn differences(tests: &[Test], expected: &Expected) -> String {
     let reason = |expectation: &Expectation| match expectation {
         Expectation::Pass | Expectation::Skipped(_) => None,
@@ -111,7 +111,7 @@ fn skipped(tests: &[Test], expected: &Expected) -> String {
     table("that are skipped", tests, expected, reason)
 }
 
-/// Returns a table of the number of subtests for each test and reason.
+/// Returns a table with the number of subtests for each pair of a test and a reason.
 fn table(
     what: &str,
     tests: &[Test],

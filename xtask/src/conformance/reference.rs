@@ -61,8 +61,8 @@ fn choose<'a>(all: &'a [Test], settings: &Settings) -> Result<Vec<&'a Test>> {
 }
 
 /// Returns the column to which results are added: the existing column if it is of the same kernel and the same version
-/// of the tests, otherwise an empty column. `is_part` says that only some tests will run: then fails instead of
-/// returning an empty column, which would stay incomplete.
+/// of the tests, otherwise an empty column. `is_part` means that only some tests will run. The function then fails
+/// instead of returning an empty column, which would stay incomplete.
 fn begin(path: &Path, kernel: String, is_part: bool) -> Result<Column> {
     if path.exists() {
         let context = || path.display().to_string();
@@ -94,8 +94,8 @@ fn series(uname: &str) -> Option<String> {
     are_numbers.then(|| numbers.join("."))
 }
 
-/// Returns the subtests of one run. If the program did not exit by itself, appends a failed subtest whose name
-/// describes the end.
+/// Returns the subtests of one run. If the program did not exit by itself, appends a failed subtest whose name is the
+/// reason for the end.
 fn subtests(output: &Output) -> Vec<Subtest> {
     let Some(end) = &output.bad_end else {
         return tap::read(&output.text, output.code);
@@ -109,7 +109,7 @@ fn subtests(output: &Output) -> Vec<Subtest> {
     subtests
 }
 
-/// Returns the numbers of subtests, by ending, as a line of text.
+/// Returns a line of text with the number of subtests for each ending.
 fn counts<'a>(subtests: impl Iterator<Item = &'a Subtest>) -> String {
     let mut counts = [0; Ending::ALL.len()];
     for subtest in subtests {

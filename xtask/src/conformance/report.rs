@@ -1,5 +1,5 @@
-//! The output of a run: one line for each test, with the counts on the reference next to those on Memwright, followed
-//! by the subtests with unexpected results.
+//! Prints the results of a run: one line for each test, with the counts on Memwright and on the reference, and after it
+//! the subtests of the test with unexpected results.
 
 use super::column::Column;
 use super::expected::{Expectation, Line, Verdict};
@@ -22,7 +22,7 @@ pub struct Totals {
     pub skipped: u64,
     /// The number of subtests that passed unexpectedly. They are also part of `passed`.
     pub better: u64,
-    /// The numbers of all subtests, by their result on the reference.
+    /// The numbers of passed subtests and of all subtests, for each result on the reference.
     pub tally: Tally,
 }
 
@@ -48,7 +48,7 @@ impl Totals {
         format!("{passed} passed; {failed} failed; {skipped} skipped")
     }
 
-    /// Returns a sentence on the results that the passed subtests had on the reference.
+    /// Returns a sentence about the results, on the reference, of the subtests that passed.
     pub fn passes(self) -> String {
         format!("passed: {}", self.tally.sentence())
     }

@@ -29,7 +29,8 @@ pub enum Kernel<'a> {
     Linux(&'a str),
 }
 
-/// The factor by which the time limit of a test is longer on Linux, whose kernel executes more instructions.
+/// The factor by which the time limit of a test is longer on Linux, because the Linux kernel executes more instructions
+/// than Memwright's.
 const LONGER_ON_LINUX: u32 = 5;
 
 /// The shell commands that mount the file systems that tests need on Linux: a tmpfs for POSIX shared memory, and
@@ -71,11 +72,11 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path, kernel: Kernel<'_>) -
     })
 }
 
-/// Runs tests as [`run()`] does, as many at a time as there are processors. Calls `report` with each of them in their
-/// order.
+/// Runs each test as [`run()`] does, and as many tests at a time as there are processors. Calls `report` with each test
+/// and its output, in the order of the tests.
 ///
 /// # Errors
-/// As for [`run()`]. The tests that follow are not reported then.
+/// As for [`run()`]. The tests after the one that failed are not reported.
 pub fn all<'a>(
     memwright: &Path,
     tests: &[&'a Test],
@@ -176,7 +177,7 @@ fn command_line(test: &Test, kernel: Kernel<'_>, program: &Path) -> Result<Vec<O
         let passwd = super::folder().join(PASSWD);
         words.extend(["--file".into(), with_place(&passwd, "/etc/passwd")]);
         start.push(busybox()?.into());
-        // busybox switches to the user ID and the group ID of this text. It looks the user up in /etc/passwd.
+        // busybox switches to the user ID and the group ID in this text. It searches /etc/passwd for the user.
         let user = format!("{0}:{0}", test.user);
         let switch = ["start-stop-daemon", "-S", "-c", &user, "-x"];
         start.extend(switch.map(OsString::from));

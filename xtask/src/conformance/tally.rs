@@ -1,4 +1,4 @@
-//! Counts passed subtests, by their result on the reference.
+//! Counts the subtests that passed, separately for each result on the reference.
 
 use super::column::Column;
 use super::expected::{Expectation, Expected};
@@ -6,10 +6,10 @@ use super::matching::Label;
 use super::tap::Ending;
 use crate::number::grouped;
 
-/// The number of possible results on the reference: the endings, and not run.
+/// The number of possible results on the reference: one for each ending, and one for a subtest that did not run.
 const RESULTS: usize = Ending::ALL.len() + 1;
 
-/// The numbers of passed subtests and of all subtests, by their result on the reference.
+/// The numbers of passed subtests and of all subtests, for each result on the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     passed: [u64; RESULTS],
@@ -50,7 +50,7 @@ impl Tally {
         self.passed.iter().sum()
     }
 
-    /// Returns a sentence on the results that the passed subtests had on the reference.
+    /// Returns a sentence about the results, on the reference, of the subtests that passed.
     pub fn sentence(&self) -> String {
         let of = |results: &[Option<Ending>]| {
             let sum = |counts: &[u64]| results.iter().map(|one| counts[place(*one)]).sum();
@@ -72,7 +72,7 @@ impl Tally {
     }
 }
 
-/// Returns the index of a result on the reference in the counts.
+/// Returns the index, in the counts, of a result on the reference.
 fn place(reference: Option<Ending>) -> usize {
     reference.map_or(Ending::ALL.len(), |ending| ending as usize)
 }

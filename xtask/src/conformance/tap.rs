@@ -30,7 +30,7 @@ impl Ending {
         Self::ALL.into_iter().find(|ending| ending.word() == word)
     }
 
-    /// Returns the word for the ending in the file of a column.
+    /// Returns the word that stands for the ending in the file of a column.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Passed => "pass",

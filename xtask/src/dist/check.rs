@@ -38,8 +38,8 @@ const PLUGINS: usize = 3;
 /// The only library that a plugin may need. QEMU itself needs it.
 const LIBRARY: &str = "[libc.so.6]";
 
-/// Checks the files of a package, their modes and owners, that its programs need no library and contain no path of this
-/// machine, that its command counts without a compiler, and that its manual pages render without warnings.
+/// Checks a package: the presence, modes and owners of its files; that its programs need no library and contain no path
+/// of this machine; that its command counts without a compiler; and that its manual pages render without warnings.
 ///
 /// # Errors
 /// If a check fails.
@@ -70,8 +70,8 @@ fn is_proper(line: &str) -> bool {
     MODES.contains(&mode) && words.next() == Some("root/root")
 }
 
-/// Checks that no program is linked dynamically, that a plugin needs no library but the C library, and that none
-/// contains a path of this machine.
+/// Checks that no program is linked dynamically, that no plugin needs another library than the C library, and that no
+/// program or plugin contains a path of this machine.
 fn programs(root: &Path) -> Result<()> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let places = remap::places(&rustc, &shell::root());
@@ -113,13 +113,15 @@ fn programs(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that bash accepts its completions. The other shells may be missing here.
+/// Checks that bash accepts the completions for bash. The completions for other shells are not checked, because these
+/// shells may be missing.
 fn completions(root: &Path) -> Result<()> {
     let path = root.join("usr/share/bash-completion/completions/memwright");
     shell::run(Command::new("bash").arg("-n").arg(path))
 }
 
-/// Runs the sample on Memwright's kernel and counts from outside, where QEMU is the only program in `PATH`.
+/// Runs the sample on Memwright's kernel, and counts its instructions with QEMU's plugin. QEMU is the only program in
+/// `PATH`.
 fn counts(root: &Path) -> Result<()> {
     let room = folder().join("room");
     if room.exists() {
@@ -162,7 +164,7 @@ fn manual(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Returns what man says about a page besides its text.
+/// Returns the warnings that man prints about a page.
 fn warnings(page: &PathBuf) -> Result<String> {
     let mut man = Command::new("man");
     man.args(["--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l"])

@@ -1,4 +1,4 @@
-//! Writes the licences of what the package contains.
+//! Writes the licences of the files and libraries in the package.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -15,9 +15,9 @@ use crate::tier::Outcome;
 /// The optimisation of the command in a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// As users get it.
+    /// Optimised as in a release.
     Released,
-    /// As tests build it, which takes less time.
+    /// Optimised as for tests, which takes less time to build.
     Quick,
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::{licences, source};
 use crate::shell;
 
-/// The shells, the files of their completions, and the folders of these.
+/// The shells, each with the name and the folder of the file with its completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/memwright"),
     ("zsh", "usr/share/zsh/vendor-completions/_memwright"),
@@ -18,7 +18,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// The folder of the manual pages.
 pub const MANUAL: &str = "usr/share/man/man1";
-/// The folder of the programs that the command would otherwise compile.
+/// The folder of the built programs. Without this folder, the command would compile them.
 pub const PROGRAMS: &str = "usr/lib/memwright";
 /// A program that marks a region, for a first comparison.
 pub const SAMPLE: &str = "usr/lib/memwright/samples/mprotect_toggle";

@@ -140,8 +140,8 @@ fn blocks() -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Writes a block into its page, or with `check` only compares it. Returns whether the page has the current block
-/// afterwards.
+/// Writes a block into its page, or with `check` only compares it with the page. Returns whether the page then contains
+/// the current block.
 fn put(block: &Block, check: bool) -> Result<bool> {
     let path = shell::root().join(block.page);
     let old = fs::read_to_string(&path).context(block.page)?;

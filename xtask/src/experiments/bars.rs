@@ -1,5 +1,5 @@
-//! Draws the chart of the page about releases: a group of bars for each operation, with a bar for each kernel. The
-//! length of a bar is relative to the largest figure of its group.
+//! Draws the chart of the page about releases. It has a group of bars for each operation, and a bar for each kernel in
+//! the group. The length of a bar is relative to the largest figure of its group.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::figures::Figures;
 use super::releases::{medians, releases};
 use crate::number::grouped;
 
-/// The place of the bars, and their size, in pixels.
+/// The position of the left ends of the bars, and the sizes of the bars, in pixels.
 const LEFT: f64 = 250.0;
 const WIDTH: f64 = 430.0;
 const BAR: f64 = 9.0;
@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn each_operation_is_a_group_and_each_kernel_a_bar() {
         let picture = picture(&Figures::parse(EXAMPLE).unwrap()).unwrap();
-        // The first operation costs 104 at most: 104, 52 and 50 are all of the width, half of it, and a little less.
+        // The largest figure of the first operation is 104, so its bars for 104, 52 and 50 have the full width, half of
+        // it, and a little less.
         for part in [
             ">7.3.4</text>",
             ">Memwright</text>",

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::figures::{Figures, Table};
 
-/// The suffix of the name of a measure that is the exponent with which the cost of an operation grows.
+/// The suffix of the name of a measure that contains the exponent of an operation's growth.
 const EXPONENT: &str = ": exponent";
 /// The colours of the kernels, in their order. Colour-blind readers can distinguish them, on white and on black.
 pub const COLOURS: [&str; 6] = [

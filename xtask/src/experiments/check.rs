@@ -161,7 +161,7 @@ fn compare_columns(published: &Figures, measured: &Figures) -> Result<Compared> 
     compare::compare(published, measured, &measured.columns())
 }
 
-/// Returns the command that updates the page, if a figure differs.
+/// Returns the command that updates the page, or `None` if no figure differs.
 fn mends(
     name: &str,
     published: &Figures,
@@ -187,8 +187,7 @@ fn mends(
     Some(format!("cargo xtask experiments --memwright {name}{why}"))
 }
 
-/// Returns the names of the kernels of a page that are available with the same image: its hash must be the one on the
-/// page.
+/// Returns the names of those kernels of a page that are available, and whose image has the hash that is on the page.
 fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> {
     let words = page.words();
     let mut found = Vec::new();

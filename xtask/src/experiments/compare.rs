@@ -114,8 +114,7 @@ mod tests {
     fn equal_figures_are_counted() {
         let same = compared(EXAMPLE);
         assert_eq!((same.cells, same.differences.len()), (10, 0));
-        // A cell with another text of the same value counts as equal, and a difference in a column that is not named is
-        // not found.
+        // Cells with different texts for the same value count as equal. Columns that are not named are not compared.
         let other = EXAMPLE
             .replace("1,012.25", "1012.250")
             .replace("| 20 |", "| 21 |");

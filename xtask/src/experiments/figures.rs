@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// The text of a cell whose kernel was not measured.
 pub const NOT_MEASURED: &str = "not measured";
 
-/// The first cells of the heading of a table. The names of the kernels follow.
+/// The first cells in the heading of a table. The names of the kernels follow them.
 const WORDS: [&str; 3] = ["", "unit", "statistic"];
 
 /// All tables and notes of a page.

@@ -10,7 +10,8 @@ const PROGRAM: &str = "program ";
 const QEMU: &str = "QEMU ";
 /// The suffix of the note on a version of QEMU that only Linux's kept columns used.
 const OF_LINUX: &str = " (Linux's columns)";
-/// The suffix of the note that a run repeats. `DIFFERS` marks a note on a column whose runs differ.
+/// The suffix of the note that the figures of a run repeat. `DIFFERS` is a part of the note on a column whose two runs
+/// differ.
 const REPEATS: &str = "repeats: second runs gave the same figures";
 const DIFFERS: &str = "DOES NOT REPEAT: ";
 
@@ -111,7 +112,7 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
         .notes
         .iter()
         .filter(|note| is_of(note, &|column| format!("{column}: "), true));
-    // Drop the note that a run repeats if a kept column of the run does not.
+    // Drop the note that a run repeats if a kept column of that run does not repeat.
     let contradicted = |note: &str| {
         note.strip_suffix(REPEATS).is_some_and(|place| {
             let line = format!("{place}{DIFFERS}");
@@ -126,12 +127,13 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
         .chain(emulators(old, new))
         .map(|note| (rank(&note), note))
         .collect();
-    // The sort is stable, so that notes on Memwright stay before those on Linux.
+    // The sort is stable, so notes on Memwright stay before notes on Linux.
     notes.sort_by_key(|(rank, _)| *rank);
     notes.into_iter().map(|(_, note)| note).collect()
 }
 
-/// Returns the notes on the QEMU of the kept columns if it differs from that of the new columns.
+/// Returns the notes on the version of QEMU that measured the kept columns, if another version measured the new
+/// columns.
 fn emulators(old: &Figures, new: &Figures) -> Vec<String> {
     let all = old.notes_of(QEMU);
     let marked: Vec<&str> = all

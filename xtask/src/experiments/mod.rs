@@ -29,7 +29,7 @@ pub use self::check::{Part, check, head};
 /// The exit code of `memwright bench` if figures of a second run differ. The page then names these figures.
 const DIFFERS: i32 = 1;
 
-/// The task for the pages.
+/// The task that the arguments select.
 #[derive(Debug, PartialEq, Eq)]
 enum Task<'a> {
     /// Measure every column, and write the figures into the pages.
@@ -98,7 +98,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Writes the tables that are made from the figures of pages.
+/// Writes the tables that are generated from the figures of pages.
 fn write_tables() -> Result<()> {
     options::write()?;
     releases::write()
@@ -134,7 +134,7 @@ fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures
     Figures::parse(&text).with_context(|| format!("`{line}`"))
 }
 
-/// Fetches those of Debian's kernels in the command `words` that are not in the cache.
+/// Fetches the kernels of Debian that the command `words` names and that are not in the cache.
 fn add_kernels(memwright: &Path, words: &[&str]) -> Result<()> {
     let kernels = page::kernels(words);
     for name in kernels.iter().filter(|name| name.starts_with("debian:")) {

@@ -1,5 +1,5 @@
-//! Generates the table in `docs/bench.md` on the cost of features of Linux that Memwright lacks, from the figures of a
-//! page.
+//! Generates, from the figures of a page, the table in `docs/bench.md` of the costs of Linux's features that Memwright
+//! lacks.
 
 use std::fs;
 

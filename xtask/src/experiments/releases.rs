@@ -1,5 +1,5 @@
-//! Generates the parts of the page about the releases of Linux from its figures: the table of all operations with the
-//! change from each kernel to the next, and the largest changes with the functions in which they are.
+//! Generates two parts of the page about the releases of Linux from its figures: the table of all operations, with the
+//! change from each kernel to the next; and the list of the largest changes, each with the functions that changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ pub const NAME: &str = "releases";
 const PAGE: &str = "docs/experiments/releases.md";
 /// The statistic in the table.
 const STATISTIC: &str = "median";
-/// The number of changes that are broken down by function, and the smallest change that can be one of them, as a
-/// fraction.
+/// The number of changes that are attributed to functions, and the minimum size of such a change, as a fraction.
 const JUMPS: usize = 10;
 const SMALLEST: f64 = 0.1;
 /// The number of functions that are named for each change.
 const FUNCTIONS: usize = 3;
-/// The exit codes of `memwright compare` if counts differ, the output of the program, which contains its figures, or the
-/// state at a mark.
+/// The exit codes of `memwright compare` that report a result: no difference, or a difference in the counts, in the
+/// output of the program, or in the state at a mark. The output of the program contains its figures, so it usually
+/// differs.
 const DIFFERS: [i32; 4] = [0, 1, 6, 7];
 /// The machine of the experiment: the options of its runs.
 const MACHINE: [&str; 4] = ["--memory", "2G", "--swap", "zram:256M"];
-/// The number of pages that an operation handles whose figure is one per page: `PAGES` of the program.
+/// The number of pages in an operation whose figure is per page. It equals `PAGES` in the program.
 const PAGES: f64 = 512.0;
 
 /// A kernel of the page.
@@ -41,11 +41,11 @@ pub struct Release {
     pub version: String,
 }
 
-/// An operation that costs something else on a kernel than on the one before.
+/// An operation whose figure differs between a kernel and the one before it.
 #[derive(Clone, Debug, PartialEq)]
 struct Change {
     measure: String,
-    /// Positions in the list of releases.
+    /// The indexes of the two kernels in the list of releases.
     from: usize,
     to: usize,
     before: f64,
@@ -53,7 +53,8 @@ struct Change {
 }
 
 impl Change {
-    /// Returns the change as a fraction of the smaller figure, so that twice and half are changes of the same size.
+    /// Returns the change as a fraction of the smaller figure, so that doubling and halving are changes of the same
+    /// size.
     fn size(&self) -> f64 {
         (self.after - self.before).abs() / self.after.min(self.before).max(1.0)
     }
@@ -122,7 +123,7 @@ fn percent(before: f64, after: f64) -> String {
     }
 }
 
-/// Formats a figure of at least 0: with one decimal if it is small, unless that is 0.
+/// Formats a figure of at least 0. A small figure has one decimal, unless the decimal is 0.
 fn figure(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {
@@ -228,7 +229,7 @@ fn functions(csv: &str, measure: &str) -> Result<Vec<(String, f64)>> {
     Ok(changes)
 }
 
-/// Compares two kernels by function, for one operation. Returns the CSV.
+/// Compares the functions of two kernels for one operation. Returns the comparison as CSV.
 fn compare(
     memwright: &Path,
     program: &Path,
@@ -326,7 +327,7 @@ pub fn write() -> Result<()> {
     put("releases", table(&Page::read(NAME)?.figures()?)?)
 }
 
-/// Compares the kernels of the largest changes by function, and writes the list.
+/// Compares the functions of the kernels between which the largest changes are, and writes the list of these changes.
 ///
 /// # Errors
 /// If a comparison fails, or if there is an I/O error.

@@ -1,4 +1,5 @@
-//! Chooses the published experiments that are run again after every change, by a seed and a limit of time.
+//! Chooses the runs of published experiments that are repeated after every change. A seed determines their order, and a
+//! time limit their number.
 
 use anyhow::{Result, ensure};
 
@@ -92,7 +93,8 @@ pub fn choose(seed: u64) -> Result<Vec<Unit>> {
     Ok(chosen)
 }
 
-/// Returns the rank of a run in the order for a seed: the FNV-1a hash of the seed and the names, mixed once more.
+/// Returns the number by which the runs are ordered for a seed: the FNV-1a hash of the seed and the names, mixed once
+/// more.
 fn rank(unit: &Unit, seed: u64) -> u64 {
     let names = unit.page.bytes().chain([0]).chain(unit.label.bytes());
     let bytes = seed.to_le_bytes().into_iter().chain(names);

@@ -20,8 +20,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// The number of new inputs that one process runs before another process continues. It is limited because a run never
-/// frees the memory of its kernel.
+/// The number of new inputs after which a new process replaces the one that runs them. It is limited because a run
+/// never frees the memory of its simulated kernel.
 const RUNS: u32 = 2000;
 
 /// How the fuzzing ended.
@@ -159,7 +159,7 @@ fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Adds up, for each name, lines that contain a name, the number of calls, and the number of successful calls.
+/// Sums the numbers of calls and of successful calls for each name. Each line contains a name and these two numbers.
 fn count(output: &str) -> BTreeMap<&str, (u64, u64)> {
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for line in output.lines() {

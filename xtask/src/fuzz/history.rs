@@ -1,6 +1,6 @@
 //! Derives the state of the memory at a line of a script from the results of the lines before it.
 
-/// Splits a result into the words of its line and the text after the colon.
+/// Splits a result into the words of the script's line, which are before the colon, and the text after the colon.
 pub(super) fn line_of(result: &str) -> Option<(Vec<&str>, &str)> {
     let (line, said) = result.split_once(':')?;
     Some((line.split(' ').collect(), said))
@@ -16,7 +16,7 @@ pub(super) fn counts_accesses(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether a move left its old range, or parts of it, mapped (`MREMAP_DONTUNMAP`).
+/// Returns whether a move may have left its old range, or parts of it, mapped (`MREMAP_DONTUNMAP`).
 pub(super) fn was_kept(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result).is_some_and(|(line, _)| {
@@ -55,8 +55,9 @@ pub(super) fn was_freed(before: &[String]) -> bool {
     })
 }
 
-/// Returns false only if a page is certainly registered for write protection: the last operation that determines the
-/// registration of its area registered it so, and no monitor closes a userfaultfd or unregisters pages.
+/// Returns false only if a page is certainly registered for write protection: the last operation that changed the
+/// registration of its area registered the area for write protection, and no monitor closes a userfaultfd or
+/// unregisters pages.
 pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
     let last = before.iter().rev().find_map(|result| {
         let (line, said) = line_of(result)?;
@@ -65,8 +66,8 @@ pub(super) fn is_not_protected(before: &[String], page: u64) -> bool {
         let placed = said
             .strip_prefix(" page ")
             .and_then(|at| at.parse::<u64>().ok());
-        // A move that fails can have moved some areas. The last word of the line is the target page, plus 1000 times
-        // the flags.
+        // A move that fails can have moved some areas. The last word of the line is then the target: the page plus 1000
+        // times the flags.
         let start = match name {
             "remap" => placed.or_else(|| Some(number(5)? % 1000))?,
             _ => start,

@@ -45,7 +45,7 @@ const SHOWN: usize = 5;
 enum Against {
     /// The memory manager on the simulated machine, and the model.
     Model,
-    /// The host's Linux on both sides, to measure how many of its results are stable.
+    /// The host's Linux on both sides, to measure how many of its results are the same in two runs.
     Host,
     /// The host's Linux, and Memwright under QEMU.
     HostAndGuest,
@@ -75,7 +75,7 @@ struct Settings {
     seed: u64,
     /// The seeds of the searches against the model, which run one after another. They replace `seed`.
     seeds: Vec<u64>,
-    /// The number of seeds of all parts of the search, of which `seeds` are one part.
+    /// The number of seeds of the complete search. `seeds` are the seeds of one part of it.
     all_seeds: usize,
     /// The CPUs, the memory and the number of calls for the target `sequences`.
     guest: sequences::Guest,
@@ -298,7 +298,7 @@ fn explain(sides: &Sides, script: &Script, path: &Path) -> Result<()> {
     let differs = |candidate: &Script| {
         let one = [candidate.clone()];
         let (referee, guest) = (sides.on_referee(&one)?, sides.on_guest(&one)?);
-        // A shorter script is rejected if it does not end on Linux, because its results are then incomplete.
+        // A shorter script that does not end on Linux is rejected, because its results are incomplete.
         let ended = referee[0].has_ended();
         Ok(ended && report::first_difference(&referee[0], &guest[0]).is_some())
     };
@@ -366,7 +366,7 @@ struct Summary {
     unstable: usize,
     endless: usize,
     differences: usize,
-    /// The number of times that one operation directly followed another, by the two names.
+    /// The number of times that one operation directly followed another. The key contains the names of both operations.
     pairs: BTreeMap<(String, String), usize>,
 }
 

@@ -46,8 +46,8 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs a search from `seed`, which is one of `seeds` seeds. Each seed gets an equal share of the operations and the
-/// minutes.
+/// Runs a search from `seed`. `seeds` is the number of all seeds, each of which gets an equal share of the operations
+/// and the minutes.
 fn search(settings: &Settings, options: &[&str], seed: u64, seeds: usize) -> Result<()> {
     let mut command = command(settings, options)?;
     command.env("MEMWRIGHT_SEED", seed.to_string());

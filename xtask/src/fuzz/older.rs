@@ -22,8 +22,8 @@ pub fn rule(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
         }
         "scan" | "find" => of_scan(before, referee, guest),
         "maps" | "totals" | "out" | "advise" if was_kept(before) => Some(Rule::UnlockedBehind),
-        // Memwright unmaps the old range as an area of its own, which is still registered, so its userfaultfd receives
-        // an unmap event.
+        // Memwright unmaps the old range as a separate area, which is still registered, so its userfaultfd receives an
+        // unmap event.
         "remap" if was_watched(before) && differs_in_unmap(referee, guest) => {
             Some(Rule::MovedApart)
         }
@@ -60,8 +60,8 @@ fn differs_in_unmap(referee: &str, guest: &str) -> bool {
     follows && expected.next().is_none() && referee != guest
 }
 
-/// Returns the rule for a scan that reports pages as written only on Linux. If the scan limits the number of pages, it
-/// also ends at another page, because the pages that are reported differ.
+/// Returns the rule for a scan in which only Linux reports certain pages as written. If the scan limits the number of
+/// pages, it can also end at a different page, because each kernel reports different pages.
 fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let (line, one) = referee.split_once(": ")?;
     let (_, other) = guest.split_once(": ")?;

@@ -19,7 +19,7 @@ impl Outcome {
     }
 }
 
-/// Splits a report at the titles of the scripts. The results of a script that did not end lack the line `end`.
+/// Splits a report at the titles of the scripts. If a script did not end, its results do not contain the line `end`.
 pub fn parse(report: &str) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for line in report.lines() {

@@ -33,10 +33,11 @@ pub enum Rule {
     /// becomes read-only (`mprotect_fixup` of 6.18, `mm/mprotect.c`), and merges with a neighbour that has pages.
     /// Memwright unaccounts it, as later Linux does, and does not merge it.
     GuardedPromised,
-    /// A move of a part of an area, which had a guard, to the end of that area. The userfaultfd of the area does not
-    /// receive remap events. On Linux 6.18, the `anon_vma` keeps the moved part apart, so the userfaultfd receives an
-    /// unmap event for the part and stays registered for the rest. Memwright merges the two, as later Linux does, and
-    /// the merged area has no userfaultfd. Later results are not compared, because all may differ.
+    /// A move of a part of an area that had a guard to the end of that area. The userfaultfd of the area does not
+    /// receive remap events. On Linux 6.18, the `anon_vma` keeps the moved part separate from the rest, so the
+    /// userfaultfd receives an unmap event for the part and stays registered for the rest. Memwright merges the part
+    /// and the rest, as later Linux does, and the merged area has no userfaultfd. Later results are not compared,
+    /// because all may differ.
     GuardedGone,
     /// An access to a page that an asynchronous userfaultfd has read-write-protected. Linux takes one fault, which
     /// makes the page accessible. Memwright tracks the page by the accessed bit and takes none.
@@ -64,7 +65,7 @@ pub enum Rule {
     /// 7.3 does.
     BeyondFile,
     /// The contents of a page that was freed lazily (`MADV_FREE`) while a fork shared it. Linux discards the page once
-    /// the other process has exited. Memwright does not mark a shared page for discarding, so it keeps the page. Later
+    /// the other process has exited. Memwright never marks a shared page for discarding, so it keeps the page. Later
     /// results are not compared.
     FreedWhileShared,
 }
@@ -112,7 +113,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether all later results can differ, too, so that they are not compared.
+    /// Returns whether all results after this difference can also differ, so that they are not compared.
     pub fn ends(self) -> bool {
         matches!(
             self,
@@ -124,8 +125,8 @@ impl Rule {
         )
     }
 
-    /// Returns the rule that predicts the guest's result from the referee's result and the referee's results `before`
-    /// it. Only the rules about guards permit different userfaultfd events.
+    /// Returns the rule that predicts the guest's result from the referee's result and from `before`, the referee's
+    /// earlier results. Only the rules about guards permit different userfaultfd events.
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
@@ -138,7 +139,8 @@ impl Rule {
     }
 }
 
-/// Splits a result into the lines that are not userfaultfd events, and the events (the lines `told`).
+/// Splits a result into the lines that are not userfaultfd events, and the events, which are the lines that begin with
+/// `told`.
 fn without_told(result: &str) -> (String, Vec<&str>) {
     let (told, rest): (Vec<&str>, Vec<&str>) =
         result.lines().partition(|line| line.starts_with("  told "));
@@ -290,7 +292,7 @@ pub(super) fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Returns whether the two reports of one page differ only because the page counts as written on the guest and not on
+/// Returns whether the two reports of one page differ only because the page counts as written on the guest but not on
 /// the referee.
 pub(super) fn is_written_on(scan: &Scan, (referee, guest): (Option<u64>, Option<u64>)) -> bool {
     referee.or(guest).is_some_and(|categories| {
@@ -319,9 +321,9 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
         }
         differ += 1;
     }
-    // The scans may end at different pages: a scan whose output is full stops at the next page that it would report,
-    // while the other scan does not report that page and continues. The output of the scan that reports more pages is
-    // full earlier.
+    // The scans may end at different pages: a scan whose output is full stops at the next page that it would report.
+    // The other scan does not report that page, so it continues. The output of the scan that reports more pages is full
+    // earlier.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
@@ -367,8 +369,8 @@ fn of_told(
         .then_some(Rule::GuardedGone)
 }
 
-/// Returns the userfaultfd events, in which remove or unmap events of adjacent ranges (` told UFFD remove PAGE COUNT`)
-/// are joined into one.
+/// Returns the userfaultfd events, with remove or unmap events of adjacent ranges (` told UFFD remove PAGE COUNT`)
+/// joined into one event.
 fn whole_parts(told: &[&str]) -> Vec<String> {
     let parse = |line: &str| -> Option<(String, u64, u64)> {
         let (rest, count) = line.rsplit_once(' ')?;
@@ -440,8 +442,8 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// Returns whether this area can be kept apart from its neighbour because only one of them is accounted: private
-    /// anonymous memory that is not writable.
+    /// Returns whether this area may stay separate from its neighbour because only one of the two is accounted. This is
+    /// so if it is private anonymous memory that is not writable.
     fn is_promised_by_guard(&self) -> bool {
         self.path.is_empty() && !self.rights.contains('w')
     }

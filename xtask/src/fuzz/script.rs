@@ -32,7 +32,7 @@ const ACCESSES: [u64; 2] = [1 << 17, 1 << 18];
 /// The advice GUARD_INSTALL, twice, and GUARD_REMOVE.
 const GUARDS: &[u64] = &[102, 102, 103];
 
-/// The optional features of a kernel, by the interpreter's names for them.
+/// The optional features of a kernel, as the interpreter names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Abilities(pub BTreeSet<String>);
 
@@ -78,8 +78,8 @@ const FEATURES: [(u64, u64); 9] = [
     (1 << 7, 6),
     (1 << 15, 8),
 ];
-/// The ways to answer messages, by the interpreter's letters for them. A way that occurs more than once is more
-/// frequent.
+/// The ways to answer messages, as letters that the interpreter understands. A way that occurs more than once is chosen
+/// more often.
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
 impl<'a> Kind<'a> {
@@ -116,7 +116,8 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns the name of a userfaultfd, most often of the one with which most of the memory is registered.
+    /// Returns the name of a random userfaultfd. It is most often the userfaultfd with which most of the memory is
+    /// registered.
     fn who(&self, random: &mut Random) -> char {
         match random.below(8) {
             0 => 't',
@@ -231,7 +232,7 @@ impl Script {
     }
 
     /// Returns the feature that the script needs and that is not in `abilities`, if any. Checks only for protection
-    /// keys, which depend on the processor; a Linux that lacks another feature is never used.
+    /// keys, which depend on the processor. A Linux that lacks any other feature is never used.
     pub fn lacks(&self, abilities: &Abilities) -> Option<&'static str> {
         let operation = |line: &String| {
             let mut words = line.split_whitespace();

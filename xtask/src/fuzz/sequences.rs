@@ -11,8 +11,8 @@ use crate::{programs, shell};
 const LIMIT: &str = "7200";
 /// The minimum number of successes of each counted call, per million calls in total.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// The maximum growth of the memory in the lists of free frames and the kernel's heap during the second half of a run,
-/// in KiB.
+/// The maximum amount, in KiB, by which free memory may shrink in the second half of a run, because the kernel's heap
+/// and its lists of free frames can grow.
 const KEPT_KIB: i64 = 512;
 /// The maximum number of kernel instructions between two scheduling points.
 const LONGEST_STRETCH: u64 = 2_000_000;

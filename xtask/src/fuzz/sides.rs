@@ -57,8 +57,8 @@ impl Sides {
         })
     }
 
-    /// Returns whether two runs on the referee may differ. Runs in a guest do not, because the guest's clock counts
-    /// instructions.
+    /// Returns whether two runs on the referee may differ. Runs in a guest do not differ, because the guest's clock
+    /// counts instructions.
     pub fn varies(&self) -> bool {
         self.kernel.is_none()
     }

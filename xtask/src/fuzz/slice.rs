@@ -1,4 +1,4 @@
-//! The random programs that every change must pass. They are the same each time, except in the full tier.
+//! Runs the random programs that every change must pass. Except in the full tier, they are the same in every run.
 
 use std::path::PathBuf;
 
@@ -20,8 +20,8 @@ const ON_LINUX: usize = 20_000;
 const KNOWN: (u32, u32) = (6, 18);
 /// The name of the newer Linux, which supports read-write protection by userfaultfd.
 const NEWER: &str = "debian:trixie-backports";
-/// The features that the reference Linux must have, by the interpreter's names for them. Protection keys are not among
-/// them, because they depend on the processor.
+/// The features that the reference Linux must have, as the interpreter names them. Protection keys are not among them,
+/// because they depend on the processor.
 const NEEDED: [&str; 10] = [
     "events",
     "guard",

@@ -58,7 +58,7 @@ impl Measure {
             .collect()
     }
 
-    /// Returns the numbers, from 1, of the lines of a file that the figure counts.
+    /// Returns the line numbers, from 1, of the places in a file that the figure counts.
     fn lines(self, source: &Source) -> Vec<usize> {
         let personality = source.path.starts_with("crates/memwright-linux")
             && source.path.contains("/src/")

@@ -47,8 +47,8 @@ const CEILINGS: &[Ceiling] = &[
 /// The number of paragraphs in a sample.
 const SAMPLE: usize = 60;
 
-/// Checks each figure, and prints it with its ceiling and its goal. With `--show NAME`, prints the places that one
-/// figure counts instead. With `--draw`, prints a random sample of paragraphs, which depends on the commit.
+/// Checks each figure, and prints it with its ceiling and its goal. With `--show NAME`, prints instead the places that
+/// one figure counts. With `--draw`, prints a random sample of paragraphs, which depends on the commit.
 ///
 /// # Errors
 /// If a figure is not at its ceiling, if a file cannot be read, or if an argument is unknown.

@@ -1,4 +1,4 @@
-//! Checks the citations of design rules, and the names of the mistakes for them, against `docs/rules.md`.
+//! Checks against `docs/rules.md` that cited design rules exist, and that the page names existing mistakes.
 
 use std::collections::BTreeSet;
 

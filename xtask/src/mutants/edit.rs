@@ -1,4 +1,4 @@
-//! The edits of the source that plant mistakes.
+//! Edits the source to plant mistakes.
 //!
 //! An edit identifies a piece of code in a function by its tokens, regardless of comments and line breaks. The code
 //! must occur exactly once in the function.
@@ -30,20 +30,20 @@ pub struct Edit {
     pub replace: String,
 }
 
-/// Why an edit does not apply.
+/// The reason why an edit does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// The file has no such function.
     NoFunction,
-    /// The file has this number of such functions.
+    /// The file has several such functions, and this is their number.
     SeveralFunctions(usize),
     /// The function does not contain the code.
     NotFound,
-    /// The function contains the code this number of times.
+    /// The function contains the code several times, and this is the number.
     FoundSeveral(usize),
     /// The replacement has the same tokens as the code.
     Same,
-    /// The code overlaps code that another edit replaces.
+    /// The code overlaps the code that another edit replaces.
     Overlaps,
 }
 
@@ -72,7 +72,7 @@ impl Edit {
         names.map(|three| three[2].text.trim_matches('"')).collect()
     }
 
-    /// Returns the replacement with the complete path in each call of the switch.
+    /// Returns the replacement, in which each call of `SWITCH` has the complete path of that function.
     fn replacement(&self) -> String {
         let path = if self.file.starts_with("crates/memwright-table/") {
             "crate::mistake::"

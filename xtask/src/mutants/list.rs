@@ -28,7 +28,7 @@ const THEMES: &[(&str, &str)] = &[
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Mistake {
-    /// The name, which enables the mistake at run time.
+    /// The name, by which the mistake is enabled at run time.
     pub name: String,
     /// The description of the effect, in one sentence.
     pub what: String,

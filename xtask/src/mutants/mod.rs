@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: checks that the test that is named for a mistake notices it, for every mistake.
+//! `cargo xtask mutants`: checks, for every mistake, that the test that is assigned to it notices it.
 //!
 //! The source contains no mistakes. Edits plant them in a copy of the tree, where each can be enabled at run time. The
-//! tests of `memwright-sim` and `memwright` are built there once. Each named test runs without the mistake, and must
-//! pass. Then it runs with the mistake, and an assertion must fail.
+//! tests of `memwright-sim` and `memwright` are built there once. Each assigned test first runs without the mistake,
+//! and must pass. It then runs with the mistake, and an assertion must fail.
 
 mod edit;
 mod list;

@@ -1,4 +1,4 @@
-//! Decides from the result of a test whether the test noticed a mistake, or failed for another reason.
+//! Determines from the result of a test whether the test noticed a mistake or failed for another reason.
 //!
 //! A test notices a mistake by an assertion. An assertion is a macro of the `assert` family in any file, or `panic!` in
 //! the code of the tests, where a checker uses it to report an error. An `unwrap` of an error, an index out of range,
@@ -16,7 +16,7 @@ const ASSERTIONS: [&str; 6] = [
     "debug_assert_eq",
     "debug_assert_ne",
 ];
-/// The prefixes of their default messages.
+/// The prefixes of the default messages of these macros.
 const MESSAGES: [&str; 2] = ["assertion failed: ", "assertion `"];
 /// The macro that counts as an assertion only in the folders `CHECKERS`.
 const REPORT: &str = "panic";

@@ -1,8 +1,8 @@
 //! `cargo xtask prose`: checks the spelling in every file, and the words in pages and comments.
 //!
 //! The tool `typos` checks spelling (`typos.toml`), and Vale checks the choice of words (`.vale.ini` and the lists in
-//! `.vale`). Vale reads Markdown pages directly. Its support for Rust would treat code in comments as prose. Vale
-//! therefore reads a copy of each source file, which contains only the comments, as Markdown, on their original lines.
+//! `.vale`). Vale reads Markdown pages directly. Its support for Rust would treat code in comments as prose, so for
+//! each source file Vale reads a copy that contains only the comments, as Markdown, on their original lines.
 
 mod checkers;
 

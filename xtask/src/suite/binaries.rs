@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// An executable that cargo built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// The name of the package. For integration tests, followed by a slash and the name of the test file:
+    /// The name of the package. For integration tests, a slash and the name of the test file follow:
     /// `memwright-sim/cow`.
     pub name: String,
     pub path: PathBuf,
@@ -99,8 +99,8 @@ pub struct Listed {
 }
 
 impl Binary {
-    /// Returns the command that starts the binary as cargo does. Resets signals to their default action, because tests
-    /// send signals, and a task that runs in the background may ignore some.
+    /// Returns the command that starts the binary as cargo does. The command resets signals to their default actions,
+    /// because tests send signals, and a task in the background may have been started with some signals ignored.
     pub fn command(&self) -> Command {
         let mut command = Command::new("env");
         command
@@ -112,7 +112,7 @@ impl Binary {
         command
     }
 
-    /// Lists its tests.
+    /// Lists the tests of the binary.
     ///
     /// # Errors
     /// If the binary fails.

@@ -113,8 +113,8 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Tests that notice a mistake but take many seconds. An empty name means all tests of the binary. `cargo xtask test`
-/// runs them, but not with the name of a folder.
+/// Tests that notice a mistake but take many seconds, each as a binary and a name. An empty name means all tests of the
+/// binary. `cargo xtask test FOLDER` does not run these tests; `cargo xtask test` does.
 const LONG: &[(&str, &str)] = &[
     ("interleavings", "huge::split_of_zeroes_and_write"),
     ("numa", "together::migration_of_shared_memory_and_write"),

@@ -1,4 +1,4 @@
-//! Runs processes that run tests, several at a time.
+//! Runs test processes, several at a time.
 
 use std::ffi::OsStr;
 use std::io::Read;

@@ -80,8 +80,8 @@ impl Suite {
     /// # Errors
     /// If the kernel or a test does not build.
     pub fn build(tier: Tier) -> Result<Suite> {
-        // The crates of the kernel depend on one another in a line, so its build leaves processors idle, which the build of
-        // the tests uses.
+        // Each crate of the kernel depends on the previous one, so the build of the kernel leaves processors idle. The
+        // build of the tests uses them at the same time.
         let (kernel, built) = std::thread::scope(|scope| {
             let kernel = scope.spawn(guest::build_kernel);
             let built = binaries::build();
@@ -94,8 +94,8 @@ impl Suite {
         Ok(Suite { built })
     }
 
-    /// Runs the tests of a tier, or of one shard of it, and adds their outcomes to the totals. Returns the slowest
-    /// processes.
+    /// Runs the tests of a tier, or of one shard of the tier, and adds their outcomes to the totals. Returns the
+    /// slowest processes.
     ///
     /// # Errors
     /// If tests cannot be listed or started, or if a program of `programs/` does not build. Failed tests are part of the
@@ -197,7 +197,7 @@ impl Suite {
     }
 }
 
-/// Checks that every program that shares a boot with others is run by at least one test of the first tier.
+/// Checks that the first tier runs every program that shares a boot with others in at least one test.
 fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> {
     let shared = listed.iter().filter(|test| test.group.is_some());
     let mut earliest: BTreeMap<&str, Tier> = BTreeMap::new();

@@ -11,7 +11,7 @@ pub enum Outcome {
     Failed,
     /// The test needs an image, a tool or a network that is missing, or is marked as ignored. Contains the reason.
     Skipped(String),
-    /// The test did not run, because this later tier is the first one that runs it.
+    /// The test did not run, because this later tier is the first tier that runs it.
     Later(Tier),
 }
 
@@ -72,14 +72,14 @@ pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
         .collect()
 }
 
-/// The number of tests by outcome, with the skipped tests.
+/// The number of tests for each outcome, and the list of the skipped tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub passed: u64,
     pub failed: u64,
     /// The names of the skipped tests, each with the reason.
     pub skipped: Vec<(String, String)>,
-    /// The number of tests that did not run because `ci` is the first tier that runs them. `full` counts those of the
+    /// The number of tests that did not run because `ci` is the first tier that runs them. `full` is the same for the
     /// full tier.
     ci: u64,
     full: u64,

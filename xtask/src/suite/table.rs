@@ -10,8 +10,8 @@ pub struct Rule {
     /// The test binary.
     binary: &'static str,
     /// The prefixes of the names of the tests. If there are several, tests whose names differ only in the prefix are
-    /// the same test on several machines or builds. A tier runs some of these alternatives; the rest of the name
-    /// determines which.
+    /// the same test on several machines or builds. A tier runs some of these alternatives. The rest of the name
+    /// determines which ones.
     beginnings: &'static [&'static str],
     /// The number of alternatives. With several prefixes, it is the number of prefixes. With one prefix, it is the
     /// number of parts into which the tests are divided by their names.

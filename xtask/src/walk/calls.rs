@@ -1,4 +1,4 @@
-//! The tree of calls of an operation, without calls that a reader of the operation does not follow.
+//! Builds the tree of the calls of an operation, without calls that a reader of the operation does not follow.
 
 use std::collections::HashSet;
 
@@ -47,8 +47,8 @@ pub fn calls<'a>(events: &[Event], functions: &'a [Function]) -> Vec<Call<'a>> {
     new(all, &mut HashSet::new())
 }
 
-/// Returns the calls that replace a call of `function` with the inner calls `calls`: the call itself, its inner calls,
-/// or none.
+/// Returns the calls that replace a call of `function` in the tree: the call itself with the inner calls `calls`, only
+/// the inner calls, or no call.
 fn followed<'a>(function: &'a Function, calls: Vec<Call<'a>>) -> Vec<Call<'a>> {
     let hook = HOOKS.iter().any(|hook| function.path == *hook);
     if hook || function.file.starts_with(MACHINE) {

@@ -11,8 +11,8 @@ pub struct Ceiling {
     pub title: &'static str,
     /// The maximum of each figure. It may only be lowered.
     pub most: Counts,
-    /// The figures before the modules were put into layers, at commit 3b42efaf. Those of `compare` are of commit
-    /// 48f2db66, because that command does not exist at 3b42efaf. The goal is half of these returns.
+    /// The figures before the modules were put into layers, at commit 3b42efaf. The figures of the operation `compare`
+    /// are of commit 48f2db66, because that command does not exist at 3b42efaf. The goal is half of the returns.
     pub before: Counts,
 }
 

@@ -18,7 +18,7 @@ pub struct Function {
     pub address: u64,
     /// The path, such as `memwright_table::table::level::slot_index`.
     pub path: String,
-    /// The name, with the name of its type.
+    /// The name. For a method, with the name of its type.
     pub name: String,
     /// The file that defines the function, relative to the root of the workspace.
     pub file: String,

@@ -7,8 +7,8 @@ pub fn short(path: &str) -> String {
         .into_iter()
         .filter(|segment| !segment.starts_with('{'))
         .collect();
-    // A segment in angle brackets is no name: `<A, B>` has the generic arguments of a function, and a first segment in
-    // angle brackets is the type of a method.
+    // A segment in angle brackets is not a name: `<A, B>` contains the generic arguments of a function, and the first
+    // segment contains the type of a method.
     let named = |segment: &&&str| !segment.starts_with('<');
     let last = segments.iter().rfind(named).copied().unwrap_or(path);
     match segments.first().and_then(|first| of_type(first)) {
@@ -24,7 +24,7 @@ fn of_type(segment: &str) -> Option<&str> {
     let path = path
         .trim_start_matches(['&', '*'])
         .trim_start_matches("mut ");
-    // The type can itself be in a path of a method: `<<a::Type>::f as Trait>`.
+    // The type can itself be inside the path of a method: `<<a::Type>::f as Trait>`.
     let last = segments(path)
         .into_iter()
         .rfind(|segment| !segment.starts_with(['<', '{']))?;

@@ -34,8 +34,8 @@ pub fn updated(page: &str, walks: &[(&Ceiling, Walk)]) -> Result<String> {
     Ok(page)
 }
 
-/// Returns the files of a walk in the order in which the walk enters them. Each is indented below the file that calls
-/// into it, and followed by the function that is called.
+/// Returns the files of a walk in the order in which the walk enters them. Each file is indented below the file from
+/// which it is entered, and is followed by the function that is called.
 fn files(walk: &Walk) -> String {
     let mut lines = Vec::new();
     lay_out(&walk.entries, 0, &mut lines);

@@ -32,7 +32,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the program that performs an operation, as [`build`] builds it from the source in `tree`.
+    /// Returns the program for an operation that [`build`] builds from the source in `tree`.
     pub fn of(tree: &Path, name: &str) -> Self {
         let folder = folder(tree).join("debug");
         if is_on_memory(name) {

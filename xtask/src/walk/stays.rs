@@ -19,7 +19,7 @@ pub struct Entry {
     pub file: String,
     /// The function through which the walk enters the file.
     pub function: String,
-    /// The files that the walk enters from this one, if they are new or lead to a new file.
+    /// The files that the walk enters from this one. A file that is not new is included only if it leads to a new file.
     pub entries: Vec<Entry>,
 }
 
@@ -200,7 +200,8 @@ mod tests {
         Call { function, calls }
     }
 
-    /// Returns the functions of entries. Brackets after a function contain the functions of the entries below it.
+    /// Returns the functions of entries as text. After a function, brackets contain the functions of the entries below
+    /// its entry.
     fn text(entries: &[Entry]) -> String {
         let one = |entry: &Entry| match entry.entries.as_slice() {
             [] => entry.function.clone(),

@@ -12,8 +12,8 @@ use crate::shell;
 
 /// The Linux kernel, by its name in `memwright kernels`.
 const LINUX: &str = "debian:trixie-backports";
-/// The minimum number of page faults of a script. Together with `LEAST_INSTRUCTIONS`, it excludes programs that
-/// exercise memory management too little.
+/// The minimum number of page faults of a script. This limit and `LEAST_INSTRUCTIONS` exclude programs that use memory
+/// management too little.
 const LEAST_FAULTS: u64 = 10_000;
 const LEAST_INSTRUCTIONS: u64 = 100_000_000;
 

@@ -43,7 +43,7 @@ impl Script {
         })
     }
 
-    /// Returns each package with its version. Returns the name of the first package that is not installed as the error.
+    /// Returns each package with its version. The error is the name of the first package that is not installed.
     pub fn versions(&self) -> Result<Vec<String>, String> {
         let version = |package: &String| {
             let mut query = Command::new("dpkg-query");

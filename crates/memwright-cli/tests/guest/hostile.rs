@@ -36,7 +36,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Returns a command with these words as its subcommand and arguments. A guest that it starts hangs.
+/// Returns a `memwright` command with this subcommand and these arguments. Each guest that the command starts hangs.
 fn memwright(words: &[&str]) -> Command {
     let mut command = run("hang");
     let mut other = Command::new(command.get_program());
@@ -586,7 +586,7 @@ fn what_has_no_room_is_refused_before_it_boots() {
     );
 }
 
-/// Checks that the time limit and signals end a command that writes to a full pipe, whose reader does not read.
+/// Checks that the time limit and signals end a command that is blocked in a write to a full pipe.
 fn an_output_that_is_not_read_holds_no_command_up() {
     let flooding = |options: &[&str]| start(run("flood").args(options).arg("/bin/true"));
     let patient = |child: &mut Child| {

@@ -1,4 +1,4 @@
-//! Tests CPUs and clocks: the QEMU that they need, and what the account contains about them.
+//! Tests the options for CPUs and clocks: which versions of QEMU they need, and what the account reports about them.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;

@@ -11,7 +11,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-/// Returns a vector with a trial for each of these functions, of the same name.
+/// Expands to a vector with one trial for each of these functions. A trial has the name of its function.
 macro_rules! trials {
     ($($name:ident,)*) => {
         vec![$(libtest_mimic::Trial::test(stringify!($name), || {

@@ -50,12 +50,12 @@ pub fn start(command: &mut Command) -> Child {
         .expect("the command starts")
 }
 
-/// Returns the exit code, standard output and standard error of a run.
+/// Runs the command, and returns its exit code, standard output and standard error.
 pub fn ends(command: &mut Command) -> (i32, String, String) {
     described(command.output().expect("the command starts"))
 }
 
-/// Returns the exit code, standard output and standard error of a run that has finished.
+/// Returns the exit code, standard output and standard error in the output of a command.
 pub fn described(output: Output) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (
@@ -65,12 +65,13 @@ pub fn described(output: Output) -> (i32, String, String) {
     )
 }
 
-/// Returns the outcome of a command that must not hang: after two minutes, the command is killed and the test fails.
+/// Runs a command that must not hang, and returns its exit code, standard output and standard error. After two minutes,
+/// kills the command and fails the test.
 pub fn within(command: &mut Command) -> (i32, String, String) {
     within_to(command, Stdio::piped())
 }
 
-/// Returns the outcome as [`within`] does, for a command with this standard output.
+/// Like [`within`], but with `output` as the standard output of the command.
 pub fn within_to(command: &mut Command, output: Stdio) -> (i32, String, String) {
     let mut child = command
         .stdout(output)

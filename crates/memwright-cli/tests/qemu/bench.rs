@@ -60,7 +60,7 @@ fn figure(record: &Value) -> Option<f64> {
     record.get("value").or_else(|| record.get("mean"))?.as_f64()
 }
 
-/// Returns the maximum of a measure's averages over all cases.
+/// Returns the highest figure of a measure among all cases.
 fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
     let records = run["records"][column].as_array().into_iter().flatten();
     records
@@ -70,7 +70,7 @@ fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
         .ok_or_else(|| format!("no {measure:?} in column {column:?}").into())
 }
 
-/// The budgets: the experiment, the index of the run, the case, the measure, and the maximum of its average.
+/// The budgets: the experiment, the index of the run, the case, the measure, and the maximum of its figure.
 #[rustfmt::skip]
 const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("basics", 0, "system call", "getppid", 150.0),
@@ -197,7 +197,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("wp-unpopulated", 0, "10240 MiB, huge pages, WP_UNPOPULATED", "arming", 3000.0),
     ("wp-unpopulated", 0, "10240 MiB, huge pages, no alignment, WP_UNPOPULATED", "arming", 12_000.0),
     ("wp-unpopulated", 0, "40960 MiB, sparse file, async", "arming", 3000.0),
-    // The cost of a sparsely filled page table depends on the number of its populated entries.
+    // The cost of these calls depends on the number of populated page-table entries, not on the size of the mapping.
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "un-protect", 400_000.0),
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 150_000.0),
     ("write-after-clear", 0, EVERY, "write after clear: faults", 0.0),
@@ -207,8 +207,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("async-scan", 0, "1 %, clustered", "scan and re-protect", 250_000.0),
     ("async-scan", 0, "1 %, random", "scan and re-protect", 1_200_000.0),
     ("async-scan", 0, "1 %, random", "whole round", 1_250_000.0),
-    // The value was 25.0 before elided flushes were counted individually, and 25.1 before files accessed their callers
-    // through a port.
+    // The value was 25.0 until each elided flush was counted, and 25.1 until files accessed their callers through a
+    // port.
     ("async-scan", 0, "pages of 2 MiB", "arming, per page", 25.1),
     ("async-scan", 0, "pages of 2 MiB", "faults per 2 MiB page written", 1.0),
     ("async-scan", 0, "pages of 2 MiB", "written, per 2 MiB page written", 1.0),
@@ -219,13 +219,14 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     // The cost depends on the populated pages, not on the size of the mapping.
     ("snapshot-pause", 0, "1024 MiB mapped, 16 populated", "pause", 300_000.0),
     ("snapshot-pause", 0, "65536 MiB mapped, 16 populated", "pause", 300_000.0),
-    // Populated pages and holes alternate. This budget and the following ones are still below the values of Linux 6.12.
+    // Populated pages and holes alternate. This budget and the following ones are below the values of Linux 6.12.
     ("live-snapshot", 0, "256 MiB, half of it touched", "pause", 6_000_000.0),
     ("incremental-checkpoint", 0, "64 MiB, soft-dirty", "asking what was written", 2_500_000.0),
     ("incremental-checkpoint", 0, "64 MiB, PAGEMAP_SCAN", "asking what was written", 600_000.0),
 ];
 
-/// In a budget, this name stands for all cases of a measure. The largest average must not exceed the budget.
+/// In a budget, this name stands for all cases of a measure. The highest figure among the cases must not exceed the
+/// budget.
 const EVERY: &str = "every case";
 
 /// Checks that instruction counts do not exceed their budgets. The counts repeat exactly, so a budget detects every
@@ -272,15 +273,15 @@ fn repeats() -> Result<(), Failed> {
         average(&document, "memwright", case, "mprotect")?,
         average(&document, "memwright", case, "faults")?,
     );
-    // Changing the permissions of 64 areas takes at least 64 instructions, and causes no fault.
+    // Changing the permissions of 64 areas takes more than 64 instructions, and causes no fault.
     if calls > 64.0 && faults == 0.0 {
         return Ok(());
     }
     Err(format!("{calls} instructions, {faults} faults").into())
 }
 
-/// Checks that a write after mprotect takes no fault and costs as much as a second write, because write permission is
-/// restored at once, and that without the rule each page takes a fault.
+/// Checks that a write after mprotect takes no fault and costs as much as a second write, because mprotect restores
+/// write permission. With the rule disabled, each page takes a fault.
 fn policies() -> Result<(), Failed> {
     let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
@@ -351,7 +352,7 @@ fn runs_of(document: &Value) -> Result<&[Value], Failed> {
 }
 
 /// Checks that a NUMA hint fault restores write permission, whether or not the page can be migrated, so that no other
-/// faults follow. Without the rule, a store after a load takes another fault.
+/// faults follow. With the rule disabled, a store after a load takes another fault.
 fn hints() -> Result<(), Failed> {
     let off = "memwright write-upgrade=off";
     let policy = ["numa-hint", "--policy", "write-upgrade=off"];

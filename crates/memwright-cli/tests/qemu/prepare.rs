@@ -58,7 +58,7 @@ pub fn workspace() -> PathBuf {
         .to_owned()
 }
 
-/// Returns the path of a C program. `variant` is one of the four ways in which it is linked.
+/// Returns the path of a C program. `variant` selects one of the four ways in which the program is linked.
 pub fn program(variant: &str, name: &str) -> PathBuf {
     workspace().join("programs/build").join(variant).join(name)
 }

@@ -97,8 +97,8 @@ const PROGRAMS: &[&str] = &[
     "fpu",
 ];
 
-/// The programs that take longest. They test the kernel and not how a program is linked, so each runs in one boot only,
-/// but in every tier.
+/// The programs that take longest. They do not depend on how a program is linked, so each runs in only one boot, but in
+/// every tier.
 const LONG: &[&str] = &[
     "cpu_limit",
     "cpu_timers",
@@ -124,7 +124,7 @@ const FILLING: &[&str] = &["socket_cycles", "kernel_memory", "kernel_lists"];
 /// Programs that do not free their objects, which the kernel frees at the end of the run.
 const LEAVING: &[&str] = &["deep_folders leave 20000"];
 
-/// Programs that track stores. Their arguments are those for kernels on which a tracked store takes a fault.
+/// Programs that track stores, with the arguments for a kernel on which a tracked store takes a fault.
 const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
@@ -219,7 +219,8 @@ fn under_pressure() -> Vec<Boot> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    // A similar memory pressure with less memory and less swap, so that the boot is short enough for the first tier.
+    // This boot creates the same memory pressure with less memory and less swap, so that it is short enough for the
+    // first tier.
     let pressed_briefly = Boot::of("pressure", "musl-static", &["swap_during 3"])
         .option("--swap", "zram:64M")
         .option("--memory", "19M")
@@ -261,8 +262,8 @@ fn same_trace() -> Result<(), Failed> {
     boot("musl-static", &programs).run()?.expect_code(0)
 }
 
-/// Checks that hundreds of threads that run out of memory at the same time terminate. In an earlier version, each of
-/// them scanned all memory in turn.
+/// Checks that hundreds of threads that run out of memory at the same time terminate. In an earlier version, each
+/// thread scanned all memory, one thread after another.
 fn fork_storm() -> Result<(), Failed> {
     let guest = boot("musl-static", &["fork_storm"]);
     let guest = guest.option("--swap", "zram:64M");

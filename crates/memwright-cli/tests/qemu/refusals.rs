@@ -198,7 +198,7 @@ fn unread_error() -> Result<(), Failed> {
     Err(format!("with standard error closed: {status}").into())
 }
 
-/// Checks that the command reports a file that cannot be written before the program runs.
+/// Checks that the command reports an unwritable JSON file before it runs the program.
 fn unwritable_json() -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--json", "/nowhere/account.json"])

@@ -15,13 +15,13 @@ const CPUS: [u8; 4] = [1, 2, 4, 8];
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program whose workers use private memory, and the locks and cache lines that several CPUs may write nevertheless.
-/// All others may be written by one CPU only.
+/// A program whose workers use private memory. Names the locks and cache lines that more than one CPU may write
+/// although the memory is private.
 struct Program {
     name: &'static str,
-    /// The ranks of the locks that they may write.
+    /// The ranks of the locks that more than one CPU may write.
     locks: &'static [&'static str],
-    /// The kinds of cache lines that they may write.
+    /// The kinds of cache lines that more than one CPU may write.
     lines: &'static [&'static str],
     /// The number of operations in a round that remove pages or permissions. Each of them may interrupt every other CPU
     /// once.
@@ -241,7 +241,8 @@ struct Row {
     beginning: String,
     /// Figures that depend only on the requests of the program.
     exact: String,
-    /// Figures that depend on the order in which the CPUs execute, and thus on the length of every path.
+    /// Figures that depend on the order in which the CPUs execute, and thus on the number of instructions of every code
+    /// path.
     rest: String,
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The approximate number of calls in one run.
 const CALLS: u64 = 24_000;
-/// The minimum number of successful calls per million calls, for each call that is counted.
+/// The minimum number of successes of each counted system call, per million calls in total.
 const LEAST_OF_A_MILLION: u64 = 1000;
 /// The maximum by which free memory may shrink from the middle of a run to its end, in KiB: the kernel's lists of free
 /// frames and its heap can grow.
@@ -38,8 +38,8 @@ pub fn trials() -> Vec<Trial> {
             judge(&guest.run()?).map(|()| Completion::Completed)
         })
     };
-    // Debug assertions multiply the kernel's work, so the longest stretch is checked on the kernel as shipped. It is
-    // counted on one CPU only.
+    // Debug assertions multiply the kernel's work, so the longest stretch without a scheduling point is checked on the
+    // shipped kernel. QEMU can count it only with one CPU.
     let as_shipped = |&(name, _, memory): &'static (&str, u8, &'static str)| {
         Trial::test(format!("sequences::as_shipped::{name}"), move || {
             let options = ["--memory", memory, "--swap", "zram:32M"];

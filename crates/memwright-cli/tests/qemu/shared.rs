@@ -6,8 +6,9 @@ use crate::tier;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::sync::{Arc, OnceLock};
 
-/// A boot, which is made by the first of its tests, and whose output all of its tests share. It is made twice and the
-/// two are compared, unless the CPUs run in parallel. There is no trace, because some programs fork thousands of times.
+/// A boot that runs several programs. The first of its tests boots the guest, and all of its tests examine the same
+/// output. The boot is repeated and the two runs are compared, unless the CPUs run in parallel. The runs are not
+/// traced, because some programs fork thousands of times.
 pub struct Boot {
     label: String,
     guest: Guest,
@@ -20,7 +21,8 @@ pub struct Boot {
 
 /// The contents of a boot.
 enum Content {
-    /// Programs that are linked in this way, each with its arguments. Those whose tests are not selected are omitted.
+    /// The variant in which the programs are linked, and the programs with their arguments. Programs whose tests are
+    /// not selected are omitted.
     Programs(String, Vec<&'static str>),
     /// A run with a fixed command line, and the names whose results its output contains.
     Fixed(Vec<&'static str>),

@@ -43,7 +43,7 @@ const STRESSORS: &[Stressor] = &[
     },
 ];
 
-/// The part of the operations that the first tier executes.
+/// The first tier executes the number of operations divided by this number.
 const PART: u32 = 5;
 
 pub fn trials() -> Vec<Trial> {

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The image contains shell variables after its first KiB: `mode`, and the counts of a run. The stand-in prints lines
-/// in the formats of QEMU's log (`-d int`) and of the plugin.
+/// The script of the stand-in. After its first KiB, an image contains shell variables: `mode`, and the counts of a run.
+/// The stand-in prints lines in the formats of QEMU's log (`-d int`) and of the plugin.
 const QEMU: &str = r#"#!/bin/sh
 case $1 in
 --version) echo "QEMU emulator version 7.2.0 (stand-in)"; exit ;;
