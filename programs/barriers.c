@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-/* From include/uapi/linux/membarrier.h, which not every C library has. */
+/* From include/uapi/linux/membarrier.h, which older kernel headers lack. */
 enum {
 	QUERY = 0,
 	GLOBAL = 1,

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <time.h>
 
-/* From include/uapi/linux/futex.h, which not every C library has. */
+/* From include/uapi/linux/futex.h, which older kernel headers lack. */
 enum {
 	FUTEX_WAIT,
 	FUTEX_WAKE,

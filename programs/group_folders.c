@@ -89,7 +89,9 @@ static void as_other(void *unused)
 	expect("locks", 0644, GROUP);
 	CHECK_EQ(chmod("locks", 04755), 0);
 	expect("locks", 04755, GROUP);
-	/* Changing the group to one of the caller's own clears the bit. */
+	/* A chown to one of the caller's own groups clears the set-user-ID bit, and the set-group-ID bit of a file that is
+	 * group-executable.
+	 */
 	CHECK_EQ(chown("locks", (uid_t)-1, OTHER), 0);
 	expect("locks", 0755, OTHER);
 	CHECK_EQ(chmod("locks", 06755), 0);

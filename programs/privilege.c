@@ -6,7 +6,7 @@
  */
 #include "check.h"
 
-/* From include/uapi/linux/capability.h, which not every C library has. */
+/* From include/uapi/linux/capability.h, which older kernel headers lack. */
 enum {
 	_LINUX_CAPABILITY_VERSION_3 = 0x20080522,
 	CAP_DAC_OVERRIDE = 1,

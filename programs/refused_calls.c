@@ -96,7 +96,7 @@ static void pipe_sizes(void)
 	close(ends[0]), close(ends[1]);
 }
 
-/* From include/uapi/linux/capability.h, which not every C library has. */
+/* From include/uapi/linux/capability.h, which older kernel headers lack. */
 enum { CAPABILITY_VERSION_3 = 0x20080522, CAP_KILL = 5, CAP_SETPCAP = 8 };
 
 struct sets {

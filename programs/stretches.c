@@ -822,7 +822,7 @@ static void watch(int watcher, char *at, size_t size, uint64_t mode)
 	CHECK(ioctl(watcher, UFFDIO_REGISTER, &all) == 0);
 }
 
-/* Ioctls that not every C library's headers contain (include/uapi/linux/userfaultfd.h). */
+/* Ioctls that older kernel headers lack (include/uapi/linux/userfaultfd.h). */
 #define COMMAND_CONTINUE _IOWR(0xaa, 7, uint64_t[4])
 #define COMMAND_POISON _IOWR(0xaa, 8, uint64_t[4])
 #define COMMAND_MOVE _IOWR(0xaa, 5, uint64_t[5])

@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* From linux/futex.h, which not every C library has. */
+/* From linux/futex.h, which older kernel headers lack. */
 #define FUTEX_WAIT 0
 
 #define THREAD_FLAGS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)

@@ -134,7 +134,7 @@ impl Contexts {
     }
 }
 
-/// Unwinds the stack without a panic.
+/// Unwinds the calling stack, which will not run again. The panic hook is not called.
 fn leave() -> ! {
     resume_unwind(Box::new(Left))
 }

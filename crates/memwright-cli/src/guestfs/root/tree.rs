@@ -64,8 +64,7 @@ enum Source {
     Archive(Archive),
 }
 
-/// Folders of the root that are not read from the tree: the guest has its own, or their contents differ between any two
-/// runs.
+/// Folders at the root that are never read from the tree, because the guest has its own.
 const HIDDEN: [&str; 5] = ["dev", "proc", "sys", "run", ".memwright"];
 
 /// The maximum length of a name and of a link's target on Linux, in bytes.
