@@ -14,7 +14,7 @@ use crate::sync::Wait;
 const USER: u64 = 0xf;
 const _: () = assert!(super::MAX_NODES < USER as usize);
 
-/// A counted reference to an allocated block. Dropping the last one frees the block.
+/// A counted reference to an allocated block. The block is freed when its last reference is dropped.
 #[must_use = "dropping it gives the reference up"]
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,
