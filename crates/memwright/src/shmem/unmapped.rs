@@ -28,7 +28,7 @@ struct Found {
 }
 
 impl<M: Machine> Store<M> {
-    /// Scans the store's pages from index `from` on. Returns pages, all within one [`Cluster`], that no entry maps and
+    /// Scans the store's pages from index `from` on. Returns pages, all within one `Cluster`, that no entry maps and
     /// that were not accessed since the previous scan.
     fn look_for_unused(&self, memory: &Memory<M>, from: u64, effort: &mut Effort) -> Found {
         let frames = memory.frames();

@@ -153,7 +153,7 @@ impl SwapCharges {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Locks the table for a charge to `memcg`. Returns `None` if `memcg` is [`Memcg::NOBODY`], which is never charged.
+    /// Locks the table for a charge to `memcg`. Returns `None` if `memcg` is `Memcg::NOBODY`, which is never charged.
     fn table_for(&self, memcg: Memcg) -> Option<LockGuard<'_, Table>> {
         (memcg != Memcg::NOBODY).then(|| self.table.lock())
     }

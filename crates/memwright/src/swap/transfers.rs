@@ -21,7 +21,7 @@ pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
     /// The device of the last transfer. Most transfers of a group use the same device.
     last: Option<(usize, Arc<dyn SwapDevice<M>>)>,
-    /// Whether a device has returned [`Submission::Pending`] for one of the transfers.
+    /// Whether a device has returned `Submission::Pending` for one of the transfers.
     is_pending: bool,
 }
 
