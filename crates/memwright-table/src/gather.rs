@@ -45,8 +45,8 @@ const MOST_HELD_SWAPPING: u32 = 1024;
 /// frames.
 const WHOLE_HELD: u32 = 128;
 
-/// The number of deferred blocks that a gather can record outside of its lists. A block that is already in a list
-/// cannot be linked again.
+/// The number of deferred blocks that a gather can record in `shared`. A block that is already in a list cannot be
+/// linked again.
 const SHARED_HELD: usize = 16;
 const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
     frame: Frame::new(0),
@@ -103,7 +103,7 @@ pub struct GatherCounts {
     pub local_pages: u64,
     /// The number of shootdowns: invalidations sent to other CPUs.
     pub remote: u32,
-    /// The sum of the numbers of CPUs that these shootdowns interrupted.
+    /// The number of CPUs that these shootdowns interrupted, summed over the shootdowns.
     pub interrupted: u32,
     /// The number of flushes, local and remote, that were elided because no changed entry had its accessed bit set.
     pub elided_not_accessed: u32,
@@ -274,8 +274,9 @@ pub struct Gather<'t, M: Machine> {
     tables: bool,
     /// The share of the table's counts in which this gather is counted as pending; `None` if it is not.
     pending: Option<&'t CpuShare>,
-    /// Whether a flush was elided because of a clear accessed bit, or a right that the operation removes was already
-    /// absent. Both are safe only if no other operation has a flush pending.
+    /// Whether the gather relies on the flushes of other operations: it elided a flush because of a clear accessed bit,
+    /// or a right that the operation removes was already absent. Both are safe only if no other operation has a flush
+    /// pending.
     relied: bool,
     /// Whether an entry with a clear accessed bit was changed and its flush elided.
     untouched: bool,
@@ -286,8 +287,8 @@ pub struct Gather<'t, M: Machine> {
     held_count: u32,
     /// The first of the deferred whole folios, which are linked through `back` in their metadata.
     wholes: u32,
-    /// The number of frames of the deferred whole folios, minus the number that `held_count` counts for these folios;
-    /// wraps if negative.
+    /// The number of frames of the deferred whole folios, minus the number that `held_count` counts for these folios.
+    /// The difference wraps if it is negative.
     held_more: u32,
     /// The deferred blocks that were already in a list, each with the number of its deferred references.
     shared: Option<[Noted; SHARED_HELD]>,
@@ -402,8 +403,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that a table was unlinked to be reused, not freed, and that a huge page replaces it. Every CPU must then
-    /// also invalidate its cached upper-level entries.
+    /// Records that a table was unlinked because a huge page replaces it. The table is reused, not freed. Every CPU
+    /// must then also invalidate its cached upper-level entries.
     pub(crate) fn record_unlinked(&mut self) {
         self.counts.changed[Change::Resized.index()] += 1;
         self.tables = true;
@@ -532,9 +533,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 
-    /// Defers dropping a reference to a block that is already in a list: in that of another gather, or in that of this
-    /// gather because it has already deferred a reference to the block. Flushes first if `shared` is full. That flush
-    /// covers all pages, because the caller may not have recorded yet which entries it removed.
+    /// Defers dropping a reference to a block that is already in a list of another gather, or in a list of this gather,
+    /// which has then already deferred a reference to the block. Flushes first if `shared` is full. That flush covers
+    /// all pages, because the caller may not have recorded yet which entries it removed.
     #[cold]
     fn hold_shared(&mut self, frame: Frame, whole: bool) {
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
@@ -639,9 +640,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Counts a flush that is elided, for one of two reasons. Either the rights of so many pages grew that a full
-    /// invalidation on this CPU would cost more than the few faults that it avoids. Or the accessed bits of all changed
-    /// entries were clear, so no CPU has cached a translation of them.
+    /// Counts an elided flush. The flush is elided for one of two reasons: rights only grew, in so many pages that a
+    /// full invalidation on this CPU would cost more than the few faults that it avoids; or the accessed bits of all
+    /// changed entries were clear, so that no CPU has cached their translations.
     #[inline]
     fn count_elided(&mut self, loaded: CpuSet) {
         let grew = !self.grown.is_empty();
@@ -726,8 +727,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         *self.close()
     }
 
-    /// Like `finish`, but does not move the gather, which is large: returns the counts by reference. The gather must
-    /// not be used afterwards.
+    /// Like `finish`, but returns the counts by reference, so that the gather, which is large, is not moved. The gather
+    /// must not be used afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
         // The gather records no further change, so the recorded pages need not be cleared.

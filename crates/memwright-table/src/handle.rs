@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use rust_alloc::vec::Vec;
 
-/// The error that the kernel heap has no room.
+/// The error of an allocation for which the heap has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -45,12 +45,12 @@ mod left {
 }
 
 /// Makes one allocation through this module fail: the one after the next `count` allocations. `None` cancels a failure
-/// that is still to happen. For tests. With the feature `std`, the call affects the calling thread only.
+/// that has not happened yet. For tests. With the feature `std`, the call affects the calling thread only.
 pub fn fail_heap_after(count: Option<u64>) {
     left::with(|left| left.store(count.unwrap_or(u64::MAX), Ordering::Relaxed));
 }
 
-/// Whether a failure that [`fail_heap_after`] requested is still to happen.
+/// Whether [`fail_heap_after`] has requested a failure that has not happened yet.
 pub fn heap_failure_pending() -> bool {
     left::with(|left| left.load(Ordering::Relaxed) != u64::MAX)
 }

@@ -82,7 +82,7 @@ impl<T> Rising<T> {
         Ok(number)
     }
 
-    /// Inserts an element with the number `number`, which usually is higher than that of every other element.
+    /// Inserts an element with the number `number`. Usually it is the highest number, and the element is appended.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the list is unchanged then.
@@ -175,7 +175,7 @@ impl<T> Rising<T> {
         self.blocks.partition_point(ends_before)
     }
 
-    /// Returns the first element whose number is this one or a higher one, with its number.
+    /// Returns the first element whose number is `number` or higher, together with its number.
     #[must_use]
     pub fn first_from(&self, number: u64) -> Option<(u64, &T)> {
         let block = self.blocks.get(self.block_of(number))?;

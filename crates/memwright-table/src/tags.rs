@@ -2,9 +2,9 @@
 //! has loaded. The translations of each root have a separate tag.
 //!
 //! A CPU may use kept translations again on two conditions. First, no translation or right was removed from the tables
-//! since the CPU unloaded the root. [`Table`](crate::Table) tracks this, and calls
-//! [`load_kept_root`](crate::Machine::load_kept_root) only if it holds. Second, the tag was not assigned to another
-//! root since then. [`Tags`] tracks this.
+//! since the CPU unloaded the root. [`Table`](crate::Table) tracks these removals, and calls
+//! [`load_kept_root`](crate::Machine::load_kept_root) only if there was none. Second, the tag was not assigned to
+//! another root since then. [`Tags`] tracks these assignments.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -15,7 +15,7 @@ use super::{Bits, Entry, Present};
 // each compile to one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
-    /// The MMU reads the same translation as before, or none before and after.
+    /// The MMU reads the same translation before and after the change, or reads none before and none after.
     Same,
     /// A page is mapped where the entry was not present. x86-64 does not cache entries that are not present (Intel SDM
     /// volume 3A, "Caching Translation Information").

@@ -32,8 +32,8 @@ pub(super) struct Cache {
     head: u32,
     count: u32,
     /// The number of frames at which the cache is full. A limit of 0 sends each freed frame to the slow path, which
-    /// decides whether the cache keeps the frame. The limit is 0 on CPUs of all nodes but the first, while a choice or
-    /// policy is set, and while only the reserve is left on the nodes.
+    /// decides whether the cache keeps the frame. The limit is 0 on each CPU that is not on the first node, on each CPU
+    /// with a choice or policy, and on each CPU while only the reserve is left on the nodes.
     most: u32,
     /// The CPU's node.
     home: u8,

@@ -6,8 +6,8 @@ use super::frames::Frames;
 use crate::machine::Machine;
 
 impl<M: Machine> Frames<M> {
-    /// Makes one allocation fail: the one after the next `count` allocations. `None` cancels a failure that is still to
-    /// happen.
+    /// Makes one allocation fail: the next `count` allocations are not affected, and the one after them fails. `None`
+    /// cancels a failure that has not happened yet.
     pub fn fail_after(&self, count: Option<u64>) {
         self.fail_after
             .store(count.unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -19,7 +19,7 @@ use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::{Lock, LockGuard};
 
-/// The part of the state that one CPU uses, on separate cache lines.
+/// The part of the allocator's state that one CPU uses. Each CPU's part is on separate cache lines.
 #[repr(align(64))]
 pub(super) struct CpuCache {
     /// The CPU's free frames.
@@ -29,7 +29,8 @@ pub(super) struct CpuCache {
     pub(super) mapped_objects: AtomicI64,
 }
 
-/// The numbers of frames in use. The peaks are exact with one CPU, and upper bounds with several CPUs.
+/// The numbers of allocated frames and page-table frames. The peaks are exact with one CPU, and upper bounds with
+/// several CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of allocated frames.

@@ -10,12 +10,12 @@ pub(crate) const UNLINKED: u32 = u32::MAX;
 /// The link of the last frame of a list.
 pub(crate) const END: u32 = u32::MAX - 1;
 
-/// The references that remain after one reference to a block was dropped.
+/// The references to a block that remain after one was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// No reference.
     None,
-    /// One reference, and the frame belongs to an object: no entry maps the frame any more.
+    /// One reference, and the frame belongs to an object. It is the object's, so no entry maps the frame any more.
     Object,
     /// One or more references, except the case of `Object`.
     Others,
@@ -73,7 +73,7 @@ impl State {
     pub(crate) const LISTED: u32 = 1 << 26;
     /// The first frame of a folio.
     pub(crate) const FOLIO: u32 = 1 << 27;
-    /// With `FOLIO`: references to the parts are counted separately.
+    /// With `FOLIO`: the references to each part are counted in the metadata of the part.
     pub(crate) const PARTED: u32 = 1 << 28;
     /// A frame of a parted folio, except for the first.
     pub(crate) const PART: u32 = 1 << 29;

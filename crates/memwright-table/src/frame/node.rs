@@ -84,8 +84,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect, and none
-    /// on a machine with one node.
+    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect. On a
+    /// machine with one node, no call has one.
     pub fn set_chooser(&self, chooser: Arc<dyn Chooser>) {
         if self.nodes.len() == 1 || !self.choosing.set(chooser) {
             return;
@@ -190,8 +190,8 @@ impl<M: Machine> Frames<M> {
         self.take_in_order(order, kind, choice)
     }
 
-    /// The number of frames that are free on the nodes and that an allocation of `kind` may use: without the reserve,
-    /// unless `kind` may use it.
+    /// The number of free frames on the nodes that an allocation of `kind` may use. The reserve is included only if
+    /// `kind` may use it.
     fn spare(&self, kind: FrameKind) -> u64 {
         let low_water = if kind.may_use_reserve() {
             0

@@ -9,7 +9,7 @@ pub struct NodeCounts {
     pub hit: u64,
     /// Frames intended for another node but allocated from this one.
     pub miss: u64,
-    /// Frames intended for this node but allocated from another.
+    /// Frames intended for this node but allocated from another node.
     pub foreign: u64,
     /// Frames that an interleave policy intended for this node and that were allocated from it.
     pub interleaved: u64,

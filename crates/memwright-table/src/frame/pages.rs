@@ -5,8 +5,8 @@
 //! folio retains no unused memory. The metadata of each frame records the *order* of its folio. A block is a folio as
 //! long as all of its frames record that order. A frame loses the order when it is freed, migrated, or copied on write.
 //! The remaining frames are single pages from then on, without a change to their metadata. So a folio adds no cost to
-//! mapping, sharing, protecting and freeing its pages, and needs no lock. The only operations on such a folio are a
-//! query whether it exists, and a split.
+//! mapping, sharing, protecting and freeing its pages, and needs no lock. The only operations on such a folio as a
+//! whole are a check of whether it still exists, and a split.
 //!
 //! Linux 7.2 keeps counts of the whole folio instead (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`). It
 //! frees the folio when its last page is freed, or when a scan finds it partially unused (`deferred_split_folio`).

@@ -6,7 +6,7 @@ use super::meta::State;
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
-/// The value of a poisoned word: not a canonical address, not a small number, and odd.
+/// The value of each word of a poisoned frame. It is not a canonical address, not a small number, and odd.
 const PATTERN: u64 = 0xdead_f7ee_dead_f7ed;
 const WORDS: usize = PAGE_SIZE / 8;
 

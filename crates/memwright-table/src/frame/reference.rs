@@ -14,7 +14,7 @@ use crate::sync::Wait;
 const USER: u64 = 0xf;
 const _: () = assert!(super::MAX_NODES < USER as usize);
 
-/// A counted reference to an allocated block. Dropping the last one frees the block.
+/// A counted reference to an allocated block. The block is freed when its last reference is dropped.
 #[must_use = "dropping it gives the reference up"]
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,
@@ -271,8 +271,8 @@ impl<M: Machine> Frames<M> {
         meta.index.store(index, Ordering::Relaxed);
     }
 
-    /// Replaces the owner of the page in `frame` by `change` of it. The index stays. Two simultaneous changes must not
-    /// happen: one of them could be lost.
+    /// Calls `change` with the owner of the page in `frame`, and stores the result as the owner. The index stays. The
+    /// caller must prevent simultaneous changes, of which one could be lost.
     ///
     /// # Panics
     /// If `frame` holds no data.
@@ -369,7 +369,7 @@ impl<M: Machine> Frames<M> {
         pinned.pins.load(Ordering::Acquire)
     }
 
-    /// Drops a reference to `frame` or to its block, and frees the block if it was the last one.
+    /// Drops a reference to `frame` or to its block, and frees the block if this was its last reference.
     #[inline]
     pub(crate) fn release(&self, frame: Frame) {
         let frame = self.first_frame(frame);

@@ -23,7 +23,7 @@ pub trait Slots<M: Machine>: Send + Sync {
     /// Adds a reference to each of `slots`. Other entries already hold references to them.
     fn share(&self, frames: &Frames<M>, slots: &[u64]);
 
-    /// Drops a reference to each of `slots` that a removed entry held.
+    /// Drops the reference to each of `slots` that a removed entry held.
     fn release(&self, frames: &Frames<M>, slots: &[u64]);
 
     /// Detaches `slot` from `frame`, which is about to be freed: its last reference was dropped. Its page has a copy in
@@ -139,7 +139,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Drops a reference to each of `slots` that a removed entry or the page store of an object held.
+    /// Drops the reference to each of `slots` that a removed entry or the page store of an object held.
     #[cold]
     pub fn release_slots(&self, slots: &[u64]) {
         if let Some(keeper) = self.slots.get() {

@@ -30,8 +30,8 @@ pub struct Table<M: Machine> {
     pub(crate) state: State,
 }
 
-/// The fields that many CPUs write, but not in a page fault. They are on other cache lines than the fields that every
-/// page fault reads.
+/// The fields that many CPUs write, but that no page fault writes. They are on other cache lines than the fields that
+/// every page fault reads.
 #[repr(align(64))]
 pub(crate) struct State {
     /// The number of slots in upper-level tables that hold a huge page or a marker. While it is 0, no range can begin

@@ -18,7 +18,8 @@ pub(crate) struct CpuShare {
     cached: AtomicU8,
 }
 
-/// Before the CPU loads the root again, it must drop all translations that it kept of the root.
+/// The CPU does not have the root loaded, and must drop all translations that it kept of the root when it loads the
+/// root again.
 const NOTHING: u8 = 0;
 /// The CPU does not have the root loaded, and the translations that it kept match the table.
 const KEPT: u8 = 1;

@@ -37,7 +37,7 @@ impl RawLock {
     }
 
     /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free. `wait` must wait for the lock and acquire
-    /// it. Values that only the wait needs are thus computed only if the caller must wait.
+    /// it. Values that are needed only for a wait can be computed in `wait`.
     #[inline]
     #[track_caller]
     pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {
@@ -79,8 +79,8 @@ impl RawLock {
         self.unlock_beside(rank);
     }
 
-    /// Releases a lock that was acquired by `lock_beside`. The lock-order check records it and the other lock of `rank`
-    /// as one.
+    /// Releases a lock that was acquired by `lock_beside`. The lock-order check records this lock and the other lock of
+    /// `rank` as one lock.
     #[inline]
     pub(super) fn unlock_beside(&self, rank: Rank) {
         debug_assert!(self.is_locked(), "released a free lock");

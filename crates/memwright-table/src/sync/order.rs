@@ -1,7 +1,7 @@
 //! The lock order, and its check in debug builds.
 
 /// The rank of a lock. A thread must acquire locks in the order of the variants. Debug builds panic if a thread
-/// acquires a lock whose rank is equal to that of a lock that it holds, or earlier.
+/// acquires a lock whose rank is equal to, or earlier than, that of a lock that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rank {
@@ -157,7 +157,7 @@ mod checked {
     use super::{Held, MAX_HELD, RANKS, Rank};
     use core::sync::atomic::{AtomicU8, Ordering};
 
-    /// The record of held locks. A slot is 0 if it is unused, otherwise the rank plus 1.
+    /// The record of held locks. A slot is 0 if it is unused. Otherwise it is the lock's rank plus 1.
     type Slots = [AtomicU8; MAX_HELD];
 
     #[cfg(any(test, feature = "std"))]

@@ -6,8 +6,8 @@
 //! operation per CPU.
 //!
 //! Writers hold the lock during long operations. A CPU that waits for a writer halts until the writer releases the lock
-//! and wakes it. A writer that waits for readers naps, because a reader releases the lock by one instruction, which
-//! wakes no CPU.
+//! and wakes it. A writer that waits for readers naps instead, because a reader releases the lock by a single
+//! instruction and wakes no CPU.
 
 extern crate alloc as rust_alloc;
 

@@ -175,8 +175,8 @@ impl Alike {
         }
     }
 
-    /// Returns the change of 4 KiB pages with the attributes of `word`: one of the last two that were decided if it has
-    /// these attributes, otherwise a new one.
+    /// Returns the change of 4 KiB pages with the attributes of `word`. Reuses one of the last two decisions if it was
+    /// made for these attributes. Otherwise evaluates the rule.
     #[inline(always)]
     pub(super) fn decided<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
         word: u64,
@@ -237,7 +237,8 @@ impl Alike {
         }
     }
 
-    /// Records this change, which changes bits, of the 4 KiB pages in `runs`, `entries` in total, in the gather.
+    /// Records in the gather that this change, which must not be empty, was made to the 4 KiB pages in `runs`,
+    /// `entries` pages in total.
     #[inline(always)]
     pub(super) fn record_runs<M: Machine>(
         &self,
@@ -248,7 +249,8 @@ impl Alike {
         gather.record_runs(runs, self.what, self.elided, entries);
     }
 
-    /// Adds this change of `entries` entries from `start` on to the counts in `edited`, and records it in the gather.
+    /// Adds this change, of `entries` entries from `start` on, to the counts in `edited`, and records the change in the
+    /// gather.
     #[inline]
     pub(super) fn tell<M: Machine>(
         &self,
@@ -316,9 +318,9 @@ impl<M: Machine> Cursor<'_, M> {
         &self.words[first..first + count]
     }
 
-    /// Edits every page from the position to `limit` or the end of the range, as `rule` decides. Returns the number of
-    /// changed entries. An entry whose bits stay the same is not written. The cursor is at `limit` afterwards. If a
-    /// huge page can extend beyond the range, call `split_edges` first.
+    /// Edits every page from the position to `limit` or to the end of the range, whichever comes first, as `rule`
+    /// decides. Returns the number of changed entries. An entry whose bits stay the same is not written. The cursor is
+    /// at `limit` afterwards. If a huge page can extend beyond the range, call `split_edges` first.
     ///
     /// # Panics
     /// In debug builds, if a huge page extends beyond the range.

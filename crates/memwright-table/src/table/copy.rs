@@ -164,7 +164,7 @@ struct CopiedAlike {
 }
 
 impl Alike {
-    /// Decides how to copy entries with the attributes of `word`.
+    /// Decides how to copy entries with the attributes of `word` under `rule`.
     fn decide(word: u64, rule: CopyRule) -> Self {
         let attributes = x86_64::attributes(word);
         let present = x86_64::is_present(word);

@@ -43,7 +43,7 @@ pub struct Cursor<'t, M: Machine> {
     /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
     /// other cursor.
     held: bool,
-    /// Whether a table that the cursor locks stays skippable (`quiet.rs`).
+    /// Whether the tables that the cursor locks stay skippable (`quiet.rs`).
     reads: bool,
     /// Whether the thread may yield when the cursor moves to another table.
     pub(super) pauses: bool,
@@ -119,8 +119,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self
     }
 
-    /// Yields to other threads if a reschedule is due and the cursor [pauses](Self::pausing). For operations that work
-    /// on one table for a long time. When the function returns, other threads may have changed the entries here.
+    /// Yields to other threads if a reschedule is due and the cursor [pauses](Self::pausing). Operations that work on
+    /// one table for a long time call this. When it returns, other threads may have changed the entry here.
     pub fn pause_point(&mut self) {
         if self.pauses && self.held {
             self.park();

@@ -40,8 +40,8 @@ impl<M: Machine> Table<M> {
         self.empty_level(range).is_some()
     }
 
-    /// Like [`was_empty`](Self::was_empty), but returns the level of the slots that were empty, or `None` if one was
-    /// not. A level above 1 means that the range has no last-level table.
+    /// Like [`was_empty`](Self::was_empty), but returns the level of the slots of the range if all of them were empty,
+    /// otherwise `None`. A level above 1 means that the range has no last-level table.
     pub(super) fn empty_level(&self, range: PageRange) -> Option<u8> {
         assert!(
             !range.is_empty() && range.end <= Page::USER_END,

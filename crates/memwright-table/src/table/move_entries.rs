@@ -1,4 +1,4 @@
-//! Moves entries within one table, for `mremap` (Linux 7.2 `mm/mremap.c`, `move_page_tables`).
+//! Moves entries within one address space, for `mremap` (Linux 7.2 `mm/mremap.c`, `move_page_tables`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -63,10 +63,9 @@ impl WholeTables {
 }
 
 impl<M: Machine> Table<M> {
-    /// Moves up to `count` last-level tables, those of the pages from `from` on, to `to`, where no table is linked.
-    /// `from` and `to` are multiples of 512. Ends early at the end of an upper table, and before an upper entry that
-    /// maps a page. Returns the number of upper entries that were moved or are empty, and the number of entries that
-    /// moved with the tables.
+    /// Moves up to `count` last-level tables from `from` to `to`, where no table is linked. `from` and `to` are
+    /// multiples of 512. Ends early at the end of an upper table, and before an upper entry that maps a page. Returns
+    /// the number of upper entries that were moved or are empty, and the number of entries that moved with the tables.
     ///
     /// The word of an upper entry moves unchanged, because its accessed bit records accesses through the table (rule:
     /// fold-before-clearing).

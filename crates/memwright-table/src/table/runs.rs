@@ -51,8 +51,8 @@ macro_rules! fold_bits {
     }};
 }
 
-/// Skips the leading slots for which a condition holds, and returns the rest. `all` may confirm the condition for a
-/// group of slots at once; `one` decides it for a single slot.
+/// Skips the leading slots for which a condition holds, and returns the rest. `one` decides the condition for a single
+/// slot. If `all` returns true for a group of slots, the condition holds for each of them.
 #[inline(always)]
 pub(super) fn pass_while(
     slots: &[AtomicU64],

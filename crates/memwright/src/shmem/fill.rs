@@ -10,8 +10,8 @@ use crate::types::folio_use::FolioUse;
 
 impl<M: Machine> Shmem<M> {
     /// Fills the hole around page `index` with a zeroed folio: the largest of `orders` whose naturally aligned block is
-    /// empty and ends at or before page `end`. Returns the order, or `None` if the limit of the mount or the free
-    /// frames allow no folio.
+    /// empty and ends at or before page `end`. Returns the order, or `None` if the limit of the mount is too low or no
+    /// frames are free for a folio.
     pub(super) fn fill_hole(
         &self,
         state: &mut State<M>,
@@ -33,8 +33,8 @@ impl<M: Machine> Shmem<M> {
     }
 }
 
-/// Returns those of `orders` whose naturally aligned block around page `index` is empty, is within the limit of the
-/// mount, and does not extend past `end`.
+/// Returns those of `orders` whose naturally aligned block around page `index` is empty, does not extend past page
+/// `end`, and has no more pages than the limit of the mount still allows.
 fn fitting<M: Machine>(state: &State<M>, index: u64, orders: FolioOrders, end: u64) -> FolioOrders {
     orders.filter(|order| {
         let block = block_around(index, order);

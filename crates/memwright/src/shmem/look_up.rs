@@ -18,7 +18,7 @@ impl<M: Machine> Shmem<M> {
         self.shared_frame(&mut self.store.lock(), index, create)
     }
 
-    /// Implements [`frame_in_memory`](Self::frame_in_memory) while the caller holds the lock of the pages.
+    /// Implements [`frame_in_memory`](Self::frame_in_memory). The caller holds the lock of the store.
     #[inline]
     pub(super) fn shared_frame(
         &self,
@@ -38,7 +38,7 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Implements [`Object::cached_run`] while the caller holds the lock of the pages.
+    /// Implements [`Object::cached_run`]. The caller holds the lock of the store.
     #[inline]
     pub(super) fn run_in_memory(
         &self,

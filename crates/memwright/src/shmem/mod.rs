@@ -1,4 +1,4 @@
-//! Memory as an object: shared anonymous memory, and the files of a tmpfs.
+//! Objects whose contents exist only in memory and swap: shared anonymous memory, and the files of a tmpfs.
 
 pub(crate) mod fill;
 pub(crate) mod look_up;
@@ -34,8 +34,8 @@ use crate::types::stats::Row;
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
 
-/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`: each removed page can be
-/// the last one in its node of the store, and freeing the node too takes ten times as long.
+/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`: a removed page can be the
+/// last one in its node of the page store, and freeing the node as well takes ten times as long as removing the page.
 const REMOVED: u64 = 128;
 
 /// An object whose pages exist only in memory and swap, and are initially zero (Linux 7.2 `mm/shmem.c`).
@@ -50,10 +50,10 @@ pub struct Shmem<M: Machine> {
     identity: ObjectIdentity,
     /// The number of pages that are accounted as committed until the object is dropped.
     promised: u64,
-    /// The setting that controls the huge pages of the object. If it is `None`, the setting of the mount controls them,
-    /// if there is a mount.
+    /// The setting that controls the huge pages of the object. `None` if only the setting of the mount, if there is a
+    /// mount, controls them.
     huge: Option<SharedSetting>,
-    /// Whether the pages can be swapped out. An object whose pages cannot be swapped out has no NUMA policies.
+    /// Whether the pages can be swapped out. If they cannot, the object has no NUMA policies either.
     leaves: bool,
 }
 
@@ -132,8 +132,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Charges the object to the memcg `memcg`, unless it is already charged to one. The memcg is charged for the swap
-    /// slots of pages that are swapped out while no address space maps them, and the resident pages count in the
-    /// memcg's usage.
+    /// slots of pages that are swapped out while no address space maps them. The resident pages of the object count in
+    /// the memcg's usage.
     pub fn charge_to(&self, memcg: Memcg) {
         let mut state = self.store.lock();
         if state.memcg == Memcg::NOBODY {
@@ -170,12 +170,13 @@ impl<M: Machine> Shmem<M> {
         self.store.lock().pages.swapped()
     }
 
-    /// Changes the size. On shrinking, the pages past the end are unmapped everywhere, including private copies. If the
-    /// object grows again later, that range reads as zero. The call has scheduling points, at which other threads can
-    /// run. The caller must ensure that no other thread changes the size before the call returns.
+    /// Changes the size. If the object shrinks, the pages past the new end are unmapped everywhere, including private
+    /// copies. If it grows again later, the range past the former end reads as zero. The call has scheduling points, at
+    /// which other threads can run. The caller must ensure that no other thread changes the size before the call
+    /// returns.
     ///
     /// # Errors
-    /// The page that the new end cuts is in swap and cannot be swapped in. The size is unchanged.
+    /// The new end is inside a page that is in swap and cannot be swapped in. The size is unchanged.
     pub fn set_size(&self, size: u64) -> Result<(), ObjectError> {
         let shrunk = {
             let mut state = self.store.lock_in_memory(&self.memory, &[cut_at(size)])?;
@@ -199,7 +200,8 @@ impl<M: Machine> Shmem<M> {
         state.size = state.size.max(size);
     }
 
-    /// Reads bytes from `offset` on, up to the end of the object, and returns how many bytes were read.
+    /// Fills `bytes` with the contents from byte `offset` on, up to the end of the object, and returns how many bytes
+    /// were read.
     ///
     /// # Errors
     /// A page is in swap and cannot be swapped in.
@@ -284,8 +286,8 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Drops the pages from `first` up to `end`, with scheduling points in between. A page that another thread creates
-    /// in this range meanwhile may stay.
+    /// Drops the pages `first..end`. The call has scheduling points, at which another thread can create a page in the
+    /// range, which may then stay.
     fn remove_pages(&self, first: u64, end: u64) {
         let mut next = Some(first);
         while let Some(from) = next {
@@ -300,11 +302,12 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates every page of the bytes `start..end`, without changing the size. The call has scheduling points, at
-    /// which other threads can run.
+    /// Creates every missing page of the bytes `start..end`, without changing the size. The call has scheduling points,
+    /// at which other threads can run.
     ///
     /// # Errors
-    /// No frame is free, or the limit of the mount is reached. The new pages that are beyond the size are freed again.
+    /// No frame is free, or the limit of the mount is reached. The new pages beyond the end of the object are freed
+    /// again.
     pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let mut state = self.store.lock();
         let mut made: Option<(u64, u64)> = None;
@@ -338,9 +341,9 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set. The end of the
-    /// object counts as a hole. Returns `None` if `offset` is at or past the end, or if `hole` is not set and no page
-    /// follows before the end.
+    /// Returns the offset of the first byte at or after `offset` that is in a page, or that is in a hole if `hole` is
+    /// set. The end of the object counts as a hole. Returns `None` if `offset` is at or past the end, or if `hole` is
+    /// not set and no page follows before the end.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         let mut state = self.store.lock();
         if offset >= state.size {
@@ -364,7 +367,7 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Returns the frame of page `index`, which must not be in swap. Creates the page if it does not exist. A new page
-    /// is zeroed only if `zeroed`.
+    /// is zeroed only if `zeroed` is set.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
         match state.pages.look_up(index) {
             Lookup::InMemory(frame) => Ok(frame),
@@ -373,7 +376,7 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates the page that a lookup has not found.
+    /// Creates the page at the vacant index that a lookup returned.
     fn create(
         &self,
         state: &mut State<M>,
@@ -481,7 +484,7 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Zeroes the bytes `start..end`, which are in one page, if the page is in memory.
+    /// Zeroes the bytes `start..end`, which are all in one page, if that page is in memory.
     fn clear_part(&self, state: &State<M>, start: u64, end: u64) {
         if start >= end {
             return;
@@ -664,9 +667,9 @@ impl<M: Machine> Object<M> for Shmem<M> {
             }
         }
         self.gather_swapped(first)?;
-        // From here on, a fault that has looked up one of the pages before repeats the lookup. A fault that looks it up
-        // later either still holds its reference when `gather_folio` checks for extra references, or repeats the lookup
-        // because `gather_folio` replaces the page.
+        // From here on, a fault that looked up one of these pages earlier repeats the lookup. A fault that looks up a
+        // page later either still holds its reference to the frame when `gather_folio` checks for extra references, or
+        // repeats the lookup because `gather_folio` replaces the page.
         self.mappings.stale();
         self.mappings.moved(first, first + HUGE_PAGES);
         self.gather_folio(first, limits.missing)
@@ -740,18 +743,18 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 }
 
-/// Returns the index of the page that `offset` cuts, unless `offset` is on a page boundary.
+/// Returns the index of the page that `offset` is inside, or `None` if `offset` is on a page boundary.
 fn cut_at(offset: u64) -> Option<u64> {
     (offset % PAGE_SIZE as u64 != 0).then_some(offset / PAGE_SIZE as u64)
 }
 
-/// Returns how many pages `bytes` bytes occupy.
+/// Returns how many pages are needed for `bytes` bytes.
 fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }
 
-/// Splits `length` bytes from `offset` on at page boundaries. Returns for each part the index of the page, the offset
-/// in the page, and the range of the part in the `length` bytes.
+/// Splits the range of `length` bytes that begins at `offset` at page boundaries. Returns for each part the index of
+/// its page, its offset in the page, and its range relative to `offset`.
 fn parts(
     offset: u64,
     length: usize,

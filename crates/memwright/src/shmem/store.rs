@@ -1,4 +1,4 @@
-//! Creating the page store of shared memory, and allocating its frames.
+//! Creating the page store of shared memory, locking it with pages in memory, and applying its NUMA policies.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::types::memcg::Memcg;
 use crate::types::swap_window::{Window, WindowCell};
 
 impl<M: Machine> Store<M> {
-    /// Creates a store of `size` bytes, all zero, which counts its pages in `room`.
+    /// Creates the store of an object of `size` bytes, all zero. The pages count towards the limit of `room`.
     pub(super) fn new(
         memory: &Memory<M>,
         size: u64,
@@ -59,8 +59,8 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> State<M> {
-    /// Makes the next frame allocation on this CPU follow the NUMA policy of page `index`. The caller allocates the
-    /// frame of that page.
+    /// Makes the next frame allocation on this CPU follow the NUMA policy of page `index`. The caller then allocates
+    /// the frame for that page.
     pub(crate) fn choose(&self, memory: &Memory<M>, index: u64) {
         if let Some(policy) = memory.placement(self.placed.get(index)) {
             let frames = memory.frames();

@@ -1,11 +1,11 @@
 //! Swap-out and swap-in of shared memory (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
 //!
 //! Shmem swap entries live in the object's store, not in page tables. The store holds the only use of a slot, except
-//! while the page is being read. The object's lock is not held during a transfer. Each thread that reads a page
+//! while the page is being read. The lock of the store is not held during a transfer. Each thread that reads a page
 //! therefore adds a use to the slot, so that the slot is not reallocated to another page. If several threads read the
-//! page, the frame of the first to finish becomes the page. A page that is being written is marked in the store. An
-//! access clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in no longer has a
-//! slot.
+//! page, the store gets the frame of the first thread that finishes. A page that is being written to its slot is marked
+//! in the store. A lookup clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in
+//! no longer has a slot.
 
 use memwright_table::{FrameKind, FrameRef, Machine, Page, Shared, Slots};
 
@@ -30,8 +30,8 @@ use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
 
 impl<M: Machine> Swap<M> {
-    /// Opens a memcg below `parent`, with no charges and no limit. For a memcg at the top, `parent` is
-    /// [`Memcg::NOBODY`].
+    /// Opens a memcg below `parent`, with no charges and no limit. `parent` is [`Memcg::NOBODY`] for a memcg at the top
+    /// of the hierarchy.
     ///
     /// # Errors
     /// The charge records cannot be allocated, or there are too many memcgs.
@@ -65,7 +65,7 @@ struct OnItsWay<'a, M: Machine> {
 struct OnItsWayBack<'a, M: Machine> {
     index: u64,
     slot: u64,
-    /// The frame into which the page is read, or `None` if there is none.
+    /// The frame into which the page is read, or `None` if its read was not submitted.
     frame: Option<FrameRef<'a, M>>,
     /// Whether the store has replaced the slot of the page by the frame.
     came: bool,
@@ -85,11 +85,11 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Submits the reads, for as many of the pages as frames can be allocated. While the device is busy, waits for
-    /// reads submitted before if `waits`, otherwise submits no more.
+    /// Submits the reads of the pages in order, until no frame can be allocated. If the device is busy, waits for
+    /// earlier reads if `waits` is set. Otherwise submits no more.
     ///
     /// # Errors
-    /// No frame is available for the first page, or the device is busy.
+    /// No frame is available for the first page, or the device is busy and `waits` is not set.
     #[inline(always)]
     fn begin(&mut self, memory: &'a Memory<M>, waits: bool) -> Result<(), ObjectError> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -116,7 +116,7 @@ impl<'a, M: Machine> Coming<'a, M> {
         Ok(())
     }
 
-    /// Waits for the reads, and returns how many have succeeded.
+    /// Waits for the reads, and returns how many succeeded.
     ///
     /// # Errors
     /// The first page could not be read.
@@ -141,7 +141,7 @@ impl<'a, M: Machine> Coming<'a, M> {
         result.map(|()| read)
     }
 
-    /// Puts the reads off until the fault of `asker` has released its locks.
+    /// Records the submitted reads. The fault of `asker` completes them after it has released its locks.
     #[cold]
     fn put_off(mut self, store: &Shared<Store<M>>, memory: &Memory<M>, asker: Asker) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -162,8 +162,8 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Drops the slot uses that the reads held. For pages that were swapped in, also drops the store's use of the slot.
-    /// For the others, frees the frame.
+    /// Drops the slot uses that the reads held. If a page was swapped in, also drops the store's use of its slot.
+    /// Otherwise frees the frame of the page.
     fn settle(self, memory: &Memory<M>) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         for way in self.pages.into_iter().flatten() {
@@ -179,9 +179,9 @@ impl<'a, M: Machine> Coming<'a, M> {
 }
 
 impl<M: Machine> Store<M> {
-    /// Swaps in page `index`, if it is in swap, and the pages that follow it, as long as their slots are consecutive
-    /// and frames are available, but at most `most` pages. Submits all reads before it waits for the first. Returns the
-    /// number of pages read.
+    /// Swaps in page `index`, if it is in swap, and pages that follow it, as long as their slots are consecutive and
+    /// frames are available. Reads at most `most` pages in total. Submits all reads before it waits for the first.
+    /// Returns the number of pages read.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: page `index` is still in its slot. The pages that follow it
@@ -199,8 +199,8 @@ impl<M: Machine> Store<M> {
         self.take_in(memory, coming, begun)
     }
 
-    /// Swaps in pages like [`bring_in`](Self::bring_in), for a fault, which holds locks. If the device does not finish
-    /// the reads at once, the fault [completes](Self::end_read) them after it has released its locks.
+    /// Like [`bring_in`](Self::bring_in), for a fault, which holds locks. Reads that the device does not finish at once
+    /// are put off: the fault [completes](Self::end_read) them after it has released its locks.
     ///
     /// # Errors
     /// Those of `bring_in`, and [`ObjectError::WouldBlock`] if the reads were put off or the device is busy.
@@ -222,7 +222,7 @@ impl<M: Machine> Store<M> {
         store.take_in(memory, coming, begun)
     }
 
-    /// Waits for reads, and replaces the slots of the pages by the frames that they were read into.
+    /// Waits for the reads, and replaces in the store the slot of each page that was read by its frame.
     #[inline(always)]
     fn take_in(
         &self,
@@ -267,8 +267,8 @@ impl<M: Machine> Store<M> {
         }
     }
 
-    /// Adds a use to the slots of page `index` and of the pages that follow it and are read with it. The slots then
-    /// cannot be reallocated during the read. Returns `None` if page `index` is not in swap.
+    /// Selects page `index` and the pages after it that are to be read with it, and adds a use to the slot of each. The
+    /// slots then cannot be reallocated during the reads. Returns `None` if page `index` is not in swap.
     fn claim(&self, memory: &Memory<M>, index: u64, most: u64) -> Option<Coming<'_, M>> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let state = self.lock();
@@ -294,8 +294,8 @@ impl<M: Machine> Store<M> {
         Some(coming)
     }
 
-    /// Swaps in page `index` for a system call, which does not map the page, and pages that follow it. How many pages
-    /// are read depends on how many pages of the last readahead were accessed.
+    /// Swaps in page `index`, and pages that follow it, for a system call, which accesses the object without a mapping.
+    /// The number of pages depends on how many pages of the last readahead were accessed.
     pub(crate) fn bring_in_for_call(
         &self,
         memory: &Memory<M>,
@@ -328,8 +328,8 @@ impl<M: Machine> Store<M> {
         bits.fold(0, |found, bit| found | 1 << bit)
     }
 
-    /// Swaps in the pages from `from` on whose slots are on device `device`, and subtracts their number from `left`.
-    /// Returns where to continue once `left` is used up, or `None` at the end of the object.
+    /// Swaps in the pages at or after index `from` whose slots are on device `device`, and subtracts their number from
+    /// `left`. Returns the index at which to continue when `left` is used up, or `None` at the end of the object.
     fn bring_back(
         &self,
         memory: &Memory<M>,
@@ -349,7 +349,7 @@ impl<M: Machine> Store<M> {
         Ok(None)
     }
 
-    /// Returns the first page from `from` on whose slot is on device `device`.
+    /// Returns the index of the first page at or after `from` whose slot is on device `device`.
     fn next_on(&self, device: usize, from: u64) -> Option<u64> {
         let state = self.lock();
         if state.pages.swapped() == 0 {
@@ -366,7 +366,8 @@ impl<M: Machine> Store<M> {
         None
     }
 
-    /// Unmaps `pages` everywhere, then swaps out those whose frames only the store refers to.
+    /// Unmaps `pages` in every address space, then swaps out those whose frames have no reference other than the
+    /// store's.
     ///
     /// # Locks
     /// The caller holds no lock of an address space.
@@ -377,9 +378,9 @@ impl<M: Machine> Store<M> {
         pages: Cluster,
         memcg: Memcg,
     ) -> Left {
-        // A fault that got a page from the object before this repeats the lookup. A fault that gets a page later either
-        // holds a reference to the frame or clears the swap-out mark of the page. In both cases the page stays in
-        // memory.
+        // A fault that looked up a page of the object before this call repeats the lookup. A fault that looks up a page
+        // later either holds a reference to the frame or clears the swap-out mark of the page. In both cases the page
+        // stays in memory.
         mappings.stale();
         for run in pages.runs() {
             mappings.withdraw(run.start, run.end);
@@ -387,7 +388,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, memcg)
     }
 
-    /// Swaps out those of `pages` whose frames only the store refers to. No entry may map them.
+    /// Swaps out those of `pages` whose frames have no reference other than the store's. No entry may map the pages.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -416,8 +417,8 @@ impl<M: Machine> Store<M> {
         }
     }
 
-    /// Marks those of the pages that are to be written, and allocates a slot for each. Returns these pages, and whether
-    /// slots ran out.
+    /// Selects the pages to be written, marks them as being swapped out, and allocates a slot for each. Returns these
+    /// pages, and whether slots ran out.
     fn begin<'a>(
         &self,
         memory: &'a Memory<M>,
@@ -448,9 +449,9 @@ impl<M: Machine> Store<M> {
         (ways, false)
     }
 
-    /// Ends the swap-out of a page. If the device has stored the page (`taken`) and the page was not accessed
-    /// meanwhile, replaces it by its slot in the store. Otherwise keeps the page and frees the slot. Returns whether
-    /// the page was swapped out.
+    /// Ends the swap-out of a page. If the device has stored the page (`taken`) and the page was not looked up
+    /// meanwhile, replaces its frame in the store by its slot. Otherwise keeps the page and frees the slot. Returns
+    /// whether the page was swapped out.
     fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
         let frames = &**memory.frames();
         let frame = way.frame.frame();
@@ -468,7 +469,7 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Shmem<M> {
-    /// Swaps in those of the 512 pages from `first` on that are in swap. Called before the pages are collapsed.
+    /// Swaps in those of the 512 pages from index `first` on that are in swap, before they are collapsed.
     pub(super) fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
         for index in first..first + HUGE_PAGES {
             let brought = self.store.bring_in(&self.memory, index, MOST);
@@ -490,7 +491,7 @@ impl<M: Machine> Shmem<M> {
 pub struct ObjectPlace {
     /// The number of the object to continue with. If that object was dropped, the pass continues with the next one.
     pub(super) number: u64,
-    /// The page of that object.
+    /// The index of the page to continue with in that object.
     pub(super) index: u64,
 }
 
@@ -504,8 +505,8 @@ impl<M: Machine> Swap<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Swaps in about `most` pages of objects whose slots are on device `device`, from `place` on. Sets `place` to
-    /// where to continue. Returns whether the pass is complete.
+    /// Swaps in, from `place` on, about `most` pages of objects whose slots are on device `device`. Sets `place` to the
+    /// position at which the next call continues. Returns whether the pass is complete.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; pages that were swapped in before stay in memory.

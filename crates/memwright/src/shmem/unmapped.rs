@@ -1,8 +1,9 @@
 //! Reclaim of object pages that no entry maps: those that system calls access, and those that were unmapped (Linux 7.2
 //! `mm/vmscan.c`, `folio_check_references` for folios without referencing entries).
 //!
-//! No walk of page tables finds these pages, so a cursor passes over all objects instead. An access of a page sets a
-//! mark in its store. The cursor clears the mark, and swaps the page out if the mark is still clear on the next pass.
+//! No walk of page tables finds these pages, so reclaim scans all objects with a cursor instead. A lookup of a page
+//! sets a mark in the object's page store. The scan clears the mark, and swaps the page out if the mark is still clear
+//! on the next pass.
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::pause_point;
@@ -16,18 +17,19 @@ use crate::store::page_store::Store;
 use crate::store::pages::Stored;
 use crate::types::memcg::Memcg;
 
-/// Pages of one store that are scanned per acquisition of its lock.
+/// The number of pages of a store that are scanned per acquisition of its lock.
 const AT_A_TIME: usize = 512;
 
-/// Pages to swap out, and the page at which the scan continues; `None` at the end of the store.
+/// The pages to swap out, and the index of the page at which the scan continues. The index is `None` at the end of the
+/// store.
 struct Found {
     pages: Cluster,
     next: Option<u64>,
 }
 
 impl<M: Machine> Store<M> {
-    /// Scans pages from `from` on, and returns some that no entry maps and that were not accessed since the previous
-    /// scan.
+    /// Scans the store's pages from index `from` on. Returns pages, all within one `Cluster`, that no entry maps and
+    /// that were not accessed since the previous scan.
     fn look_for_unused(&self, memory: &Memory<M>, from: u64, effort: &mut Effort) -> Found {
         let frames = memory.frames();
         let mut pages = Cluster::default();
@@ -56,8 +58,8 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Returns the number of pages in memory of the objects that are charged to `memcg` or to a memcg below it.
-    /// Examines every object that has pages.
+    /// Returns how many pages the objects that are charged to `memcg` or to a memcg below it have in memory. Examines
+    /// every object that has pages.
     pub fn object_pages(&self, memcg: Memcg) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, store)) = self.swap().listed(number) {
@@ -70,8 +72,8 @@ impl<M: Machine> Memory<M> {
         pages
     }
 
-    /// Calls `visit` with each frame of the objects that are charged to `memcg` or to a memcg below it. The lock of the
-    /// object's store is held during each call.
+    /// Calls `visit` with the frame of each page in memory of the objects that are charged to `memcg` or to a memcg
+    /// below it. The lock of the object's store is held during each call.
     pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;
         while let Some((found, store)) = self.swap().listed(number) {
@@ -90,8 +92,8 @@ impl<M: Machine> Memory<M> {
 
     /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
     /// since the previous scan. With `memcg`, scans only the objects that are charged to it or to a memcg below it.
-    /// Sets `place` to where to continue, and subtracts its work from `effort`. Returns true if the pass is complete,
-    /// or if no slot is free.
+    /// Sets `place` to the position at which the next call continues, and subtracts the work done from `effort`.
+    /// Returns true if the pass is complete, or if no swap slot is free.
     ///
     /// # Locks
     /// The caller holds no lock. Other threads may run meanwhile.

@@ -1,5 +1,5 @@
-//! Filling holes for system calls that write or allocate several pages, with folios as large as the written range
-//! (Linux 7.2 `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
+//! Filling holes, for system calls that write or allocate several pages, with folios no larger than the range (Linux
+//! 7.2 `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
 
 use memwright_table::{FOLIO_ORDER, FrameKind, FrameRef, Machine, PAGE_SIZE};
 
@@ -25,9 +25,9 @@ impl<M: Machine> Shmem<M> {
         (index + (1 << filled.unwrap_or(0))) * PAGE_SIZE as u64
     }
 
-    /// Returns a frame for page `index`, for a write of the whole page, or `None` if the page exists. The contents of
-    /// the frame are undefined. Nothing else can access the frame until [`add_page`](Self::add_page) makes it part of
-    /// the object.
+    /// Allocates a frame for page `index`, which the caller overwrites completely, or returns `None` if the page
+    /// exists. The contents of the frame are undefined. Nothing else can access the frame until
+    /// [`add_page`](Self::add_page) makes it part of the object.
     ///
     /// # Errors
     /// No frame is free, or the limit of the mount is reached.
@@ -41,8 +41,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().allocate(0, FrameKind::Object)?))
     }
 
-    /// Stores a frame from [`frame_to_write`](Self::frame_to_write) as page `index`, and grows the object to the end of
-    /// the page if it is shorter. Returns the frame if the page already exists.
+    /// Stores a frame from [`frame_to_write`](Self::frame_to_write) as page `index`. If the object ends before the end
+    /// of the page, grows it to that end. If the page already exists, changes nothing and returns the frame.
     ///
     /// # Errors
     /// The limit of the mount is reached, or there is no heap memory.
@@ -61,8 +61,9 @@ impl<M: Machine> Shmem<M> {
         Ok(None)
     }
 
-    /// Fills the hole at page `index` for a system call: with the largest folio that begins at the page and ends at or
-    /// before byte `end`, if the settings allow folios for accesses without a mapping. Returns its order.
+    /// Fills the hole at page `index` for a system call with the largest folio that begins at the page and ends at or
+    /// before byte `end`. Does this only if the settings allow folios for accesses without a mapping. Returns the order
+    /// of the folio.
     pub(super) fn fill_for_call(&self, state: &mut State<M>, index: u64, end: u64) -> Option<u8> {
         let setting = self.setting()?;
         let largest = largest_order(index, end.saturating_sub(index * PAGE_SIZE as u64));
@@ -76,7 +77,7 @@ impl<M: Machine> Shmem<M> {
     }
 }
 
-/// Returns the order of the largest folio of a file that begins at page `index` and is no longer than `bytes`.
+/// Returns the order of the largest folio that can begin at page `index` and is no longer than `bytes` bytes.
 fn largest_order(index: u64, bytes: u64) -> u8 {
     let pages = bytes / PAGE_SIZE as u64;
     let of_length = pages.checked_ilog2().unwrap_or(0);
@@ -99,7 +100,7 @@ mod tests {
         const PAGE: u64 = PAGE_SIZE as u64;
         #[rustfmt::skip]
         let rows = [
-            // Columns: the page, the number of bytes from its start on, the expected order.
+            // Columns: the index of the page, the maximum length in bytes, the expected order.
             (0,    0,              0),
             (0,    1,              0),
             (0,    2 * PAGE - 1,   0),

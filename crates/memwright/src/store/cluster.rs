@@ -6,11 +6,11 @@ use core::ops::Range;
 /// CPU wait while the pages are written to a device.
 pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
-/// A set of pages that all lie within 16 consecutive ones.
+/// A set of page indices, all within 16 consecutive ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,
-    /// A bit for each of the 16 pages from `first` on.
+    /// A bit for each of the 16 pages from `first` on, set if the page is in the cluster.
     members: u16,
 }
 
@@ -21,7 +21,7 @@ impl Cluster {
         self.members == 0
     }
 
-    /// Adds page `index`. Returns false if it is before the first page added, or too far after it.
+    /// Adds page `index`. Returns false if the page is before the first page added, or 16 or more pages after it.
     pub fn insert(&mut self, index: u64) -> bool {
         if self.is_empty() {
             self.first = index;
@@ -76,7 +76,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the range from the first page of the cluster to the end of the last one; empty if the cluster is empty.
+    /// Returns the range from the first to the last page of the cluster, or an empty range if the cluster is empty.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         let last = u16::BITS - self.members.leading_zeros();

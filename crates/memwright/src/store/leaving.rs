@@ -1,4 +1,4 @@
-//! Pages of an object that reclaim selected, and the result of their swap-out or writeback.
+//! The pages of an object that reclaim selected, and the result of their swap-out or writeback.
 
 use crate::store::cluster::Cluster;
 use crate::types::memcg::Memcg;
@@ -14,7 +14,7 @@ pub struct Leaving {
     pub memcg: Memcg,
 }
 
-/// The result of swapping out pages of an object.
+/// The result of swapping out pages of an object or writing them back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The number of pages that were removed from memory.

@@ -1,5 +1,5 @@
-//! The storage of the pages of an object: the pages by index, and the NUMA policies and the size limit of shared
-//! memory. Nothing here depends on an address space.
+//! How objects store their pages: the store of pages by index, and, for shared memory, NUMA policies and the limit of a
+//! mount. No module here depends on an address space.
 
 pub(crate) mod cluster;
 pub(crate) mod leaving;

@@ -14,8 +14,8 @@ const SLOTS: u64 = 512;
 
 const SLOT_BITS: u32 = 9;
 
-/// A flag in the metadata of a lowest node, beside the number of filled slots: the node holds the frames of one folio
-/// in order.
+/// A flag in the metadata of a lowest node, which also has the number of filled slots: the slots of the node hold the
+/// frames of one folio in order.
 const WHOLE: u64 = 1;
 
 /// A flag in the word of a slot: the page is in swap, and the other bits are the number of the swap slot.
@@ -29,7 +29,7 @@ const LEAVING: u64 = 1 << 62;
 /// last aged.
 const ASKED: u64 = 1 << 61;
 
-/// The number of levels that suffices for the index of every page below the byte offset 2^64.
+/// The maximum number of levels: enough for the index of every page below the byte offset 2^64.
 const MAX_HEIGHT: u32 = 6;
 
 /// The location of a stored page.
@@ -51,8 +51,7 @@ pub(crate) enum Lookup {
     Vacant(Vacancy),
 }
 
-/// An index without a page, with the result of the walk to it. Only [`Pages::fill`] uses it. It must be used before the
-/// store changes.
+/// An index without a page, and the result of the walk to it, for [`Pages::fill`]. It is valid until the store changes.
 pub(crate) struct Vacancy {
     pub(crate) index: u64,
     /// The lowest node on the path to the index, if it exists.
@@ -61,25 +60,25 @@ pub(crate) struct Vacancy {
 
 /// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
 ///
-/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node can hold the frames of
-/// one folio in order, with a single reference to the folio. Its metadata is then `WHOLE`. When one of these pages is
-/// removed, the reference to the folio is replaced by a reference to each remaining frame.
+/// A store of height 0 has no nodes; a store of height `h` covers 512^`h` indices. A lowest node can hold the frames of
+/// one folio in order, with a single reference to the folio. Its metadata then has the flag `WHOLE`. When one of these
+/// pages is removed, the reference to the folio is replaced by a reference to each remaining frame.
 pub struct Pages<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Option<Frame>,
     height: u32,
     /// The number of pages, in memory and in swap.
     count: u64,
-    /// The number of pages in swap: 32 bits suffice for 16 TiB.
+    /// The number of pages in swap. 32 bits suffice for 16 TiB.
     swapped: u32,
-    /// The limit of pages that this store shares with other stores; `None` without a limit.
+    /// The page limit that this store shares with other stores, or `None` if there is no limit.
     room: Option<Arc<Room>>,
-    /// The lowest node that was walked to last.
+    /// The lowest node at which the last walk ended.
     recent: Cell<Recent>,
 }
 
-/// A lowest node, and the number of 512 pages that it covers: an index divided by 512. Accesses to neighbouring pages
-/// do not walk to it again.
+/// A lowest node, and the number of the part of 512 pages that it covers: the index of such a page, divided by 512.
+/// Further accesses to this part need no walk.
 #[derive(Clone, Copy)]
 struct Recent {
     part: u64,
@@ -87,7 +86,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// No node: no index is in this part.
+    /// No node. The part number is one that no index has.
     const NONE: Recent = Recent {
         part: u64::MAX,
         node: Frame::new(0),
@@ -189,7 +188,7 @@ impl<M: Machine> Pages<M> {
         Lookup::Vacant(Vacancy { index, node })
     }
 
-    /// Stores a frame, with its reference, where a lookup has found no page.
+    /// Stores a frame, with its reference, at the vacant index that a lookup returned.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
@@ -205,16 +204,15 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// Like [`get_unasked`](Self::get_unasked), for the pages from `first` on whose bits are set in `wanted`; bit 0 is
-    /// page `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the
-    /// pages that are in memory.
+    /// Like [`get_unasked`](Self::get_unasked), for each page `first + i` for which bit `i` is set in `wanted`. Writes
+    /// the frame of a page in memory to element `i` of `frames`. Returns a bitmap of these pages.
     pub(crate) fn get_run_unasked(&self, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
         let (mut left, mut there) = (wanted, 0);
         while left != 0 {
             let place = left.trailing_zeros();
             let index = first + u64::from(place);
             let rest = SLOTS - slot_at(index, 0);
-            // The wanted pages of the node of `index`.
+            // The wanted pages in the lowest node that covers `index`.
             let mut here = match rest + u64::from(place) {
                 end @ 0..64 => left & ((1 << end) - 1),
                 64.. => left,
@@ -228,7 +226,7 @@ impl<M: Machine> Pages<M> {
                 let place = here.trailing_zeros();
                 here &= here - 1;
                 let word = &words[slot_at(first + u64::from(place), 0) as usize];
-                // Most slots of a new object are empty.
+                // This check comes first, because most slots of a new object are empty.
                 if word.load(Ordering::Relaxed) == 0 {
                     continue;
                 }
@@ -281,8 +279,8 @@ impl<M: Machine> Pages<M> {
         })
     }
 
-    /// Stores a run of `count` frames, with their references, at the empty indices from `first` on, all in one lowest
-    /// node.
+    /// Stores `count` frames, with their references, at the indices from `first` on. The indices must be empty, and all
+    /// in one lowest node.
     ///
     /// # Errors
     /// There is no free frame for a node, or the limit is reached. The store is unchanged, and the frames are freed.
@@ -424,7 +422,7 @@ impl<M: Machine> Pages<M> {
         Some(stored)
     }
 
-    /// Replaces the folio reference of the lowest node, if it has one, by a reference to each frame.
+    /// If `node`, a lowest node, has a reference to a folio, replaces it by a reference to each frame.
     fn part(&self, node: Frame) {
         let (filled, whole) = self.frames.owner(node);
         if whole == WHOLE {
@@ -508,8 +506,9 @@ impl<M: Machine> Pages<M> {
         true
     }
 
-    /// Replaces the frame at `index` by the one that `exchange` returns for it, with its reference, and drops the
-    /// reference to the old frame. Nothing changes if `exchange` returns `None`, or if the page is not in memory.
+    /// Calls `exchange` with the frame at `index`, replaces the frame by the one that `exchange` returns, with its
+    /// reference, and drops the reference to the old frame. Nothing changes if `exchange` returns `None`, or if the
+    /// page is not in memory.
     pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
         let Some(Stored::InMemory(old)) = self.stored(index) else {
             return;
@@ -530,7 +529,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Drops every page from `first` up to `end`, and returns how many there were.
+    /// Drops every page in `first..end`, and returns how many pages were dropped.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
         let before = self.count;
         let rest = self.remove_some(first, end, u64::MAX);
@@ -538,8 +537,9 @@ impl<M: Machine> Pages<M> {
         before - self.count
     }
 
-    /// Drops pages from `first` up to `end`, until `most` pages are dropped. The last step can drop a complete folio
-    /// and so exceed `most`. Returns the index of the next remaining page before `end`, or `None` if there is none.
+    /// Drops pages in `first..end`, until `most` pages are dropped. The last step can drop a complete folio, so the
+    /// number of dropped pages can exceed `most`. Returns the index of the next remaining page before `end`, or `None`
+    /// if there is none.
     pub fn remove_some(&mut self, first: u64, end: u64, most: u64) -> Option<u64> {
         let before = self.count;
         let mut next = self.next(first);
@@ -564,7 +564,7 @@ impl<M: Machine> Pages<M> {
         None
     }
 
-    /// Drops the reference to the frame, or the use of the swap slot, of a page that was removed.
+    /// Drops the reference to the frame of a page that was removed, or the use of its swap slot.
     fn give_up(&self, stored: Stored) {
         match stored {
             Stored::InMemory(frame) => drop(self.owned(frame)),
@@ -572,8 +572,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Returns the reference that a slot of a node owns. For a hugetlb page it is a reference to the folio. Otherwise
-    /// it is a reference to the single frame, even if the frame is still part of a folio.
+    /// Returns the reference that a slot of a node owns. For a hugetlb page, this is a reference to the folio.
+    /// Otherwise, it is a reference to the single frame, even if the frame is part of a folio.
     fn owned(&self, frame: Frame) -> FrameRef<'_, M> {
         if self.frames.kind(frame).is_pool() {
             self.frames.adopt(frame)
@@ -607,7 +607,7 @@ impl<M: Machine> Pages<M> {
         Some(node)
     }
 
-    /// Returns the node in a slot of an upper node. No flags are set there.
+    /// Returns the node in a slot of an upper node. The words of such slots have no flags.
     #[inline(always)]
     fn below(&self, node: Frame, slot: u64) -> Option<Frame> {
         match self.frames.words64(node)[slot as usize].load(Ordering::Relaxed) {
@@ -635,7 +635,7 @@ impl<M: Machine> Pages<M> {
             let Some(stored) = decoded(word.load(Ordering::Relaxed)) else {
                 continue;
             };
-            // In slots after the first one, start at the first index that the slot covers.
+            // In a slot after the one that covers `index`, start at the first index that the slot covers.
             let first = (index >> (SLOT_BITS * level)) + distance as u64;
             let index = index.max(first << (SLOT_BITS * level));
             let found = match stored {
@@ -767,17 +767,17 @@ fn slot_at(index: u64, level: u32) -> u64 {
     (index >> (SLOT_BITS * level)) & (SLOTS - 1)
 }
 
-/// Returns the value that the word of a slot has while the slot holds `frame`.
+/// Returns the value, without flags, of the word of a slot that holds `frame`.
 fn encoded(frame: Frame) -> u64 {
     u64::from(frame.number()) + 1
 }
 
-/// Returns whether a word with this value is that of a page in memory that has been looked up.
+/// Returns whether a slot's word with this value is that of a page in memory with the flag `ASKED`.
 const fn is_asked(value: u64) -> bool {
     value & IN_SWAP == 0 && value & ASKED != 0
 }
 
-/// Returns the location that a word with this value encodes, or `None` if the slot is empty.
+/// Returns the location of the page that a slot's word with this value encodes, or `None` if the slot is empty.
 fn decoded(value: u64) -> Option<Stored> {
     if value & IN_SWAP != 0 {
         return Some(Stored::InSwap(value & !IN_SWAP));

@@ -6,7 +6,8 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::numa_policy::PolicyId;
 
-/// The policies of ranges of pages, which all mappings share. The ranges are sorted, nonempty and disjoint.
+/// The NUMA policies of the pages of an object, by range. All mappings of the object share them. The ranges are sorted,
+/// nonempty and disjoint.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     runs: Vec<(Range<u64>, PolicyId)>,
@@ -26,7 +27,7 @@ impl Placed {
         }
     }
 
-    /// Sets the policy of the pages of `range`, or removes it.
+    /// Sets the policy of the pages in `range`, or removes it if `policy` is `PolicyId::NONE`.
     ///
     /// # Errors
     /// There is no heap memory. Nothing has changed.

@@ -1,14 +1,15 @@
-//! The settings of a mounted tmpfs: the limit on the pages of all its files, and which of them have huge pages.
+//! The settings of a mounted tmpfs: the limit on the number of pages of all its files, and which of the files have huge
+//! pages.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::types::huge::SharedMode;
 use crate::types::huge_settings::HugeSettings;
 
-/// The value of `most` without a limit.
+/// The value of `most` if there is no limit.
 const ANY: u64 = u64::MAX;
 
-/// What the files of a mounted tmpfs share: the number of their pages, in memory or in swap, the limit of this number
+/// What the files of a mounted tmpfs share: the number of their pages in memory and in swap, the limit of this number
 /// (Linux 7.2 `mm/shmem.c`, `shmem_inode_acct_blocks`), and the mode that decides whether they have huge pages. The
 /// limit and the mode can change at any time (`shmem_reconfigure`).
 #[derive(Debug)]
@@ -100,7 +101,7 @@ mod tests {
             (0,   1,        Some(1), true),
             (1,   1,        Some(1), false),
             (1,   0,        Some(1), true),
-            // Adding no pages is allowed even if the limit was lowered below the number in use.
+            // Adding 0 pages is allowed even if the number in use exceeds the limit.
             (2,   0,        Some(1), true),
             (511, 512,      Some(1024), true),
             (513, 512,      Some(1024), false),

@@ -30,7 +30,7 @@ impl Runs {
         .sum()
     }
 
-    /// Makes room for `runs` more runs, so that `runs` insertions cannot fail.
+    /// Reserves space for `runs` more runs, so that the next `runs` insertions cannot fail.
     ///
     /// # Errors
     /// There is no heap memory.
@@ -38,7 +38,7 @@ impl Runs {
         self.runs.try_make_room(runs)
     }
 
-    /// Adds the numbers of `range`, and returns how many are new.
+    /// Adds the numbers of `range`, and returns how many of them were not in the set.
     ///
     /// # Errors
     /// There is no heap memory. Nothing is added.

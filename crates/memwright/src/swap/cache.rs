@@ -16,13 +16,13 @@ pub(crate) struct Found<'a, M: Machine> {
     pub(crate) uses: u32,
 }
 
-/// The outcome of adding a page to the swap cache after it was read.
+/// The outcome of adding a page that was read to the swap cache.
 pub(crate) enum Cached<'a, M: Machine> {
     /// The frame was added to the cache, where the other owners find it.
     Here,
     /// The caller's entry is the only owner: no other owner needs to find the frame in the cache.
     Alone,
-    /// Another owner has already added this other frame to the cache: the caller uses it.
+    /// Another owner has already added its frame for the page, which the caller uses.
     Elsewhere(FrameRef<'a, M>),
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Shed {
     pub(crate) refused: bool,
 }
 
-/// The maximum number of slots of which a use is released per acquisition of the lock of the devices.
+/// The maximum number of slots whose uses are released per acquisition of the lock of the devices.
 const TOGETHER: usize = 8;
 
 /// What remains of a slot after one of its uses has ended.
@@ -92,8 +92,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns how many consecutive slots, from `slot` on and at most `most`, are named by a single entry each and have
-    /// no page in memory.
+    /// Returns how many consecutive slots from `slot` on, at most `most`, are each named by a single entry and have no
+    /// page in memory.
     pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
         if most == 0 {
             return 0;
@@ -123,8 +123,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Like `keep`, for consecutive slots from `first` on. `run` has the frame that now holds the page of each slot;
-    /// slots without a frame are skipped.
+    /// Like `keep`, for consecutive slots from `first` on. Element `i` of `run` is the frame that now holds the page of
+    /// slot `first + i`. Slots without a frame are skipped.
     pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
         let places = || {
             let run = (0..).zip(run);
@@ -184,7 +184,7 @@ impl<M: Machine> Swap<M> {
 
     /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
     /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
-    /// its reference to the frame. A check under the lock of the devices therefore sees at least one of the two.
+    /// its reference to the frame. A check under the lock of the devices therefore sees the use or the reference.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -193,8 +193,9 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns the slot to which the page in `frame` is swapped out, and adds a use for the only entry that maps it.
-    /// Prefers the slot that holds a copy of the page. Returns `None` if there is no slot.
+    /// Returns the slot to which to swap out the page in `frame`, and adds a use for the only entry that maps the page.
+    /// If a slot of an open device holds a copy of the page, uses that slot. Otherwise allocates one. Returns `None` if
+    /// no slot can be allocated.
     pub(crate) fn way_out(
         &self,
         frames: &Frames<M>,
@@ -220,9 +221,9 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Returns a slot for the page in `frame`, which several entries map and none maps writable, and adds the use of
-    /// the caller's entry. If `dirty`, the page was written: a copy in a slot that no entry names is then out of date.
-    /// The slot gets a reference to the frame, through which the faults of the other owners find it. The page is
+    /// Returns a slot for the page in `frame`, which several entries map, none of them writable. Adds a use for the
+    /// caller's entry. `dirty` is whether the page was written: if so, a copy in a slot that no entry names is out of
+    /// date. The slot gets a reference to the frame, through which the faults of the other owners find it. The page is
     /// written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): an earlier write would
     /// take memory and free none. Returns `None` if there is no slot.
     pub(crate) fn share_out(
@@ -238,7 +239,7 @@ impl<M: Machine> Swap<M> {
         self.forget(frames, frame);
         let slot = self.reserve(memcg)?;
         let published = self.with_slots(slot, |slots, offset| {
-            // Whether this is the first owner that swaps the page out: another one may have given the page a slot
+            // Whether this is the first owner that swaps the page out. If another owner was first, the page has a slot
             // already.
             let first = frames.slot_of(frame).is_none();
             if first {
@@ -286,8 +287,9 @@ impl<M: Machine> Swap<M> {
             let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
-                // The use keeps the slot allocated, and the reference keeps the frame. A fault during the write
-                // therefore finds that the page is not exclusive, and another call of `shed` does nothing.
+                // The added use keeps the slot allocated, and the added reference keeps the frame allocated. Because of
+                // them, a fault during the write finds that the page is not exclusive, and another call of `shed` does
+                // nothing.
                 record.uses += 1;
                 frames.share(frame)
             });
@@ -337,7 +339,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Frees what `end_use` left unused: the slot, or the slot's reference to the frame.
+    /// Completes `end_use`: frees the slot if `remains` says that it is unused, and drops the slot's reference to the
+    /// frame.
     pub(super) fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
             Remains::Used => {}

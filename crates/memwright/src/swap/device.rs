@@ -48,7 +48,7 @@ pub enum Submission {
     Busy,
 }
 
-/// A device that stores pages that are swapped out, outside the frames that programs use.
+/// A device that stores swapped-out pages outside the frames that programs use.
 ///
 /// A transfer is submitted and completed. In between, the same caller and other callers may submit more transfers, and
 /// these may finish in any order. A device that finishes each transfer in `submit` always returns [`Submission::Done`].
@@ -66,8 +66,8 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Returns the number of pages that the device can store.
     fn slots(&self) -> u32;
 
-    /// Returns the maximum number of transfers that are pending at a time: as long as so many are, `submit` returns
-    /// [`Submission::Busy`]. 0 for a device that never returns [`Submission::Pending`].
+    /// Returns the maximum number of transfers that are pending at a time. While this number is reached, `submit`
+    /// returns [`Submission::Busy`]. The maximum is 0 for a device that never returns [`Submission::Pending`].
     fn most_pending(&self) -> usize;
 
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.

@@ -3,10 +3,11 @@
 //!
 //! A slot is charged to the memcg of the address space that swapped the page out and to the memcgs above that one,
 //! until the slot is freed. The charge stays when other entries name the slot, and when the address space joins another
-//! memcg. Charging a slot visits each memcg above. If the address space has no memcg, it costs one comparison.
+//! memcg. Charging a slot visits the memcg and each memcg above it. For an address space without a memcg, the charge
+//! costs one comparison.
 //!
 //! A closed memcg keeps its number while a slot, an object, an address space or another memcg refers to it. Its charges
-//! also remain charged to the memcgs above.
+//! also remain in the memcgs above it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -24,20 +25,20 @@ struct SwapCharge {
     parent: Memcg,
     /// The number of memcgs above this one, plus one.
     level: u32,
-    /// Whether the memcg has not been closed yet.
+    /// Whether the memcg is open.
     open: bool,
-    /// The users of the memcg's number: slots, objects and address spaces that name it, and memcgs directly below it.
-    /// The number stays allocated while there are any.
+    /// The number of users of the memcg's number: slots, objects and address spaces that name it, and memcgs directly
+    /// below it. The memcg's number stays allocated while it has users.
     users: u64,
     slots: u64,
     most: u64,
-    /// The number of charged objects.
+    /// The number of objects charged to this memcg or one below.
     objects: u64,
     /// The number of slot allocations, for this memcg or one below, that failed because of a memcg limit.
     refused: u64,
     /// The number of slot allocations, for this memcg or one below, that failed because no slot was free.
     full: u64,
-    /// The next number in the list of free numbers, if this number is free.
+    /// The next number in the list of free numbers. Used only while this number is free.
     next_free: Memcg,
 }
 
@@ -90,7 +91,7 @@ impl Table {
         }
     }
 
-    /// Makes the number of a memcg free. Returns the memcg that was above it.
+    /// Adds the number of a memcg to the list of free numbers. Returns the memcg directly above it.
     fn free_number(&mut self, memcg: Memcg) -> Memcg {
         let free = self.free;
         let above = self.get_mut(memcg).map_or(Memcg::NOBODY, |bill| {
@@ -152,7 +153,7 @@ impl SwapCharges {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Locks the table for a charge to `memcg`; `None` for no memcg, which is never charged.
+    /// Locks the table for a charge to `memcg`. Returns `None` if `memcg` is `Memcg::NOBODY`, which is never charged.
     fn table_for(&self, memcg: Memcg) -> Option<LockGuard<'_, Table>> {
         (memcg != Memcg::NOBODY).then(|| self.table.lock())
     }
@@ -162,8 +163,8 @@ impl SwapCharges {
         table.map_or(0, |table| table.get(memcg).map_or(0, read))
     }
 
-    /// Returns whether one more slot may be charged to `memcg` and to those above it. If not, counts the refusal in
-    /// each of them.
+    /// Returns whether one more slot may be charged to `memcg` and to the memcgs above it. If not, counts the refusal
+    /// in `memcg` and in each memcg above it.
     pub(super) fn allows(&self, memcg: Memcg) -> bool {
         let Some(mut table) = self.table_for(memcg) else {
             return true;
@@ -238,7 +239,7 @@ impl SwapCharges {
         self.value(memcg, |bill| bill.objects)
     }
 
-    /// Records that an address space that named `from` now names `to`.
+    /// Records that an address space has moved from memcg `from` to memcg `to`.
     pub(crate) fn rename_space(&self, from: Memcg, to: Memcg) {
         if let Some(mut table) = self.table_for(to) {
             table.add_user(to);

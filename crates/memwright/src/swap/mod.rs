@@ -54,10 +54,10 @@ use crate::swap::reads::Reads;
 use crate::swap::slot::{Record, SlotMap};
 use crate::types::memcg::Memcg;
 
-/// The maximum number of slots that one search returns, during which it holds the lock of the devices.
+/// The maximum number of slots that a search returns. The search holds the lock of the devices.
 const CACHED_AT_A_TIME: usize = 32;
 
-/// The maximum number of slots that one search examines while it holds the lock of the devices.
+/// The maximum number of slots that a search examines per acquisition of the lock of the devices.
 const LOOKED_AT_A_TIME: usize = 4096;
 
 /// A swap device in use, and its slot map.
@@ -104,7 +104,7 @@ pub struct Swap<M: Machine> {
     reads: Reads<M>,
     /// The list of the page stores of objects with reclaimable pages.
     pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
-    /// Where the next search for frames that only slots refer to begins.
+    /// The slot at which the next search for frames without references from entries begins.
     pub(crate) shed_next: Lock<Place>,
 }
 
@@ -134,7 +134,7 @@ impl<M: Machine> Swap<M> {
         let others = devices.iter().flatten().map(|active| active.most_pending);
         let most_pending = device.most_pending();
         self.reads.make_room(most_pending + others.sum::<usize>())?;
-        // `open_memcg` allocates charge records only for the devices that exist at that time.
+        // `open_memcg` allocated charge records only for the devices that existed at that time.
         if self.bills.are_open() {
             slots.note_memcgs()?;
         }
@@ -187,7 +187,7 @@ impl<M: Machine> Swap<M> {
         Ok(uses)
     }
 
-    /// Returns the number of slots of all devices, and of those in use.
+    /// Returns the number of slots of all devices, and the number of slots in use.
     pub fn totals(&self) -> (u64, u64) {
         let devices = self.devices.lock();
         let each = devices.iter().flatten().map(|active| &active.slots);
@@ -248,7 +248,8 @@ impl<M: Machine> Swap<M> {
         self.bills.full(memcg)
     }
 
-    /// Limits `memcg`, with the memcgs below it, to `most` slots from now on. Slots above the limit remain charged.
+    /// Limits `memcg`, together with the memcgs below it, to `most` slots from now on. Slots that are charged already
+    /// remain charged, even if they exceed the limit.
     pub fn limit_memcg(&self, memcg: Memcg, most: u64) {
         self.bills.limit(memcg, most);
     }
@@ -278,8 +279,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns the next slots from `from` on whose pages are in memory as well, and where to continue, if there are
-    /// more slots.
+    /// Returns the next slots, from `from` on, that have uses and whose pages are in memory as well. Also returns the
+    /// slot at which to continue, or `None` if all slots were examined.
     pub(crate) fn cached_from(
         &self,
         from: Place,
@@ -320,8 +321,8 @@ impl<M: Machine> Swap<M> {
         let slot = frames.slot_of(frame)?;
         let place = Place::of(slot);
         let mut devices = self.devices.lock();
-        // Check again under the lock: since `slot_of` was read, the slot may have lost the frame, and the device may
-        // have been removed.
+        // Check again under the lock: after `slot_of` was read, the frame may have been removed from the slot's record,
+        // and the device may have been removed.
         let active = devices.get_mut(place.device)?.as_mut()?;
         let is_closed = active.slots.is_closed();
         let record = active.slots.record(place.offset);

@@ -1,10 +1,9 @@
 //! Reads of pages that a fault has begun while it held locks, and that are completed after it has released them.
 //!
-//! A device that finishes each transfer in `submit` never gets here. Otherwise the fault
-//! [puts the read off](Swap::put_off): it records the read here, adds a use to the slot, and publishes the frame in the
-//! slot's record. The entry stays the swap entry. The fault then releases its locks, [takes the read](Swap::take_read),
-//! waits for it, takes the locks again, [ends the read](Swap::end_read), and maps the page if the entry still names
-//! the slot.
+//! If the device finishes the transfer in `submit`, the read is not put off. Otherwise the fault [puts the read
+//! off](Swap::put_off): it records the read here, adds a use to the slot, and publishes the frame in the slot's record.
+//! The entry stays the swap entry. The fault then releases its locks, [takes the read](Swap::take_read), waits for it,
+//! takes the locks again, [ends the read](Swap::end_read), and maps the page if the entry still names the slot.
 //!
 //! Meanwhile, any operation may change the entry. The use keeps the slot allocated even if no entry names it. A fault
 //! that [finds](Swap::find) the frame in the record sees that the frame does not record the slot: the frame must not be
@@ -21,7 +20,7 @@ use crate::swap::Swap;
 use crate::swap::device::{DeviceError, Submission};
 use crate::swap::slot::SlotMap;
 
-/// The fault that begins to read pages.
+/// The page fault that begins reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// The number of the address space.
@@ -40,10 +39,11 @@ pub(crate) struct Begun<M: Machine> {
     pub(crate) slot: u64,
     /// The frame, with a reference to it alone.
     pub(crate) frame: Frame,
-    /// What the device answered: a ticket, or the result of a transfer that was begun together with a pending one.
+    /// The device's result for the submission: a ticket, or the result of a transfer that was submitted together with a
+    /// pending one and has finished.
     pub(crate) answer: Submission,
-    /// The page store whose page it is, and the index of the page there; `None` for a page of an entry. The read of
-    /// such a page has a use of the slot from the start, and its frame is not published.
+    /// For a page of shared memory, its page store and its index there. The read of this page already has a use of the
+    /// slot, and its frame is not published. `None` for a page of an entry.
     pub(crate) object: Option<(Shared<Store<M>>, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl<M: Machine> Reads<M> {
         }
     }
 
-    /// Makes room for `count` reads in total.
+    /// Reserves space for `count` reads in total.
     pub(super) fn make_room(&self, count: usize) -> Result<(), OutOfMemory> {
         let mut list = self.list.lock();
         let more = count.saturating_sub(list.len());
@@ -71,15 +71,15 @@ impl<M: Machine> Reads<M> {
 }
 
 impl<M: Machine> Swap<M> {
-    /// Records a read that the calling fault has begun. The caller releases its locks, and then calls `take_read` until
-    /// it returns `None`. It holds the lock of the entry that names the slot.
+    /// Records a read that the calling fault has begun. The caller holds the lock of the entry that names the slot.
+    /// Afterwards it releases its locks, and calls `take_read` until it returns `None`.
     pub(crate) fn put_off(&self, frames: &Frames<M>, begun: Begun<M>) {
         let (slot, frame) = (begun.slot, begun.frame);
         let publish = |slots: &mut SlotMap, offset| {
             let record = slots.record(offset);
             record.uses += 1;
-            // The owner of another entry may have put a read of the same slot off just before. Each of the two then
-            // reads the page into a frame of its own, and the record has the first.
+            // A fault on another entry that names the slot may have put off a read of it already. Each of the two
+            // faults then reads the page into a frame of its own, and the record has the frame of the first.
             if record.frame().is_none() {
                 record.set_frame(Some(frames.share(frame).into_raw()));
             }
@@ -95,8 +95,8 @@ impl<M: Machine> Swap<M> {
             return;
         }
         drop(list);
-        // There is room for every pending transfer that the devices announced. For a page whose transfer is not pending
-        // there need not be: the fault is repeated, and reads it again.
+        // The list has space for as many reads as the devices can have transfers pending. If there is no space for a
+        // finished transfer, its page is dropped: the fault is repeated, and reads the page again.
         let answer = begun.answer;
         debug_assert!(
             matches!(answer, Submission::Done(_)),
@@ -106,8 +106,8 @@ impl<M: Machine> Swap<M> {
         let _ = self.end_read(frames, slot, frame);
     }
 
-    /// Removes and returns a read that a fault on `asked` in this address space has put off, for the caller to
-    /// complete. If that is the read of another thread, this thread finds none.
+    /// Removes and returns a read that a fault on page `asked` in this address space has put off, for the caller to
+    /// complete. This can be the read of another thread that faulted on the same page, which then finds no read.
     pub(crate) fn take_read(&self, space: u64, asked: Page) -> Option<Begun<M>> {
         if self.reads.count.load(Ordering::Relaxed) == 0 {
             return None;

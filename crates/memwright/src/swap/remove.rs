@@ -42,8 +42,9 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Finds the next slots from `from` on that no entry names, and removes the frames from their records. The caller
-    /// frees the returned slots. Also returns where to continue, if there are more slots.
+    /// Finds the next slots, from slot `from` on, that no entry names and that hold copies of pages in memory. Removes
+    /// the frames from their records. Returns the slots, which the caller frees, and the slot at which to continue, or
+    /// `None` at the end of the device.
     fn copies_from(
         &self,
         frames: &Frames<M>,
@@ -84,7 +85,7 @@ impl<M: Machine> Swap<M> {
             active.slots.is_closed() && active.slots.free() == active.slots.slots()
         });
         let removed = if unused { place.take() } else { None };
-        // Release the lock first: dropping the last reference to the device may take other locks.
+        // Release the lock of the devices first: dropping the last reference to the device may take other locks.
         drop(devices);
         removed.is_some()
     }

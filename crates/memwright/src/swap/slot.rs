@@ -55,7 +55,7 @@ impl Place {
 /// | some | one | is in memory too, for some of its owners; the slot has a reference to the frame |
 /// | some | one that records no slot | is in the slot, and is being read into the frame |
 /// | some | one, unwritten | is only in memory: it is written to the device once no entry maps the frame |
-/// | 0 | one | is in memory; the slot keeps a copy as long as the frame has references and the page is clean |
+/// | 0 | one | is in memory; the slot keeps a copy while the frame has references and the page is clean |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The number of swap entries that name the slot, plus the number of transfers that keep it allocated.
@@ -112,7 +112,8 @@ pub(crate) struct SlotMap {
     records: Vec<Vec<Record>>,
     /// The memcg charged for each slot; empty until the first memcg is opened.
     memcgs: Vec<Vec<u16>>,
-    /// Where the search for a free slot continues. Pages that are swapped out together therefore get adjacent slots.
+    /// The slot at which the next search for a free slot starts. Pages that are swapped out together therefore get
+    /// adjacent slots.
     next: u32,
     /// Whether the device is closed: no more pages are swapped out to it.
     closed: bool,
@@ -150,7 +151,7 @@ impl SlotMap {
         })
     }
 
-    /// Allocates the memcg record of each slot, unless this has been done.
+    /// Allocates the memcg record of each slot, unless the records exist already.
     pub(crate) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
         if !self.memcgs.is_empty() {
             return Ok(());
@@ -214,8 +215,8 @@ impl SlotMap {
         }
         let words = self.map.len();
         let mut index = (self.next / WORD) as usize;
-        // The word with `next` is examined twice: first its slots from `next` on, and at the end its slots before
-        // `next`.
+        // The word that contains slot `next` is examined twice: at the start for slots from `next` on, and at the end
+        // for slots before `next`.
         let mut word = self.map[index] & (u64::MAX << (self.next % WORD));
         for _ in 0..words {
             if word != 0 {

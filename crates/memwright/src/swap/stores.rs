@@ -6,7 +6,7 @@ use crate::store::page_store::Store;
 use crate::swap::Swap;
 
 impl<M: Machine> Swap<M> {
-    /// Lists a store, so that reclaim and swapoff find its pages from now on.
+    /// Adds a store to the list, so that reclaim and swapoff find its pages.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the list cannot grow.

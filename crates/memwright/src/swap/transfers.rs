@@ -21,7 +21,7 @@ pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
     /// The device of the last transfer. Most transfers of a group use the same device.
     last: Option<(usize, Arc<dyn SwapDevice<M>>)>,
-    /// Whether the device answered for one of the transfers that it is pending.
+    /// Whether a device has returned `Submission::Pending` for one of the transfers.
     is_pending: bool,
 }
 
@@ -34,7 +34,8 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         }
     }
 
-    /// Begins transfer `number`. While the device is busy, finishes one of the transfers begun before.
+    /// Begins transfer `number`. As long as the device is busy, finishes earlier transfers of this group, one at a
+    /// time, and retries.
     pub(crate) fn begin(
         &mut self,
         swap: &Swap<M>,
@@ -85,12 +86,13 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         true
     }
 
-    /// Returns whether a transfer was begun that the device did not finish at once.
+    /// Returns whether a device did not finish one of the transfers at once.
     pub(crate) fn is_pending(&self) -> bool {
         self.is_pending
     }
 
-    /// Returns what the device answered to transfer `number`. The caller takes over to complete it.
+    /// Returns the device's result for transfer `number`: a ticket, if it is pending. The caller must then complete the
+    /// transfer.
     pub(crate) fn take(&mut self, number: usize) -> Submission {
         match core::mem::replace(&mut self.states[number], State::Nothing) {
             State::Pending(_, ticket) => Submission::Pending(ticket),

@@ -8,8 +8,8 @@ use crate::mm::core::Core;
 use crate::track::scan::{Categories, Look, Share, TABLES, Take};
 use crate::vma::idle::accessed;
 
-/// Whether the scan selects a run of pages, and the categories that it reports. Later runs with the same properties
-/// reuse the decision.
+/// The decision on a run of pages: whether the scan selects it, and the categories to report. Later runs with the same
+/// properties reuse the decision.
 #[derive(Clone, Copy)]
 struct Decision {
     run: AlikeRun,
@@ -17,7 +17,7 @@ struct Decision {
     wanted: bool,
 }
 
-/// The last two decisions, because runs of two kinds often alternate.
+/// The last two decisions. Two are kept because runs of two kinds often alternate.
 type Decisions = [Option<Decision>; 2];
 
 impl<M: Machine> Core<M> {
@@ -46,8 +46,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range`. `also` returns the categories to report for an entry, given the entry and its own
-    /// categories.
+    /// Scans every entry of `range`. `also` converts an entry and the categories found for it to the categories to
+    /// report.
     #[inline(always)]
     fn scan_with(
         &self,
@@ -151,8 +151,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns the categories of an entry in an area for read-write protection. `found` has the other categories of the
-/// entry.
+/// Returns `found`, the categories of an entry in an area for read-write protection, with `ACCESSED` added if its page
+/// was accessed.
 fn by_access(entry: Entry, found: Categories) -> Categories {
     let bits = match entry {
         Entry::Present(page) => Some(page.bits),

@@ -26,25 +26,27 @@ bitflags! {
     /// The categories of a page. The values are those of `PAGE_IS_...` in Linux's `include/uapi/linux/fs.h`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Categories: u64 {
-        /// Stores are tracked by asynchronous write protection.
+        /// Stores to the page are tracked by asynchronous write protection.
         const TRACKED = 1;
-        /// Written since it was write-protected, or never protected, in an area for write protection.
+        /// The page was written since it was write-protected, or was never protected. Its area is registered for write
+        /// protection.
         const WRITTEN = 1 << 1;
-        /// Belongs to a file or to shared memory.
+        /// The page belongs to a file or to shared memory.
         const FILE = 1 << 2;
         /// The page is in memory.
         const PRESENT = 1 << 3;
         /// The page is in swap.
         const SWAPPED = 1 << 4;
-        /// The shared zero page.
+        /// The page is the shared zero page.
         const ZERO = 1 << 5;
-        /// Mapped by a huge entry.
+        /// The page is mapped by a huge entry.
         const HUGE = 1 << 6;
-        /// Written since soft-dirty was cleared.
+        /// The page was written since soft-dirty was cleared.
         const SOFT_DIRTY = 1 << 7;
         /// A guard page.
         const GUARD = 1 << 8;
-        /// Accessed since it was read-write-protected, or never protected, in an area for read-write protection.
+        /// The page was accessed since it was read-write-protected, or was never protected. Its area is registered for
+        /// read-write protection.
         const ACCESSED = 1 << 9;
     }
 }
@@ -58,14 +60,14 @@ pub enum Share {
     Whole,
 }
 
-/// Takes the pages that a scan selects. A closure is one that takes runs as `take` does.
+/// The callback that takes the pages that a scan selects. A closure with the arguments of `take` is a callback, too.
 pub trait Take {
     /// Takes pages of a run, from its first page on, and returns their number. The runs come in ascending order. Every
     /// page of the run has these categories.
     fn take(&mut self, run: PageRange, categories: Categories, share: Share) -> u64;
 
-    /// Returns how many pages the next calls of `take` will take even if each of them is a run of its own. A scan that
-    /// write-protects can then protect that many pages before it passes them to `take`.
+    /// Returns how many pages the next calls of `take` will take at least, even if each page is a run of its own. A
+    /// scan can write-protect this many pages before it passes them to `take`.
     fn room(&self) -> u64;
 }
 
@@ -209,7 +211,7 @@ pub(super) struct Look<'a, M: Machine, T> {
     pub(super) common: Categories,
     pub(super) scan: &'a Scan,
     pub(super) take: &'a mut T,
-    /// The properties of the last run of pages, which the next runs like it reuse.
+    /// The properties of the last run of pages. Later runs with the same properties reuse them.
     known: Option<Known>,
 }
 
@@ -240,7 +242,8 @@ impl<M: Machine, T: Take> Look<'_, M, T> {
     }
 }
 
-/// The properties of a run of pages that a scan for written pages has found. Later runs like it reuse them.
+/// What a scan for written pages has decided for a run of pages. Later runs with the same properties reuse the
+/// decisions.
 struct Known {
     run: AlikeRun,
     categories: Categories,
@@ -388,7 +391,8 @@ impl<M: Machine> Core<M> {
         let alike = look.area.object().is_none();
         let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
         let arm = |bits| arm_written(by_dirty, bits);
-        // Read once: while the cursor holds the page-table lock, no other thread can pin a page of this table.
+        // Reading this once is enough: while the cursor holds the page-table lock, no other thread can pin a page of
+        // this table.
         let pinned = self.may_have_pinned();
         let mut looked = Looked {
             end,
@@ -484,7 +488,7 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // A page may have been written here and then unmapped without leaving a marker (rule:
+                // The page of an empty entry may have been written and then unmapped without leaving a marker (rule:
                 // never-under-report). This does not apply to hugetlb pages (Linux 7.3 `pagemap_scan_pte_hole`).
                 set(Categories::WRITTEN, !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
@@ -525,10 +529,10 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Write-protects the written pages of one lowest page table, from the cursor's position to `end`, that have the
-/// properties of the last run, and passes them to the callback. Returns the first page that is left to look at, which has
-/// other properties or for which the callback may have no room, and whether any page was write-protected. The caller has
-/// checked that no page of the table is pinned.
+/// Write-protects the written pages of one lowest page table that have the properties of the last run, from the
+/// cursor's position to `end`, and passes them to the callback. Returns the first page that is left to scan, and
+/// whether any page was write-protected. That page has other properties, or the callback may have no room for it. The
+/// caller has checked that no page of the table is pinned.
 fn protect_known<M: Machine, T: Take>(
     look: &mut Look<'_, M, T>,
     cursor: &Cursor<'_, M>,

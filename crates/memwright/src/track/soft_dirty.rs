@@ -10,8 +10,8 @@ use crate::vma::area::AreaFlags;
 use crate::vma::written::fold_dirty;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Clears the soft-dirty state of all pages. A page becomes soft-dirty again when it is written. Flushes once
-    /// before it returns.
+    /// Clears the soft-dirty state of all pages. A page becomes soft-dirty again when it is written. Flushes the TLB
+    /// once before it returns.
     pub fn clear_soft_dirty(&self) {
         let core = &*self.core;
         let cpu = core.cpu();

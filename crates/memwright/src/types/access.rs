@@ -12,8 +12,8 @@ pub struct Access {
     pub write: bool,
     /// Whether the access is an instruction fetch.
     pub fetch: bool,
-    /// Whether the access is made by the thread itself, or by the kernel on its behalf. The protection-key register of
-    /// the CPU then applies. False for an access by another process.
+    /// Whether the thread itself, or the kernel on its behalf, makes the access, so that the protection-key register of
+    /// the CPU applies. False for an access by another process.
     pub user: bool,
 }
 
@@ -99,7 +99,7 @@ pub enum FaultKind {
     SwapIn,
     /// The page was found in the swap cache.
     SwapCached,
-    /// The entry permitted the access already.
+    /// The entry already permitted the access.
     Spurious,
 }
 

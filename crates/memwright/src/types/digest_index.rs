@@ -8,8 +8,8 @@ const FEWEST: usize = 64;
 
 /// Maps digests to values. Several values may have the same digest.
 pub(crate) struct Index<T> {
-    /// The places of the hash table, each empty or with a value and its digest. There are none, or a power of two of
-    /// them, of which at least a quarter are empty.
+    /// The slots of the hash table. Each is empty, or has a value and its digest. Their number is 0 or a power of two,
+    /// and at least a quarter of them are empty.
     places: Vec<Option<(u64, T)>>,
     used: usize,
 }
@@ -122,7 +122,7 @@ impl<T: Copy> Index<T> {
         self.places.iter().flatten().copied()
     }
 
-    /// Returns the place at which a search for a digest begins, or `None` if the index has no places.
+    /// Returns the slot at which a search for a digest begins, or `None` if the table has no slots.
     fn home(&self, digest: u64) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         Some(digest as usize & mask)
@@ -140,7 +140,7 @@ impl<T: Copy> Index<T> {
         place
     }
 
-    /// Empties a place, and moves values that follow it into the gap, so that searches still find them.
+    /// Empties a slot. Moves later values into the gap where needed, so that searches still find them.
     fn empty(&mut self, place: usize) {
         let mask = self.places.len() - 1;
         self.used -= 1;
@@ -181,7 +181,7 @@ mod tests {
     fn what_is_kept_is_found() {
         let mut index = Index::new();
         assert_eq!(index.find(1, |_| true), None);
-        // Digests for which searches begin at the same few places. Some of the digests are equal.
+        // Digests for which searches begin at the same few slots. Some of the digests are equal.
         let digests: Vec<u64> = (0..300)
             .map(|number| (number % 7) * 64 + number % 3 + 62)
             .collect();

@@ -17,7 +17,8 @@ pub struct HugeSettings {
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory may get large folios of less than 2 MiB. Only then do faults read the other settings.
+    /// Whether any shared memory may get large folios of less than 2 MiB. Faults read the settings of these sizes only
+    /// if it is set.
     shared_of_pages: AtomicBool,
     /// Whether a file system whose files may have huge pages has been mounted.
     mounts: AtomicBool,
@@ -44,7 +45,8 @@ pub struct ScanSettings {
     pub pages: AtomicU32,
     /// The maximum number of missing pages among the 512 pages of a collapse (`max_ptes_none`).
     pub most_missing: AtomicU32,
-    /// The maximum number of pages in swap among the 512 pages of a collapse, which swaps them in (`max_ptes_swap`).
+    /// The maximum number of pages in swap among the 512 pages of a collapse (`max_ptes_swap`). The collapse swaps them
+    /// in.
     pub most_swapped: AtomicU32,
     /// The maximum number of pages with other users among the 512 pages of a collapse (`max_ptes_shared`).
     pub most_shared: AtomicU32,

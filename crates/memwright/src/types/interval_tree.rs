@@ -527,7 +527,7 @@ impl<T> IntervalTree<T> {
 }
 
 impl<T: Copy> IntervalTree<T> {
-    /// Returns a copy.
+    /// Returns a copy of the tree. The numbers of the nodes are the same.
     pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
         let nodes = self.nodes.try_clone()?;
         Ok(Self { nodes, ..*self })

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The maximum number of rounds from one scan to the next. A round is the minimum scan period; the caller counts the
-/// rounds (`sysctl_numa_balancing_scan_period_max`).
+/// The maximum number of rounds from one scan to the next (`sysctl_numa_balancing_scan_period_max`). A round lasts for
+/// the minimum scan period. The caller counts the rounds.
 const LONGEST: u64 = 60;
 
 /// The hint faults of an address space since its last scan, and the round of its next scan.

@@ -42,7 +42,7 @@ pub struct PlacePolicy {
 pub struct PolicyId(u16);
 
 impl PolicyId {
-    /// No policy of its own: that of the thread applies.
+    /// No policy. The policy of the thread applies.
     pub const NONE: Self = Self(0);
 
     /// Returns the number.
@@ -155,7 +155,7 @@ impl Policies {
             return Ok(id);
         }
         let mut known = lock_with_room(&self.0, |known| known)?;
-        // Look again: another thread may have added the policy meanwhile.
+        // Search again: another thread may have added the policy meanwhile.
         if let Some(id) = number_in(&known) {
             return Ok(id);
         }

@@ -12,7 +12,7 @@ const KEYS: u8 = 16;
 pub(crate) struct Keys {
     /// A bit for each key, set if the key is in use. Key 0 always is.
     allocated: u16,
-    /// The key of execute-only memory, or `None` if there was no such memory yet.
+    /// The key of execute-only memory, or `None` if it has not been allocated yet.
     execute_only: Option<u8>,
 }
 
@@ -47,7 +47,7 @@ impl Keys {
         known
     }
 
-    /// Returns the key of execute-only memory, and allocates it on first use.
+    /// Returns the key of execute-only memory, which is allocated on the first call.
     pub(crate) fn execute_only(&mut self) -> Option<u8> {
         if self.execute_only.is_none() {
             self.execute_only = self.allocate();

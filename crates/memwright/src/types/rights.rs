@@ -23,7 +23,7 @@ impl Rights {
 
     const KEY: Self = Self::from_bits_retain(0xf << Self::KEY_SHIFT);
 
-    /// Returns whether nothing is permitted.
+    /// Returns whether the rights permit no access.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.without_key().is_empty()

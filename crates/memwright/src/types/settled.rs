@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-/// Stores, by calling `store`, the value that `follows` derives from shared words, one of which the caller has just
-/// changed. Repeats this until the stored value matches the words. If two CPUs each change a word at the same time, the
-/// CPU that stores last has seen both changes.
+/// Calls `store` with the value that `follows` derives from shared words, one of which the caller has just changed.
+/// Repeats this until the stored value matches the words. If two CPUs change words at the same time, the CPU that
+/// stores last has therefore seen both changes.
 pub(crate) fn settle<T: PartialEq>(follows: impl Fn() -> T, store: impl Fn(&T)) {
     loop {
         fence(Ordering::SeqCst);

@@ -30,7 +30,7 @@ pub struct SizeCounts {
     pub refused: AtomicU64,
     /// Folios into which pages were swapped in (`swpin`).
     pub swapped_in: AtomicU64,
-    /// Failed allocations of folios for swap-in, in place of which smaller folios or single pages were allocated
+    /// Failed allocations of folios for swap-in. Smaller folios or single pages were allocated instead
     /// (`swpin_fallback`).
     pub swapped_in_smaller: AtomicU64,
     /// Folios that faults allocated for shared memory (`shmem_alloc`).
@@ -77,8 +77,8 @@ impl SizeSettings {
     /// Returns which areas get folios of this order.
     ///
     /// # Panics
-    /// If `order` is not between [`SMALLEST_ORDER`] and [`FOLIO_ORDER`]. The same holds for the other methods with an
-    /// order.
+    /// If `order` is not between [`SMALLEST_ORDER`] and [`FOLIO_ORDER`]. The other methods with a parameter `order`
+    /// panic likewise.
     pub fn mode(&self, order: u8) -> SizeMode {
         SizeMode::of(self.modes[index(order)].load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Event counters: every event is counted once, where it happens, by its cause.
+//! Event counters. Each event is counted once, by its cause, in the code where it occurs.
 //!
 //! [`ROWS`] defines each row. Documentation, JSON and text reports are generated from it, so that a row has one meaning
 //! everywhere. Counters are per CPU, each CPU's in its own cache lines.
@@ -14,11 +14,11 @@ use memwright_table::{CpuId, OutOfMemory, TryPush};
 pub enum Source {
     /// Counted by the memory manager, one counter per CPU.
     Counted,
-    /// Read from the state of the memory manager when the account is taken.
+    /// Read from the state of the memory manager when the account is created.
     Sampled,
-    /// Read when the account is taken, if the policy `locks` is `count`; otherwise the row is omitted.
+    /// Read when the account is created, if the policy `locks` is `count`. Otherwise the row is omitted.
     Requested,
-    /// Not observable in this run, by its clock or its machine: printed as "not observable under TCG".
+    /// Not observable with the clock or the machine of this run. Printed as "not observable under TCG".
     NotObservable,
 }
 
@@ -41,7 +41,7 @@ pub struct Definition {
 
 macro_rules! rows {
     ($($(#[$group:meta])* $row:ident, $name:literal, $source:ident, $title:literal, $linux:literal, $definition:literal;)*) => {
-        /// A row of the account: a kind of event or a quantity.
+        /// A row of the account: a kind of event, or a quantity.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Row {
@@ -410,8 +410,8 @@ impl Account {
         .sum()
     }
 
-    /// Returns the account of the time since `earlier`: the increase of each `Source::Counted` row, and the present
-    /// values of the others.
+    /// Returns the account of the time since `earlier` was created: the increase of each `Source::Counted` row, and the
+    /// present value of each other row.
     #[must_use]
     pub fn since(&self, earlier: &Account) -> Account {
         let mut values = self.values;

@@ -9,8 +9,8 @@ pub(crate) const MOST: u64 = 16;
 /// The number of pages that the first swap fault of an area reads.
 const FIRST: u64 = 8;
 
-/// The readahead window of an area: what its last swap fault read, and where the next swap fault is expected if the
-/// program accesses ascending addresses.
+/// The readahead window of an area: the pages that its last swap fault read, and the page at which the next swap fault
+/// is expected if the program accesses ascending addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     next: u64,
@@ -67,7 +67,7 @@ impl Window {
         }
     }
 
-    /// Returns the window after a fault that was to read `wanted` pages and has read `read` pages from `page` on.
+    /// Returns the window after a fault at `page` that was to read `wanted` pages and has read `read` pages.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }
@@ -96,8 +96,8 @@ impl WindowCell {
         Window::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a fault at `page` reads only that page, and the last fault read nothing ahead whose hits must be
-    /// counted.
+    /// Returns whether a fault at `page` reads only that page, and the last fault read no page ahead. No hits need then
+    /// be counted.
     pub(crate) fn is_single_at(&self, page: Page) -> bool {
         let window = self.get();
         window.ahead == 0 && window.pages_at(page, 0) == 1

@@ -63,8 +63,8 @@ impl Watcher {
     }
 }
 
-/// The events of one operation, in order, each with the context that receives it. If there is no memory to add an
-/// event, it is dropped, as if the descriptor had been closed.
+/// The events of one operation, in order, each with the context that receives it. An event that cannot be added for
+/// lack of memory is dropped, as if the descriptor had been closed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Vec<(Watch, WatchEvent)>);
 
@@ -83,7 +83,7 @@ impl Notices {
         self.add_at(self.len(), watch, event);
     }
 
-    /// Like [`add`](Self::add), but inserts the event before the ones from `index` on.
+    /// Like [`add`](Self::add), but inserts the event at `index`, before the events from that index on.
     pub(crate) fn add_at(&mut self, index: usize, watch: Option<&Watch>, event: WatchEvent) {
         let Some(watch) = watch.filter(|watch| watch.is_told_of(event)) else {
             return;
@@ -102,7 +102,7 @@ impl Notices {
     }
 }
 
-/// What a userfaultfd ioctl fills a page with.
+/// The contents with which a userfaultfd ioctl fills a page.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill<'a> {
     /// One page of bytes (`UFFDIO_COPY`).

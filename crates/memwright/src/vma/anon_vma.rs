@@ -13,9 +13,9 @@ use memwright_table::Page;
 use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
-/// The number of an anon_vma: 0 before the first private page, else unique in the address space. The value also
-/// contains the distance by which `mremap` has moved the area since then. Two areas, including areas of files, merge
-/// only if their distances are equal.
+/// The number of an anon_vma: 0 before the first private page of the area is created, otherwise unique in the address
+/// space. The value also contains the distance by which `mremap` has moved the area since then. Two areas, including
+/// areas of files, merge only if their distances are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnonVma(u64);
 
@@ -38,8 +38,8 @@ impl AnonVma {
         Self((number & Self::NUMBER) << 1)
     }
 
-    /// Returns a new anon_vma for an area of a forked child, if the same area of the parent has an anon_vma. `number`
-    /// must not be 0, and must be unique in the address space.
+    /// Returns a new anon_vma for an area of a forked child. The caller has checked that the parent's area has an
+    /// anon_vma. `number` must not be 0, and must be unique in the address space.
     pub(crate) fn forked(number: u64) -> Self {
         Self(Self::founded(number).0 | Self::FORKED)
     }
@@ -111,7 +111,7 @@ impl AnonVmaCell {
     pub(crate) fn found(&self, anon_vma: AnonVma) {
         let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
-        // If another CPU has set one first, its value stays, and this CPU uses that value too.
+        // If another CPU has set a value first, this CPU uses that value too.
         let _ = self.0.compare_exchange(none, anon_vma.0, now, later);
         stat::line(Line::Space, &self.0);
     }

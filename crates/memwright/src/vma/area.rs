@@ -16,7 +16,7 @@ bitflags! {
     pub struct AreaFlags: u32 {
         /// Stores reach the object and are visible to all processes that map it (`MAP_SHARED`).
         const SHARED = 1;
-        /// Grows towards lower addresses by faults below it (`MAP_GROWSDOWN`).
+        /// The area grows towards lower addresses when an access below it faults (`MAP_GROWSDOWN`).
         const GROWSDOWN = 1 << 1;
         /// The initial stack of a program: `[stack]` in /proc/PID/maps.
         const STACK = 1 << 2;
@@ -100,7 +100,7 @@ impl AreaFlags {
         .union(Self::UFFD_BY_DIRTY)
         .union(Self::UFFD_RWP);
 
-    /// The flags of areas in which a fault takes a slower path before it fills a page.
+    /// The flags of areas in which a fault must check for a userfaultfd or a NUMA policy before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had

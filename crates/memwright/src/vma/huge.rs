@@ -3,7 +3,7 @@
 use crate::types::huge::{HugeMode, HugeRefusal};
 use crate::vma::area::AreaFlags;
 
-/// What requests a huge page.
+/// The source of a request for a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeAsker {
     /// A fault or khugepaged: the settings apply.

@@ -1,8 +1,8 @@
 //! Records of where `mremap` has moved private pages.
 //!
 //! After a fork, parent and child map a private page at the same address, until one of them moves it. The reverse
-//! mapping checks that address. The records give the other addresses to check: for offsets that were moved, the
-//! displacement of their pages before the move and after it. A child inherits the records.
+//! mapping checks that address. The records give the other addresses to check: for each range of offsets that was
+//! moved, the displacement of its pages at their first address and at the present one. A child inherits the records.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -31,8 +31,8 @@ pub(crate) struct Move {
 
 /// The moves of an address space, by the offsets that were moved.
 ///
-/// An entry may be stale, because the areas for which it was added have been unmapped. A stale entry costs the reverse
-/// mapping a check without result. Stale entries are removed when the list has become twice as long as the number of
+/// An entry may be stale, because the areas for which it was added have been unmapped. For a stale entry, the reverse
+/// mapping checks an address in vain. Stale entries are removed when the list has become twice as long as the number of
 /// areas.
 #[derive(Debug)]
 pub(crate) struct MovedAreas(

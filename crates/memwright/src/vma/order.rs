@@ -11,7 +11,7 @@ use memwright_table::{OutOfMemory, Page, TryPush};
 /// The maximum number of children of a node.
 const CHILDREN: usize = 32;
 
-/// The number of chunks that can be inserted at different places of the tree after one reservation.
+/// The number of chunks that can be inserted anywhere in the tree after one reservation.
 pub(super) const SPARE: usize = 4;
 
 /// The number of a chunk.
@@ -50,7 +50,8 @@ impl Link {
 /// A child of a node.
 #[derive(Clone, Copy, Debug)]
 struct Child {
-    /// The number of the child: of a chunk in a node of level 1, else of a node of the next lower level.
+    /// The number of the child: in a node of level 1, that of a chunk; otherwise, that of a node of the next lower
+    /// level.
     number: u32,
     /// A page that is at or below all areas of the child, and above all areas of the preceding child.
     start: Page,
@@ -95,7 +96,7 @@ pub(super) struct Order {
     pub(super) root: u32,
     /// The number of levels of nodes. It is 0 while there is at most one chunk.
     pub(super) height: u32,
-    /// The first and the last chunk, if there are several.
+    /// The first and the last chunk. Used only if there are several chunks.
     first: ChunkId,
     last: ChunkId,
 }

@@ -23,8 +23,8 @@ impl<B: Backed> Area<B> {
     }
 }
 
-/// The result of the last search downwards: a range of addresses without a gap of some size. The next search need not
-/// examine this range.
+/// The result of the last search downwards: a range of addresses without a gap of `pages` pages or more. A search for
+/// at least as many pages need not examine this range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full {
     /// The end of the bounds of the search.
@@ -136,8 +136,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the nearest area below the one at `position` that has a gap of at least `pages` below it. If `position`
-    /// is `None`, the search begins at the end of the map.
+    /// Returns the nearest area below the one at `position` that has a gap of at least `pages` pages below it. If
+    /// `position` is `None`, the search begins at the end of the map.
     fn lower_gap(&mut self, position: Option<Position>, pages: u64) -> Option<Position> {
         let Position {
             mut chunk,
@@ -164,7 +164,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the nearest area above the one at `position` that has a gap of at least `pages` below it.
+    /// Returns the nearest area above the one at `position` that has a gap of at least `pages` pages below it.
     fn higher_gap(&mut self, position: Position, pages: u64) -> Option<Position> {
         let (mut chunk, mut first) = (position.chunk, position.slot + 1);
         loop {
@@ -182,8 +182,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns a slot among `slots` of a chunk whose area has a gap of at least `pages` below it: the last such slot
-    /// for `Toward::Lower`, otherwise the first.
+    /// Returns a slot, among `slots` of a chunk, whose area has a gap of at least `pages` pages below it: the last such
+    /// slot for `Toward::Lower`, otherwise the first.
     fn roomy_slot(
         &self,
         chunk: ChunkId,

@@ -1,4 +1,4 @@
-//! The rule: may this entry be writable now?
+//! The rule that decides whether an entry may be writable now.
 //!
 //! Write permission is derived each time an entry is set or its protection changes; it is never remembered. Every path
 //! that leaves a page mapped applies this rule, and grants write permission at once if the rule allows it: otherwise
@@ -29,7 +29,7 @@ pub struct View {
     pub shared: bool,
     /// Whether the object must be notified of the first store to a clean page.
     pub notify: bool,
-    /// Whether soft-dirty bits record stores, and not the dirty bit of the hardware.
+    /// Whether stores are recorded by soft-dirty bits and not by the hardware dirty bit.
     pub soft_dirty: bool,
 }
 

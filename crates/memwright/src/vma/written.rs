@@ -28,8 +28,8 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Returns the edit that clears the dirty bit in these bits of a private page, and instead sets the software bit of
-/// each of its readers. The caller then clears the software bit of the reader for which it acts.
+/// Returns the edit that clears the dirty bit of a private page with these bits, and sets the software bit of each
+/// reader of the dirty bit instead. The caller then clears the software bit of the reader for which it acts.
 pub(crate) fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;

@@ -32,11 +32,12 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     }
     let account = world.counted(|| process.protect(0, 16, RW));
     assert_eq!(rows(&account, &remote), [0, 0]);
-    // This CPU flushes the old translations that it used. The shootdown on the other CPU is elided.
+    // This CPU flushes the old translations that it used. The shootdown of the other CPU is elided.
     let elided = [Row::FlushElidedGrew, Row::FlushElidedNotAccessed];
     assert_eq!(rows(&account, &elided), [1, 0]);
 
-    // The second CPU may still have the old rights cached. A store then takes one spurious fault, and no signal.
+    // The second CPU may still cache a translation with the old rights. A store then takes one spurious fault, and no
+    // signal.
     let on_second = world.machine.run_on(SECOND);
     let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
     if let Some(fault) = fault {

@@ -160,8 +160,8 @@ fn only_who_may_gets_them() {
 fn without_a_block_a_smaller_one_serves_and_the_account_says_so() {
     let world = world();
     sizes(&world).set_mode(2, SizeMode::Always);
-    // Allocates all frames. Then frees those that `keeps` rejects: all except the first four of each 16, or all except
-    // one of each four.
+    // Allocates all frames, and then frees those for which `keeps` returns false. Two choices are tested: keeping the
+    // first four frames of each 16, and keeping one frame of each four.
     let take = |keeps: fn(u32) -> bool| {
         let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
         while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {

@@ -36,8 +36,8 @@ fn size(process: &Process<'_>, index: u64) -> PageSize {
     present(process, index).size
 }
 
-/// A huge page is counted when it is mapped. It is not counted if its frames can be allocated but its page table
-/// cannot.
+/// A huge page is counted only when it is mapped: not if its frames are allocated and the allocation of its page table
+/// then fails.
 #[test]
 fn a_huge_page_counts_once_it_is_mapped() {
     for (frames, filled) in [(0, 0), (1, 0), (u64::MAX, 1)] {

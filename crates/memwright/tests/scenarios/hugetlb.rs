@@ -106,7 +106,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     let pooled = Pooled::new(4);
     let mut process = pooled.private(3);
     assert_eq!(pooled.counts(), [4, 4, 3]);
-    // Too few pages of the pool are unreserved: a second file cannot reserve two.
+    // The pool has too few unreserved pages for a second file to reserve two.
     let file = pooled.file(2);
     let memory = pooled.world.memory.clone();
     assert!(PrivateHuge::new(memory, file.clone(), 0..2).is_err());
@@ -119,7 +119,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     assert_eq!(account.count(Row::FramesZeroed), HUGE);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     assert_eq!(present(&process, at(1) + 5).size, PageSize::Size2M);
-    // A hugetlb page is not counted as resident memory, but in `hugetlb`.
+    // A hugetlb page is counted in `hugetlb`, not as resident memory.
     assert_eq!(
         (process.resident(), process.space.totals().hugetlb),
         (0, HUGE)

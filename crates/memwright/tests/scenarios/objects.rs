@@ -67,7 +67,8 @@ fn a_private_store_copies_and_the_file_keeps_its_own() {
     let mut bytes = [0; 2];
     object.read_at(PAGE - 1, &mut bytes).unwrap();
     assert_eq!(bytes, [7, 7]);
-    // The copies are exclusive to the process, so they become writable again with the rights, without a fault.
+    // The private copies are exclusive to the process. When the rights are restored, they become writable without a
+    // fault.
     process.protect(0, 2, R);
     process.protect(0, 2, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]));
@@ -190,8 +191,8 @@ pub struct Notified {
     heard: AtomicU64,
     written_back: AtomicU64,
     busy: AtomicU64,
-    /// How many of the next first stores are overtaken: their notification makes the mappings stale, as if the page
-    /// were written back before the store is granted.
+    /// The number of further first stores whose notification makes the mappings stale, as if the page were written back
+    /// before write permission is granted.
     overtaken: AtomicU64,
 }
 
@@ -501,7 +502,7 @@ fn sparse_pages_behave_as_a_map() {
     assert_eq!(world.frames.used(), before);
 }
 
-/// Every page of an object is freed even if the first page that it has is far from its start.
+/// Every page of an object is freed even if its first existing page is far from its start.
 #[test]
 fn an_object_whose_first_page_is_a_late_one_leaves_nothing_behind() {
     for index in [0, 511, 512, 513, 512 * 512] {

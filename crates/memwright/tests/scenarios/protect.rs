@@ -127,7 +127,8 @@ fn locked_private_memory_that_becomes_writable_is_there() {
     assert_eq!(process.store(1, 1), Ok(vec![]));
 }
 
-/// Memory without pages is accounted only while it is writable. It merges with its neighbours after it was unaccounted.
+/// Memory without pages is accounted only while it is writable. When it is no longer accounted, it merges with its
+/// neighbours.
 #[test]
 fn untouched_memory_that_is_read_only_is_not_promised() {
     let world = World::new();

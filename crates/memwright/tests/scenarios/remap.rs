@@ -368,7 +368,7 @@ fn areas_that_were_touched_apart_stay_apart() {
     process.store(1, 1).unwrap();
     process.space.unlock(page(0), PAGE).unwrap();
     assert_eq!(process.areas(), "1rw 1rw");
-    // Areas that differed only in their rights when they were first stored to share an anon_vma. They merge when their
+    // Adjacent areas share an anon_vma if they differed only in their rights at the first store. They merge when their
     // rights become equal.
     process.map(4, 2, RW);
     process.space.protect(page(4), PAGE, R).unwrap();

@@ -291,8 +291,8 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
         process.store(FIRST + HUGE + 40, 1),
         Err(FaultError::BeyondObject)
     );
-    // The complete second huge page is freed. In the range that the file gets again, stores allocate folios that end at
-    // or before its end.
+    // The complete second huge page is freed. When the file has grown again, stores to the new range allocate folios
+    // that end at or before the end of the file.
     object.set_size(HUGE * PAGE).unwrap();
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!(room.used(), HUGE);

@@ -16,7 +16,7 @@ const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
 
-/// What a scenario has added to the account, and the expected counts of some rows.
+/// The counts that a scenario has added to the account, and the expected counts of some rows.
 type Checked = (Account, Vec<(Row, u64)>);
 type Scenario = fn() -> Checked;
 
@@ -571,8 +571,8 @@ fn rows_count_what_they_say() {
     assert_eq!(untested, []);
 }
 
-/// Returns the number of flushes made, and of flushes elided, by a fixed sequence of operations under `policy`. No page
-/// faults during the sequence.
+/// Returns the number of flushes that a fixed sequence of operations performs under `policy`, and the number that it
+/// elides. No page faults during the sequence.
 fn flushes_under(policy: &str) -> (u64, u64) {
     let world = World::new();
     world.memory.policy().set("tlb", policy).unwrap();

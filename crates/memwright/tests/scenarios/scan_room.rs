@@ -1,5 +1,5 @@
 //! Scans for written pages over several page tables: which pages are reported and protected if the caller has room for
-//! all of them, for some, or is asked for each run.
+//! all of them, if it has room for some, and if it is asked for each run.
 
 use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
@@ -18,7 +18,7 @@ const WRITTEN: Scan = Scan {
     only_tracked: true,
 };
 
-/// Takes as many runs and pages as there is room for.
+/// A callback that takes pages until its room for runs or for pages is used up.
 struct Room {
     runs: Vec<PageRange>,
     most_runs: usize,
@@ -97,7 +97,8 @@ fn a_scan_reports_each_written_page_once_whatever_the_room() {
             for (most_runs, most_pages) in [(1000, 10_000), (1000, 37), (5, 10_000), (1, 1)] {
                 watched(policy, |process| {
                     let all = PageRange::new(page(0).page(), page(PAGES).page());
-                    // After a scan that finds every page unwritten, the dirty bits alone tell what was written.
+                    // After a scan that finds every page unwritten, the dirty bits alone determine which pages were
+                    // written.
                     assert_eq!(process.matching(all, &WRITTEN), []);
                     let written = pages_to_write();
                     for index in &written {

@@ -246,7 +246,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     for index in 0..40 {
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
-    // When the scan budget is used up, the place says where to continue, in this object or in the next.
+    // When the scan budget is used up, `place` is the position at which to continue, in this object or in the next.
     let second = unmapped(&swapping, 10);
     assert_eq!(round(&swapping), 10);
     for index in 0..10 {

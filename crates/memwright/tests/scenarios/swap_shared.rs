@@ -158,7 +158,7 @@ fn pages_that_are_used_are_passed_over() {
     assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
     assert_eq!((effort.look, effort.wanted), (88, 95));
     assert_eq!(places(&object), (1, 5));
-    // When the scan budget is used up, the returned page says where to continue.
+    // When the scan budget is used up, the scan returns the page at which to continue.
     for index in 0..6 {
         process.load(index);
     }

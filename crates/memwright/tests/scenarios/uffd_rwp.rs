@@ -164,7 +164,7 @@ fn pages_stay_armed_in_swap() {
         }
         page_out(&process, 0, 5);
         assert_eq!(accessed(&process, 5), [1, 4], "{counts}");
-        // While they are in swap, one page is armed and another is disarmed.
+        // While the pages are in swap, one is armed and another is disarmed.
         arm(&process, 4, 1);
         disarm(&process, 3, 1);
         assert_eq!(accessed(&process, 5), [1, 3], "{counts}");
