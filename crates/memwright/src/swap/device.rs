@@ -7,7 +7,7 @@ use memwright_table::{Frame, Frames, Machine};
 pub enum DeviceError {
     /// An I/O error.
     Io,
-    /// The device has no room for the page, for example because the page does not compress well.
+    /// The device has no room for the page, for example because zram finds no free memory.
     Full,
 }
 
