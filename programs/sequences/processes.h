@@ -123,7 +123,7 @@ static volatile int thread_word;
 
 enum { THREAD = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID };
 
-/* Starts a thread. `thread_word` contains the thread's ID until the thread has exited. */
+/* Starts a thread. Until the thread has exited, `thread_word` is not 0: 1 at first, then the thread's ID. */
 static long start_thread(int (*work)(void *), void *argument)
 {
 	thread_word = 1;

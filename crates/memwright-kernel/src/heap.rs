@@ -1,8 +1,9 @@
 //! The kernel heap: grows in chunks of frames, keeps a reserve, and returns null on failure.
 //!
-//! Chunks are in the direct map and are never freed. When no more frames are available, the heap frees its reserved
-//! block, and [`is_low`] returns true until a block of that size can be reserved again. Until then, the personality
-//! fails system calls that allocate, which leaves the memory to the allocations that must not fail.
+//! Chunks are in the direct map and are never freed. When the heap cannot grow, because no frames are available or it
+//! has reached its share of memory, it frees its reserved block, and [`is_low`] returns true until a block of that size
+//! can be reserved again. Until then, the personality fails system calls that allocate, which leaves the memory to the
+//! allocations that must not fail.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;

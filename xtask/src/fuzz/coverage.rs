@@ -73,8 +73,8 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     }
 }
 
-/// Runs every target on the corpus in the tree, without searching for new inputs. A change is not checked by a search
-/// with [`run`], because the result of a search depends on the compiler, the machine and chance.
+/// Runs every target on the corpus in the tree, without searching for new inputs. CI checks a commit with this function
+/// and not with [`run`], because the result of a search depends on the compiler, the machine and chance.
 ///
 /// # Errors
 /// If an input makes a target fail, or if the build fails. The input is saved in `folder`.

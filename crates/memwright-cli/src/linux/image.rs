@@ -37,7 +37,7 @@ const BANNER: &[u8] = b"Linux version ";
 /// (include/xen/interface/elfnote.h).
 pub const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
 
-/// Returns whether an image is one of Linux, whether or not QEMU can boot it.
+/// Returns whether the file is an image of a Linux kernel, even if QEMU cannot boot it.
 pub fn is_linux(bytes: &[u8]) -> bool {
     match bytes.starts_with(&ELFMAG) {
         true => banner(bytes).is_some(),

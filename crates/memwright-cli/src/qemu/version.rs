@@ -96,7 +96,7 @@ pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsS
     }
 }
 
-/// Returns the QEMU for runs with one CPU, and its version.
+/// Returns the QEMU for machines that do not need a newer one, and its version.
 ///
 /// # Errors
 /// One line if QEMU is missing or too old.

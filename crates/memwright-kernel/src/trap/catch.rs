@@ -60,7 +60,7 @@ pub struct Caught {
 /// Calls `function` and returns the exception that it raised, if any. An exception ends the function without dropping
 /// its values, so it must not own any.
 pub fn catch(function: extern "C" fn(u64), argument: u64) -> Option<Caught> {
-    // SAFETY: the function is one of the tests' own and owns no values. The code that continues after an exception
+    // SAFETY: only the self-tests call `catch`, with functions of their own that own no values. The code that continues after an exception
     // restores the callee-saved registers.
     let met = unsafe { selftest_guarded(function, argument, STACK.as_ptr()) };
     (met != 0).then(|| Caught {

@@ -241,9 +241,9 @@ impl<M: Machine> Table<M> {
         Some(&frames.table_words(node)[slot_index(page, ABOVE)..])
     }
 
-    /// Skips skippable tables from the start of `range` on, and upper-level entries whose page or marker is untouched.
-    /// Returns the first page of the range that may have been touched. Skips only tables and entries that are entirely
-    /// in the range.
+    /// Skips, from the start of `range`, whole last-level tables that are skippable, and entries of the level above
+    /// that are untouched and refer to no table. Stops at the first that is neither, and returns its first page, or the
+    /// end of `range`. Skips no table and no entry that is only partly in the range.
     ///
     /// # Locks
     /// The caller holds the lock of the address space, so that no table is freed during the call.

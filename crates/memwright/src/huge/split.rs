@@ -29,7 +29,7 @@ impl<M: Machine> Mappings<M> {
     /// Splits the huge entries that map the pages `first..end` of the object, which are one huge page. The pages stay
     /// mapped.
     ///
-    /// Before the call, the object splits its huge page, and the caller then calls [`stale`](Self::stale).
+    /// Before this call, the object has split its huge page and called [`stale`](Self::stale).
     pub(crate) fn split(&self, first: u64, end: u64) {
         let span = first..end;
         self.visit(&span, |space, places| {

@@ -121,8 +121,9 @@ impl Order {
     /// Ensures that `chunks` insertions of chunks with numbers below `numbers` cannot fail.
     pub(super) fn reserve(&mut self, chunks: usize, numbers: usize) -> Result<(), OutOfMemory> {
         self.links.try_fill(numbers, Link::ALONE)?;
-        // Each of the first `SPARE` insertions can split all nodes from a chunk to the root, which adds a root. Further
-        // insertions are in ascending order, and a node that was split has room for at least `CHILDREN / 2` children.
+        // The first `SPARE` insertions can be anywhere. Each can split every node on the path to the root, and together
+        // they add at most one root. The other insertions are in ascending order, so that at most one in
+        // `CHILDREN / 2` of them splits a node.
         let apart = chunks.min(SPARE) * self.height as usize + 1;
         let nodes = apart + 2 * chunks / CHILDREN;
         while self.spare.len() < nodes {

@@ -207,7 +207,8 @@ fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
     let (process, object) = filled(&swapping, 2);
     page_out(&process, 0, 2);
     assert_eq!(swapping.slots(), 2);
-    // Before both pages have been read, the second one is truncated, and the page that replaces it is swapped out.
+    // After the device has read the first page and before it reads the second, the second page is punched out and
+    // written again. The new page cannot be swapped out: the slot of the old one is in use by the read.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(PAGE, 2 * PAGE).unwrap();

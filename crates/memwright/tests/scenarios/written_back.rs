@@ -222,8 +222,8 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
     assert!((0..4).all(|index| file.is_dirty(index)));
     assert_eq!(process.load(2), 12);
     file.refuses.store(false, Ordering::Relaxed);
-    // The failed attempt has made the page read-only. Although no store notifies the file again, the page is still
-    // dirty and is written back now.
+    // The failed attempt made the dirty pages read-only. No store follows that would notify the file and make them
+    // dirty again, so they must have stayed dirty. They are written back now.
     page_out(&process, 0, 8);
     assert_eq!((file.in_memory(), file.on_disk(2)), (0, 12));
 }

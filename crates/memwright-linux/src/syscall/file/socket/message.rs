@@ -170,7 +170,8 @@ pub fn recvfrom(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Returns the result of a receive from a netlink socket, like [`length_of`] does.
+/// Returns the result of a receive from a netlink socket: the number of copied bytes or, with `MSG_TRUNC`, the
+/// length of the message.
 const fn netlink_length(flags: u32, received: NetlinkReceived) -> u64 {
     if flags & net::MSG_TRUNC != 0 {
         received.length as u64
