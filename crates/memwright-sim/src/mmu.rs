@@ -53,7 +53,8 @@ impl SimulatedMachine {
 impl Cpu<'_> {
     /// Loads the bytes that start at `address`.
     ///
-    /// # Errors The page fault at the first page that cannot be read. The bytes of the pages before it are in `into`.
+    /// # Errors
+    /// The page fault at the first page that cannot be read. The bytes of the pages before it are in `into`.
     pub fn read(&self, address: VirtAddr, into: &mut [u8]) -> Result<(), PageFault> {
         let memory = self.machine.memory();
         let mut done = 0;
@@ -70,7 +71,8 @@ impl Cpu<'_> {
 
     /// Stores the bytes that start at `address`.
     ///
-    /// # Errors The page fault at the first page that cannot be written. The bytes of the pages before it are stored.
+    /// # Errors
+    /// The page fault at the first page that cannot be written. The bytes of the pages before it are stored.
     pub fn write(&self, address: VirtAddr, from: &[u8]) -> Result<(), PageFault> {
         let memory = self.machine.memory();
         let mut done = 0;
