@@ -29,14 +29,16 @@ impl Tier {
     /// everything, and in a fresh clone the data for incremental builds takes a third of the build time. Each crate is
     /// one codegen unit, because several units duplicate code, and the builds of other crates keep the processors busy.
     pub fn build_environment(self) -> &'static [(&'static str, &'static str)] {
-        const ALL: [(&str, &str); 3] = [
+        const WITHOUT_KERNEL: &[(&str, &str)] = &[
+            ("MEMWRIGHT_BUILD_KERNEL", "0"),
             ("CARGO_INCREMENTAL", "0"),
             ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "1"),
             ("CARGO_PROFILE_CHECKED_CODEGEN_UNITS", "1"),
         ];
-        match self {
-            Tier::Test => &[ALL[0], ALL[1], ALL[2], ("MEMWRIGHT_BUILD_KERNEL", "0")],
-            Tier::Ci | Tier::Full => &ALL,
+        if self.has_released_kernel() {
+            &WITHOUT_KERNEL[1..]
+        } else {
+            WITHOUT_KERNEL
         }
     }
 

@@ -228,7 +228,7 @@ pub const RULES: &[Rule] = &[
         beginnings: &["kernel::tests_itself_on_8_as_embedded"],
         of: 1,
         runs: [0, 1],
-        what: "the same on eight CPUs",
+        what: "the self-tests of the kernel in the command, on eight CPUs",
     },
     Rule {
         binary: QEMU,

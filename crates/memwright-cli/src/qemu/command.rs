@@ -17,7 +17,7 @@ const MACHINE: &str = "pc-i440fx-7.2";
 /// byte.
 const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// The same CPU model as `CPU_WITH_XAPIC`, but with an x2APIC, which TCG supports in later QEMU versions.
+/// The CPU model of `CPU_WITH_XAPIC` with an x2APIC, which TCG supports in later QEMU versions.
 const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
 /// The guest's wall clock at boot, which is [`crate::guestfs::initrd::EPOCH`].
