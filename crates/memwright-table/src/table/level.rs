@@ -21,6 +21,10 @@ pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
     (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
 }
 
+/// The value of `owner` in the metadata of a last-level table that several roots share (`shared/mod.rs`). It is that of
+/// no root.
+pub(crate) const SHARED_OWNER: u64 = u64::MAX;
+
 /// The value of `owner` in the metadata of a table: the root's frame number, and the level of the table.
 #[inline]
 pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {

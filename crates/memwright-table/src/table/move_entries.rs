@@ -64,6 +64,7 @@ impl<M: Machine> Table<M> {
         let there = |page: Page| to.add(page.number() - from.start.number());
         let target = PageRange::new(to, there(from.end));
         let whole = WholeTables::of(from, to, rule.whole_tables);
+        self.own_tables(from);
         if whole.any() && self.empty_level(target).is_none_or(|level| level < UPPER) {
             // Every entry of the new range is empty. Free the empty tables there, so that whole tables can be linked in
             // their place.

@@ -26,7 +26,7 @@ impl<M: Machine> Table<M> {
     }
 
     /// Initializes the metadata of a page table for the pages from `start` on. The caller writes its entries next.
-    fn prepare_table(&self, table: Frame, start: Page, level: u8) {
+    pub(super) fn prepare_table(&self, table: Frame, start: Page, level: u8) {
         let meta = self.frames().meta(table);
         meta.owner
             .store(table_owner(self.root(), level), Ordering::Relaxed);

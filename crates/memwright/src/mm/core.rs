@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
-    PageRange, Present, Table, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, LeftTables, Machine,
+    OutOfMemory, Page, PageRange, Present, SharedTables, Table, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -315,6 +315,28 @@ impl<M: Machine> Core<M> {
             .count_on(cpu, Row::EntriesFilled, copied.entries);
         if copied.swapped > 0 {
             self.note_swapped(copied.swapped as i64);
+        }
+    }
+
+    /// Counts the entries of the tables that a fork shares with this address space, the child's.
+    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &SharedTables) {
+        self.note_resident(cpu, shared.counted);
+        self.note_uncounted(cpu, shared.pages - shared.counted);
+        if shared.swapped > 0 {
+            self.note_swapped(shared.swapped as i64);
+        }
+        self.memory.count_on(cpu, Row::TablesShared, shared.tables);
+    }
+
+    /// Counts the entries of shared tables that this address space has left.
+    pub(crate) fn note_left(&self, cpu: CpuId, left: &LeftTables) {
+        let cell = &self.resident[cpu.index()].pages;
+        cell.store(
+            cell.load(Ordering::Relaxed) - left.counted as i64,
+            Ordering::Relaxed,
+        );
+        if left.swapped > 0 {
+            self.note_swapped(-(left.swapped as i64));
         }
     }
 

@@ -48,6 +48,13 @@ impl<M: Machine> AddressSpace<M> {
         areas.map.overlapping(range).next().is_some()
     }
 
+    /// Gives the address space page tables of its own for the pages of `range`. Each entry that maps one of the pages
+    /// then has a reference to its frame, as far as this address space is concerned.
+    pub fn own_tables(&self, range: PageRange) {
+        let _areas = self.core.areas.read(self.core.cpu());
+        self.core.table.own_tables(range);
+    }
+
     /// Returns the entry of the page at `address`, for /proc/PID/pagemap.
     pub fn entry(&self, address: VirtAddr) -> Entry {
         let page = address.page();

@@ -23,6 +23,7 @@ mod remap;
 mod room;
 mod rows;
 mod scan_room;
+mod share;
 mod shared_folio;
 mod shared_huge;
 mod split;
