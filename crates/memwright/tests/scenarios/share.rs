@@ -103,7 +103,8 @@ fn a_table_is_shared_only_if_all_its_areas_permit_it() {
         let mut parent = written(&world, 0, 2);
         parent.map_with(3, 1, RW, flags);
         parent.store(3, 1).unwrap();
-        let account = world.counted(|| drop(parent.fork()));
+        let mut child = None;
+        let account = world.counted(|| child = Some(parent.fork()));
         assert_eq!(rows(&account, &TABLES), [shared, 0, 0], "{flags:?}");
     }
     let world = world("1");
@@ -206,13 +207,18 @@ fn unmapping_all_leaves_the_table_to_the_others() {
     let world = world("1");
     let first = START;
     let mut parent = written(&world, first, TABLE);
-    let child = parent.fork();
+    // The upper table stays, so only leaving the table can need a flush.
+    parent.map(first + 2 * TABLE, 1, RW);
+    parent.store(first + 2 * TABLE, 1).unwrap();
+    let mut child = parent.fork();
+    assert_eq!(child.load(first), 1);
     let account = world.counted(|| child.space.unmap(page(first), TABLE * PAGE).unwrap());
     assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
-    assert_eq!(child.space.resident_pages(), 0);
+    child.check();
+    assert_eq!(child.space.resident_pages(), 1);
     assert_eq!(child.space.entry(page(first)), Entry::Empty);
     assert_eq!(parent.load(first), 1);
-    assert_eq!(parent.space.resident_pages(), TABLE);
+    assert_eq!(parent.space.resident_pages(), TABLE + 1);
 }
 
 #[test]

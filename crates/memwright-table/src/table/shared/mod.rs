@@ -155,6 +155,21 @@ fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
     })
 }
 
+/// Returns the number of empty slots at the start of `slots`.
+fn count_empty(slots: &[AtomicU64]) -> usize {
+    let mut rest = slots;
+    while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
+        if combined(group).1 != 0 {
+            break;
+        }
+        rest = more;
+    }
+    let single = rest
+        .iter()
+        .take_while(|slot| slot.load(Ordering::Relaxed) == 0);
+    slots.len() - rest.len() + single.count()
+}
+
 /// The number of the bit of special pages.
 const BORROWED_SHIFT: u32 = x86_64::BORROWED.trailing_zeros();
 const _: () = assert!(x86_64::READ == 1);

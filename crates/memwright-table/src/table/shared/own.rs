@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ABOVE, is_shared};
+use super::{ABOVE, count_empty, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, Meta};
@@ -11,7 +11,6 @@ use crate::root::Table;
 use crate::sync::Rank;
 use crate::table::copy::{Alike, CopyRule, copy_swapped};
 use crate::table::level::{slot_index, slot_pages, table_owner};
-use crate::table::runs::{all_empty, pass_while};
 
 impl<M: Machine> Table<M> {
     /// Gives this address space tables of its own for all pages of `range`.
@@ -115,8 +114,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
         let word = first.load(Ordering::Relaxed);
         let alike = Alike::decide(word, rule);
         let count = if word == 0 {
-            let filled = pass_while(slots, all_empty, |word| word == 0);
-            let empty = slots.len() - filled.len();
+            let empty = count_empty(slots);
             for target in &targets[..empty] {
                 target.store(0, Ordering::Relaxed);
             }
