@@ -154,6 +154,12 @@ pub(crate) const fn swapped(word: u64) -> Option<u64> {
     Some(((word ^ ADDRESS) & ADDRESS) >> 12)
 }
 
+/// Whether `word` is a migrating entry. `word` must not point to a table.
+#[inline]
+pub(crate) const fn is_migrating(word: u64) -> bool {
+    word & (READ | PRESERVED | KIND) == KIND_MIGRATING
+}
+
 /// Returns the bits that the swap entry `word` carries.
 #[inline]
 pub(crate) const fn carried(word: u64) -> Bits {

@@ -47,10 +47,9 @@ pub(crate) struct Meta {
     pub(crate) owner: AtomicU64,
     /// Set by the memory manager: the index of the page in its owner. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
-    /// In a table: the number of entries that are not empty. Written under its lock.
+    /// In a table: the numbers of its entries (`table/numbers.rs`); 0 if all of them are empty. Written under its lock.
     pub(crate) live: AtomicU32,
-    /// In the first frame of a folio: the number of whole-folio references. In a shared table: the numbers of its entries
-    /// by kind (`table/shared/mod.rs`). Written under its lock.
+    /// In the first frame of a folio: the number of whole-folio references.
     pub(crate) whole: AtomicU32,
     /// In a table: the first of the page tables deposited for splits of its huge pages. Written under its lock.
     pub(crate) aside: AtomicU32,

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::Cursor;
+use super::numbers::{COUNTED, LIVE, SWAPPED};
 use super::runs::count_alike;
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
@@ -497,8 +498,10 @@ impl<M: Machine> Cursor<'_, M> {
             }
         }
         let added = pass.pages + pass.markers + pass.swapped;
-        let live = u64::from(to.meta.live.load(Ordering::Relaxed)) + added;
-        to.meta.live.store(live as u32, Ordering::Relaxed);
+        let added =
+            LIVE * added as u32 + COUNTED * pass.counted as u32 + SWAPPED * pass.swapped as u32;
+        let numbers = to.meta.live.load(Ordering::Relaxed) + added;
+        to.meta.live.store(numbers, Ordering::Relaxed);
         pass
     }
 

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::numbers::{COUNTED, LIVE};
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
@@ -398,7 +399,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 if slot.load(Ordering::Relaxed) == 0 {
                     slot.store(x86_64::encode_present(page), Ordering::Release);
                     let live = &self.meta.live;
-                    live.store(live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    let counted = !page.bits.contains(Bits::BORROWED);
+                    let more = LIVE + COUNTED * u32::from(counted);
+                    live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);
                     return Ok(());
                 }
             }

@@ -47,6 +47,7 @@ mod look;
 mod migrate;
 mod move_entries;
 mod move_table;
+mod numbers;
 mod prune;
 mod quiet;
 mod runs;
@@ -62,7 +63,7 @@ pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use move_entries::MoveRule;
 pub use quiet::{AlikeRun, EditedRuns, Prepared, Touched, Tracked};
-pub use shared::{LeftTables, SharedTables};
+pub use shared::{LeftTables, ShareRule, SharedTables};
 pub use translate::{PageAccess, Translation};
 
 pub use crate::root::Table;

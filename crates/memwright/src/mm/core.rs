@@ -70,6 +70,8 @@ pub(crate) struct Core<M: Machine> {
     /// Whether the address space ever mapped hugetlb pages, or pages of an object that is not memory. To count these,
     /// `totals` examines their areas.
     has_special_areas: AtomicBool,
+    /// Whether an area was ever registered with a userfaultfd, here or in an ancestor.
+    watched: AtomicBool,
 }
 
 impl<M: Machine> Core<M> {
@@ -103,6 +105,7 @@ impl<M: Machine> Core<M> {
             pace: Pace::default(),
             pinned_pages: AtomicU64::new(0),
             has_special_areas: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -230,6 +233,16 @@ impl<M: Machine> Core<M> {
         self.has_special_areas.load(Ordering::Relaxed)
     }
 
+    /// Records that an area is about to be registered with a userfaultfd.
+    pub(crate) fn note_watched(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether entries can have marks of a userfaultfd, which stay when a registration ends.
+    pub(crate) fn may_have_marks(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
     /// Returns which huge pages the process opts out of.
     pub(crate) fn huge_refusal(&self) -> HugeRefusal {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
@@ -321,7 +334,7 @@ impl<M: Machine> Core<M> {
     /// Counts the entries of the tables that a fork shares with this address space, the child's.
     pub(crate) fn note_shared(&self, cpu: CpuId, shared: &SharedTables) {
         self.note_resident(cpu, shared.counted);
-        self.note_uncounted(cpu, shared.pages - shared.counted);
+        self.note_uncounted(cpu, shared.others);
         if shared.swapped > 0 {
             self.note_swapped(shared.swapped as i64);
         }

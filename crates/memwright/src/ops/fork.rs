@@ -51,6 +51,9 @@ impl<M: Machine> AddressSpace<M> {
         let memory = core.memory.clone();
         let child = Self::forked(memory, core.layout, core.template, Some(core))?;
         child.core.inherit_huge_refusal(core);
+        if core.may_have_marks() {
+            child.core.note_watched();
+        }
         let areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;

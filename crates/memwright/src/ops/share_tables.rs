@@ -3,7 +3,9 @@
 //! A last-level page table covers 2 MiB, which can have pages of several areas. It is shared only if a fork would copy
 //! the entries of all of them by the rule for private anonymous memory (rule: shared-table-has-one-rule).
 
-use memwright_table::{CpuId, Gather, Machine, OutOfFrames, Page, PageRange, SharedTables};
+use memwright_table::{
+    CpuId, Gather, Machine, OutOfFrames, Page, PageRange, ShareRule, SharedTables,
+};
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
@@ -15,8 +17,8 @@ use crate::vma::area::AreaFlags;
 
 /// The state of a fork that goes over the areas in ascending order.
 pub(super) struct Sharing {
-    /// The number of entries from which on a table is shared, or `None` if no table may be shared.
-    least: Option<u32>,
+    /// Which tables are shared, or `None` if none may be.
+    rule: Option<ShareRule>,
     /// The end of the last area whose entries prevent that a table with pages of it is shared later.
     barrier: Page,
     /// The end of the pages whose tables have been shared.
@@ -58,12 +60,15 @@ impl Sharing {
     /// (rule: exclusive-before-pin), and the scan for equal pages records entries one by one.
     pub(super) fn of<M: Machine>(core: &Core<M>) -> Self {
         let allowed = !core.may_have_pinned() && core.merge_number() == UNSCANNED;
-        let least = match core.memory.policy().fork_tables() {
-            ForkTables::Share(least) if allowed => Some(least),
+        let rule = match core.memory.policy().fork_tables() {
+            ForkTables::Share(least) if allowed => Some(ShareRule {
+                least,
+                looks: core.may_have_marks(),
+            }),
             ForkTables::Share(_) | ForkTables::Copy => None,
         };
         Self {
-            least,
+            rule,
             barrier: Page::new(0),
             shared: Page::new(0),
         }
@@ -93,7 +98,7 @@ impl Sharing {
         mut copy: impl FnMut(PageRange, &mut Gather<'_, M>) -> Result<u64, OutOfFrames>,
     ) -> Result<u64, OutOfFrames> {
         let range = area.range();
-        let Some(least) = self.least.filter(|_| may_share(area)) else {
+        let Some(rule) = self.rule.filter(|_| may_share(area)) else {
             self.barrier = range.end;
             return copy(range, gather);
         };
@@ -108,7 +113,7 @@ impl Sharing {
                 let mut shared = SharedTables::default();
                 let end =
                     core.table
-                        .share_tables(&child.table, (tables, least), &mut shared, gather);
+                        .share_tables(&child.table, (tables, rule), &mut shared, gather);
                 child.note_shared(cpu, &shared);
                 let end = end?;
                 if end > tables.start {

@@ -2,49 +2,61 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ABOVE, Contents, is_shared};
+use super::{ABOVE, count_entries, is_shareable, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
-use crate::frame::{Meta, OutOfFrames, add_references};
+use crate::frame::{OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 use crate::table::cursor::Cursor;
 use crate::table::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages, table_owner};
+use crate::table::numbers;
 
 /// The maximum number of tables that are shared while their upper table is locked.
 const TOGETHER: usize = 64;
 /// The number of pages of a last-level table.
 const TABLE_PAGES: u64 = slot_pages(ABOVE);
 
+/// Which tables are shared, decided once per fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareRule {
+    /// The minimum number of entries. To copy fewer entries costs less than to stop sharing a table later.
+    pub least: u32,
+    /// Whether entries can have state that belongs to one address space. If so, each entry is read, and a table with
+    /// such an entry is not shared.
+    pub looks: bool,
+}
+
 /// The result of [`Table::share_tables`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedTables {
     /// The number of tables that the child shares now.
     pub tables: u64,
-    /// The number of their entries that map pages.
-    pub pages: u64,
-    /// The number of these pages whose entries hold references.
+    /// The number of their pages whose entries hold references.
     pub counted: u64,
     /// The number of their swap entries.
     pub swapped: u64,
+    /// The number of their other entries: special pages, and markers.
+    pub others: u64,
 }
 
 impl SharedTables {
-    fn add(&mut self, contents: Contents) {
+    fn add(&mut self, numbers: u32) {
+        let (live, counted) = (numbers::live(numbers), numbers::counted(numbers));
+        let swapped = numbers::swapped(numbers);
         self.tables += 1;
-        self.pages += u64::from(contents.counted + contents.borrowed);
-        self.counted += u64::from(contents.counted);
-        self.swapped += u64::from(contents.swapped);
+        self.counted += u64::from(counted);
+        self.swapped += u64::from(swapped);
+        self.others += u64::from(live - counted - swapped);
     }
 }
 
 impl<M: Machine> Table<M> {
     /// Shares the last-level tables of this address space, from the start of `range` on, with `child`, at the same
     /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared: it is only partly
-    /// in the range, a huge page or a marker is in its place, it has state of one address space, or it has fewer than
-    /// `least` entries. Returns the
+    /// in the range, a huge page or a marker is in its place, or `rule` does not permit it. Returns the
     /// first page that was not handled, which is the end of the range if every table was shared.
     ///
     /// The entries above the shared tables lose the right to write, which the gather records.
@@ -59,7 +71,7 @@ impl<M: Machine> Table<M> {
     pub fn share_tables(
         &self,
         child: &Table<M>,
-        (range, least): (PageRange, u32),
+        (range, rule): (PageRange, ShareRule),
         shared: &mut SharedTables,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, OutOfFrames> {
@@ -88,7 +100,7 @@ impl<M: Machine> Table<M> {
                 Err(OutOfFrames) => self.frames().promise_tables(1).map(|()| 1)?,
             };
             let before = shared.tables;
-            let handled = self.offer((above, least), (page, &mut words[..count]), shared, gather);
+            let handled = self.offer((above, rule), (page, &mut words[..count]), shared, gather);
             let linked = shared.tables - before;
             self.frames().take_back_promises(count as u64 - linked);
             if linked > 0 {
@@ -111,7 +123,7 @@ impl<M: Machine> Table<M> {
     /// element, or 0 if there is no table. Returns the number of entries before the first that cannot be shared.
     fn offer(
         &self,
-        (above, least): (Frame, u32),
+        (above, rule): (Frame, ShareRule),
         (page, words): (Page, &mut [u64]),
         shared: &mut SharedTables,
         gather: &mut Gather<'_, M>,
@@ -127,9 +139,9 @@ impl<M: Machine> Table<M> {
             let word = slot.load(Ordering::Acquire);
             let start = page.add(handled as u64 * TABLE_PAGES);
             match x86_64::slot(word, ABOVE) {
-                Slot::Table(lower) => match self.offer_one((slot, least), (lower, start), gather) {
-                    Offered::Shared(contents) => {
-                        shared.add(contents);
+                Slot::Table(lower) => match self.offer_one((slot, rule), (lower, start), gather) {
+                    Offered::Shared(numbers) => {
+                        shared.add(numbers);
                         *for_child = x86_64::shared_table(lower);
                     }
                     Offered::Empty => {}
@@ -147,32 +159,43 @@ impl<M: Machine> Table<M> {
     /// Makes the table `lower`, to which `slot` points, shared, and counts one more address space that shares it.
     fn offer_one(
         &self,
-        (slot, least): (&AtomicU64, u32),
+        (slot, rule): (&AtomicU64, ShareRule),
         (lower, start): (Frame, Page),
         gather: &mut Gather<'_, M>,
     ) -> Offered {
         let frames = self.frames();
         let meta = frames.meta(lower);
         meta.lock.lock(Rank::TableChild);
-        let live = meta.live.load(Ordering::Relaxed);
-        let offered = if live == 0 {
+        let numbers = meta.live.load(Ordering::Relaxed);
+        let words = frames.table_words(lower);
+        debug_assert_eq!(
+            numbers,
+            count_entries(words),
+            "the numbers of a table are wrong"
+        );
+        let offered = if numbers == 0 {
             Offered::Empty
-        } else if live < least {
+        } else if numbers::live(numbers) < rule.least {
             Offered::Refused
         } else if is_shared(meta) {
-            Offered::Shared(Contents::unpack(meta.whole.load(Ordering::Relaxed)))
-        } else if let Some(contents) = Contents::of_table(frames.table_words(lower)) {
+            Offered::Shared(numbers)
+        } else if !rule.looks || is_shareable(words) {
+            debug_assert!(
+                is_shareable(words),
+                "shared a table with state of one address space"
+            );
             debug_assert_eq!(
                 meta.owner.load(Ordering::Relaxed),
                 table_owner(self.root(), 1)
             );
             debug_assert_eq!(meta.index.load(Ordering::Relaxed), start.number());
-            close(meta, contents);
+            meta.disturb();
+            meta.owner.store(SHARED_OWNER, Ordering::Release);
             // From now on, the processor permits no store through this entry. The exchange keeps the accessed bit.
             slot.fetch_and(!x86_64::WRITE, Ordering::AcqRel);
             gather.record_upper_protected();
             self.state.shared.fetch_add(1, Ordering::Relaxed);
-            Offered::Shared(contents)
+            Offered::Shared(numbers)
         } else {
             Offered::Refused
         };
@@ -247,18 +270,11 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Makes a table with these contents shared. Its lock is held.
-fn close(meta: &Meta, contents: Contents) {
-    meta.whole.store(contents.pack(), Ordering::Relaxed);
-    meta.disturb();
-    meta.owner.store(SHARED_OWNER, Ordering::Release);
-}
-
 /// Whether a table was shared.
 #[derive(Clone, Copy, Debug)]
 enum Offered {
-    /// It is shared; these are its entries.
-    Shared(Contents),
+    /// It is shared; these are the numbers of its entries.
+    Shared(u32),
     /// It has no entries, so the child needs no table.
     Empty,
     /// It cannot be shared.

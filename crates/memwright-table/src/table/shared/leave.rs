@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ABOVE, Contents, is_shared};
+use super::{ABOVE, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::gather::Gather;
@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 use crate::table::level::{ENTRIES, slot_index, slot_pages};
+use crate::table::numbers;
 
 /// The maximum number of tables that are unlinked before a flush.
 const TOGETHER: usize = 64;
@@ -126,15 +127,15 @@ impl<M: Machine> Table<M> {
         let frames = self.frames();
         let meta = frames.meta(table);
         meta.lock.lock(Rank::Table);
-        let contents = Contents::unpack(meta.whole.load(Ordering::Relaxed));
+        let numbers = meta.live.load(Ordering::Relaxed);
         let before = meta.references.load(Ordering::Relaxed);
         if before > 1 {
             meta.references.store(before - 1, Ordering::Release);
         }
         meta.lock.unlock(Rank::Table);
         left.tables += 1;
-        left.counted += u64::from(contents.counted);
-        left.swapped += u64::from(contents.swapped);
+        left.counted += u64::from(numbers::counted(numbers));
+        left.swapped += u64::from(numbers::swapped(numbers));
         if before > 1 {
             frames.take_back_promises(1);
         } else {

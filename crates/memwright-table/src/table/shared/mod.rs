@@ -27,18 +27,19 @@ mod fork;
 mod leave;
 mod own;
 
-pub use fork::SharedTables;
+pub use fork::{ShareRule, SharedTables};
 pub use leave::LeftTables;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
+use super::numbers;
 use super::runs::TOGETHER;
 #[cfg(not(feature = "interleave"))]
 use super::runs::{every_bit, some_bits};
 use crate::addr::{Frame, Page};
 use crate::entry::x86_64::{self, Slot};
-use crate::entry::{Bits, Entry, Marker, Marks};
+use crate::entry::{Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -54,88 +55,42 @@ pub(super) fn is_shared(meta: &Meta) -> bool {
     meta.is_table() && meta.owner.load(Ordering::Acquire) == SHARED_OWNER
 }
 
-/// The numbers of entries of a last-level table, by kind. Empty entries and markers are not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Contents {
-    /// Pages whose entries hold references.
-    counted: u32,
-    /// Special pages, whose entries hold none (`BORROWED`).
-    borrowed: u32,
-    /// Swap entries.
-    swapped: u32,
+/// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
+/// the table.
+fn is_shareable(words: &[AtomicU64; ENTRIES]) -> bool {
+    step(Step::Entry);
+    let mut rest = &words[..];
+    while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
+        rest = more;
+        let (every, some) = combined(group);
+        let are_pages = every & x86_64::READ != 0;
+        let plain = some & OF_ONE == 0 && (are_pages || some == 0);
+        if !plain
+            && !group
+                .iter()
+                .all(|slot| is_of_all(slot.load(Ordering::Relaxed)))
+        {
+            return false;
+        }
+    }
+    true
 }
 
-/// The number of bits of each number in the packed form of [`Contents`].
-const EACH: u32 = 10;
-const _: () = assert!(ENTRIES < 1 << EACH && 3 * EACH <= u32::BITS);
-
-impl Contents {
-    /// Returns the numbers in one word.
-    const fn pack(self) -> u32 {
-        self.counted | self.borrowed << EACH | self.swapped << (2 * EACH)
+/// Whether the entry `word` has no state that belongs to one address space.
+fn is_of_all(word: u64) -> bool {
+    match x86_64::decode(word, 1) {
+        Entry::Empty => true,
+        Entry::Present(page) => page.bits.bits() & OF_ONE == 0,
+        Entry::Swapped(swapped) => swapped.bits.bits() & OF_ONE == 0,
+        Entry::Marker(Marker { marks }) => !marks.contains(Marks::UFFD_WP),
+        Entry::Migrating(_) => false,
     }
+}
 
-    /// Returns the numbers that `pack` packed.
-    const fn unpack(word: u32) -> Self {
-        let mask = (1 << EACH) - 1;
-        Self {
-            counted: word & mask,
-            borrowed: word >> EACH & mask,
-            swapped: word >> (2 * EACH) & mask,
-        }
-    }
-
-    /// Counts the entries of a table that no other thread changes. Returns `None` if the table cannot be shared: an
-    /// entry has state that belongs to one address space.
-    fn of_table(words: &[AtomicU64; ENTRIES]) -> Option<Self> {
-        let mut contents = Self::default();
-        step(Step::Entry);
-        let mut rest = &words[..];
-        while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
-            rest = more;
-            let (every, some) = combined(group);
-            if every & x86_64::READ != 0 && some & (OF_ONE | x86_64::BORROWED) == 0 {
-                contents.counted += TOGETHER as u32;
-            } else if every & x86_64::READ & every >> BORROWED_SHIFT != 0 && some & OF_ONE == 0 {
-                contents.borrowed += TOGETHER as u32;
-            } else if some != 0 {
-                for word in group {
-                    contents.add(x86_64::decode(word.load(Ordering::Relaxed), 1))?;
-                }
-            }
-        }
-        Some(contents)
-    }
-
-    /// Counts `entry`. Returns `None` if its table cannot be shared.
-    fn add(&mut self, entry: Entry) -> Option<()> {
-        match entry {
-            Entry::Empty => {}
-            Entry::Present(page) => {
-                if page.bits.bits() & OF_ONE != 0 {
-                    return None;
-                }
-                if page.bits.contains(Bits::BORROWED) {
-                    self.borrowed += 1;
-                } else {
-                    self.counted += 1;
-                }
-            }
-            Entry::Swapped(swapped) => {
-                if swapped.bits.bits() & OF_ONE != 0 {
-                    return None;
-                }
-                self.swapped += 1;
-            }
-            Entry::Marker(Marker { marks }) => {
-                if marks.contains(Marks::UFFD_WP) {
-                    return None;
-                }
-            }
-            Entry::Migrating(_) => return None,
-        }
-        Some(())
-    }
+/// Counts the entries of a table by reading them, for comparison with the numbers in its metadata.
+fn count_entries(words: &[AtomicU64; ENTRIES]) -> u32 {
+    let each = words.iter().map(|slot| slot.load(Ordering::Relaxed));
+    each.map(numbers::of_entry).sum()
 }
 
 /// Returns the intersection and the union of the words of a group of slots.
@@ -170,10 +125,6 @@ fn count_empty(slots: &[AtomicU64]) -> usize {
     slots.len() - rest.len() + single.count()
 }
 
-/// The number of the bit of special pages.
-const BORROWED_SHIFT: u32 = x86_64::BORROWED.trailing_zeros();
-const _: () = assert!(x86_64::READ == 1);
-
 /// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
 const OF_ONE: u64 = x86_64::UFFD_WP | x86_64::WATCHED | x86_64::IDLE | x86_64::MERGED;
 
@@ -204,25 +155,5 @@ impl<M: Machine> Table<M> {
             node = lower;
         }
         Ok(node)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_numbers_of_entries_are_packed_into_one_word() {
-        let all = ENTRIES as u32;
-        for (counted, borrowed, swapped) in
-            [(0, 0, 0), (all, 0, 0), (0, all, 0), (0, 0, all), (1, 2, 3)]
-        {
-            let contents = Contents {
-                counted,
-                borrowed,
-                swapped,
-            };
-            assert_eq!(Contents::unpack(contents.pack()), contents);
-        }
     }
 }

@@ -11,6 +11,7 @@ use crate::root::Table;
 use crate::sync::Rank;
 use crate::table::copy::{Alike, CopyRule, copy_swapped};
 use crate::table::level::{slot_index, slot_pages, table_owner};
+use crate::table::numbers;
 
 impl<M: Machine> Table<M> {
     /// Gives this address space tables of its own for all pages of `range`.
@@ -92,8 +93,8 @@ impl<M: Machine> Table<M> {
         copy_entries(frames, lower, own);
         let start = Page::new(page.number() & !(slot_pages(ABOVE) - 1));
         self.prepare_table(own, start, 1);
-        let live = meta.live.load(Ordering::Relaxed);
-        frames.meta(own).live.store(live, Ordering::Relaxed);
+        let numbers = meta.live.load(Ordering::Relaxed);
+        frames.meta(own).live.store(numbers, Ordering::Relaxed);
         slot.store(x86_64::table(own), Ordering::Release);
         // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
         // address space has taken it (rule: flush-before-leaving).
@@ -102,7 +103,9 @@ impl<M: Machine> Table<M> {
         let counts = gather.finish();
         meta.references.fetch_sub(1, Ordering::AcqRel);
         let flushes = [counts.local, counts.remote, counts.interrupted];
-        frames.unshared().note_copied(u64::from(live), flushes);
+        frames
+            .unshared()
+            .note_copied(numbers::live(numbers).into(), flushes);
     }
 }
 
