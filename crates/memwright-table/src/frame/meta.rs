@@ -21,8 +21,8 @@ pub(crate) enum Left {
     Others,
 }
 
-/// The metadata of one frame. Every field is atomic. The comment of a field names the lock that its writers hold, or
-/// the code that writes it.
+/// The metadata of one frame. Every field is atomic. If the writers of a field must hold a lock, the comment of the
+/// field names the lock.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
     /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`. In a
