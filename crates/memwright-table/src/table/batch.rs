@@ -678,8 +678,8 @@ impl<M: Machine> Cursor<'_, M> {
         let live = numbers::live(numbers);
         let slots = self.slots_to(end);
         let (mut done, mut removed) = (0, 0);
-        // What the removed entries add to the numbers of the table.
-        let mut gone = 0;
+        // Of the removed entries: swap entries, and those that hold no reference to a frame.
+        let (mut swapped, mut uncounted) = (0, 0);
         while done < slots.len() && removed < live {
             let word = slots[done].load(Ordering::Relaxed);
             let start = self.position.add(done as u64);
@@ -696,23 +696,24 @@ impl<M: Machine> Cursor<'_, M> {
                 }
                 done += count;
                 removed += count as u32;
-                gone += (LIVE + COUNTED) * count as u32;
             } else if !MARKERS && matches!(x86_64::decode(word, 1), Entry::Marker(_)) {
                 done += 1;
             } else if x86_64::swapped(word).is_some() {
                 let count = remove_swapped(&slots[done..], start, gather, seen);
                 done += count;
                 removed += count as u32;
-                gone += (LIVE + numbers::SWAPPED) * count as u32;
+                swapped += count as u32;
+                uncounted += count as u32;
             } else {
                 step(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);
-                gone += numbers::of_entry(old);
+                uncounted += 1 - numbers::counted(numbers::of_entry(old));
                 removed_other(start, old, gather, seen);
                 done += 1;
                 removed += 1;
             }
         }
+        let gone = LIVE * removed + COUNTED * (removed - uncounted) + numbers::SWAPPED * swapped;
         self.meta.live.store(numbers - gone, Ordering::Relaxed);
         u64::from(removed)
     }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
-use super::numbers::{COUNTED, LIVE};
+use super::numbers;
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
@@ -57,8 +57,6 @@ pub struct Cursor<'t, M: Machine> {
     /// other cursor.
     held: bool,
     purpose: Purpose,
-    /// Whether `node` is shared. If so, the cursor only reads.
-    pub(super) shared: bool,
     /// Whether the thread may yield when the cursor moves to another table.
     pub(super) pauses: bool,
     pub(super) rank: Rank,
@@ -118,7 +116,6 @@ impl<'t, M: Machine> Cursor<'t, M> {
             level: place.level,
             held: true,
             purpose,
-            shared: place.shared,
             pauses: false,
             rank,
             not_send: PhantomData,
@@ -259,7 +256,6 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.words = place.words;
         self.meta = place.meta;
         self.level = place.level;
-        self.shared = place.shared;
     }
 
     #[inline]
@@ -331,16 +327,6 @@ impl<'t, M: Machine> Cursor<'t, M> {
         x86_64::decode(self.word(), self.level)
     }
 
-    /// Returns the word of a slot as it is for the address space, which may share the table.
-    #[inline]
-    pub(super) fn shown(&self, word: u64) -> u64 {
-        if self.shared {
-            x86_64::as_shared(word)
-        } else {
-            word
-        }
-    }
-
     /// Moves past the slot here. Returns `false` if the cursor is then at the end of the range.
     #[inline]
     pub fn advance(&mut self) -> bool {
@@ -399,8 +385,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 if slot.load(Ordering::Relaxed) == 0 {
                     slot.store(x86_64::encode_present(page), Ordering::Release);
                     let live = &self.meta.live;
-                    let counted = !page.bits.contains(Bits::BORROWED);
-                    let more = LIVE + COUNTED * u32::from(counted);
+                    let more = numbers::of_page(page.bits.bits());
                     live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -603,8 +588,6 @@ struct Place<'t> {
     words: &'t [AtomicU64; ENTRIES],
     meta: &'t Meta,
     level: u8,
-    /// Whether the table is shared.
-    shared: bool,
 }
 
 /// Locks the table that contains the slot for `page`. With [`Purpose::Change`], the table is no longer skippable then.
@@ -647,7 +630,6 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
             words: tables.words(node),
             meta,
             level: 1,
-            shared: false,
         });
     }
     meta.lock.unlock(rank);
@@ -688,7 +670,6 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
                 words: frames.table_words(node),
                 meta,
                 level,
-                shared: is_shared(meta),
             };
         }
         meta.lock.unlock(rank);

@@ -4,12 +4,13 @@ use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent, Purpose};
-use super::level::{ROOT_LEVEL, slot_index};
+use super::level::{ROOT_LEVEL, SHARED_OWNER, slot_index};
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
+use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::sync::{Rank, Step, step};
 
@@ -123,16 +124,31 @@ impl<'t, M: Machine> Look<'t, M> {
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
+    #[inline]
     pub fn entry(&self) -> Extent {
         self.shown(self.0.entry())
+    }
+
+    /// Like [`peek`](Self::peek), for callers that do not use the rights of the page: a page of a shared table may be
+    /// shown as exclusive or writable.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    #[inline]
+    pub fn peek_raw(&self) -> Entry {
+        self.0.peek()
     }
 
     /// Like [`Cursor::peek`].
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
+    #[inline]
     pub fn peek(&self) -> Entry {
-        self.entry().entry
+        if is_shared_by(self.0.meta) {
+            return self.entry().entry;
+        }
+        self.0.peek()
     }
 
     /// Returns the slot here as a run of one slot, clipped to the range.
@@ -162,15 +178,13 @@ impl<'t, M: Machine> Look<'t, M> {
         Some(self.shown(extent))
     }
 
-    /// Returns the entry here as it is for the address space, which may share the table.
+    /// Returns an entry of the locked table as it is for the address space, which may share the table.
     #[inline]
     fn shown(&self, extent: Extent) -> Extent {
-        if !self.0.shared {
-            return extent;
-        }
-        Extent {
-            entry: x86_64::decode(self.0.shown(x86_64::encode(extent.entry)), 1),
-            ..extent
+        if is_shared_by(self.0.meta) {
+            of_shared(extent)
+        } else {
+            extent
         }
     }
 
@@ -193,7 +207,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     continue;
                 }
                 let extent = Extent {
-                    entry: x86_64::decode(cursor.shown(word), 1),
+                    entry: x86_64::decode(shown(cursor.meta, word), 1),
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
@@ -234,7 +248,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     pass_alike(others, x86_64::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
-                let word = cursor.shown(word);
+                let word = shown(cursor.meta, word);
                 if !visitor(AlikeRun::new(PageRange::new(start, next), word, 1)) {
                     return;
                 }
@@ -254,10 +268,36 @@ impl<'t, M: Machine> Look<'t, M> {
     }
 }
 
+/// Whether the locked table is shared. Only last-level tables are.
+#[inline(always)]
+fn is_shared_by(meta: &Meta) -> bool {
+    meta.owner.load(Ordering::Relaxed) == SHARED_OWNER
+}
+
+/// Returns an entry of a shared table as it is for the address spaces that share it.
+#[cold]
+#[inline(never)]
+fn of_shared(extent: Extent) -> Extent {
+    Extent {
+        entry: x86_64::decode(x86_64::as_shared(x86_64::encode(extent.entry)), 1),
+        ..extent
+    }
+}
+
+/// Returns the entry `word` of the locked table as it is for the address space, which may share the table.
+#[inline]
+fn shown(meta: &Meta, word: u64) -> u64 {
+    if is_shared_by(meta) {
+        x86_64::as_shared(word)
+    } else {
+        word
+    }
+}
+
 fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun {
     AlikeRun::new(
         cursor.entry().range,
-        cursor.shown(cursor.word()),
+        shown(cursor.meta, cursor.word()),
         cursor.level,
     )
 }

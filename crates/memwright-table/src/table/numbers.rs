@@ -35,33 +35,38 @@ pub(super) const fn swapped(numbers: u32) -> u32 {
     numbers / SWAPPED & MASK
 }
 
+/// Returns what a page adds to the numbers of a last-level table. `word` is the entry, or its bits.
+#[inline(always)]
+pub(super) const fn of_page(word: u64) -> u32 {
+    LIVE + COUNTED - ((word >> (x86_64::BORROWED.trailing_zeros() - EACH)) as u32 & COUNTED)
+}
+
 /// Returns what the entry `word` adds to the numbers of a last-level table.
-#[inline]
+#[inline(always)]
 pub(super) const fn of_entry(word: u64) -> u32 {
-    if word == 0 {
+    if word & x86_64::READ != 0 {
+        of_page(word)
+    } else if word == 0 {
         0
-    } else if x86_64::is_present(word) {
-        if word & x86_64::BORROWED == 0 {
-            LIVE + COUNTED
-        } else {
-            LIVE
-        }
     } else {
-        of_absent(word)
+        of_other(word)
     }
 }
 
-/// Whether both entries certainly add the same to the numbers of a table at `level`: they map pages with rights, both or
+/// Whether both entries certainly add the same to the numbers of a last-level table: they map pages with rights, both or
 /// neither special.
 #[inline(always)]
-pub(super) const fn are_equal(old: u64, new: u64, level: u8) -> bool {
-    level == 1 && old & new & x86_64::READ != 0 && (old ^ new) & x86_64::BORROWED == 0
+pub(super) const fn are_equal(old: u64, new: u64) -> bool {
+    old & new & x86_64::READ != 0 && (old ^ new) & x86_64::BORROWED == 0
 }
 
-/// Returns what an entry adds that maps no page.
+/// Returns what an entry adds that is neither empty nor a page with rights.
 #[cold]
-const fn of_absent(word: u64) -> u32 {
-    if x86_64::swapped(word).is_some() {
+#[inline(never)]
+const fn of_other(word: u64) -> u32 {
+    if x86_64::is_present(word) {
+        of_page(word)
+    } else if x86_64::swapped(word).is_some() {
         LIVE + SWAPPED
     } else if x86_64::is_migrating(word) {
         LIVE + COUNTED
@@ -81,6 +86,8 @@ mod tests {
             (LIVE, (all, 0, 0)),
             (LIVE + COUNTED, (all, all, 0)),
             (LIVE + SWAPPED, (all, 0, all)),
+            (of_page(0), (all, all, 0)),
+            (of_page(x86_64::BORROWED), (all, 0, 0)),
         ] {
             let numbers = unit * all;
             let found = (live(numbers), counted(numbers), swapped(numbers));

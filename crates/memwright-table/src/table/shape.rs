@@ -52,22 +52,32 @@ fn is_large(word: u64) -> bool {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Updates the number of entries of the locked table, and that of huge pages and markers, when the entry `old`
+    /// Updates the numbers of entries of the locked table, and that of huge pages and markers, when the entry `old`
     /// becomes `new`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&self, old: u64, new: u64) {
-        if numbers::are_equal(old, new, self.level) {
-            return;
+        if self.level > 1 {
+            self.count_upper(old, new);
+        } else if !numbers::are_equal(old, new) {
+            let change = numbers::of_entry(new).wrapping_sub(numbers::of_entry(old));
+            self.add_to_numbers(change);
         }
-        let (more, less) = if self.level > 1 {
-            self.table.count_large(old, new);
-            (u32::from(new != 0), u32::from(old != 0))
-        } else {
-            (numbers::of_entry(new), numbers::of_entry(old))
-        };
+    }
+
+    /// Does the work of [`count`](Self::count) for an upper-level table.
+    #[cold]
+    #[inline(never)]
+    fn count_upper(&self, old: u64, new: u64) {
+        self.table.count_large(old, new);
+        self.add_to_numbers(u32::from(new != 0).wrapping_sub(u32::from(old != 0)));
+    }
+
+    /// Adds `change`, which wraps, to the numbers of entries of the locked table.
+    #[inline(always)]
+    pub(super) fn add_to_numbers(&self, change: u32) {
         let live = &self.meta.live;
-        let now = live.load(Ordering::Relaxed) + more - less;
-        live.store(now, Ordering::Relaxed);
+        let numbers = live.load(Ordering::Relaxed).wrapping_add(change);
+        live.store(numbers, Ordering::Relaxed);
     }
 
     /// Links a new table here, where nothing is mapped. If there is a marker here, each entry of the new table is that

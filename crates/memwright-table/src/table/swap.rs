@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::{Cursor, record};
+use super::numbers;
 use super::runs::{TOGETHER, are_pages};
 use crate::addr::Page;
 use crate::entry::x86_64;
@@ -37,7 +38,7 @@ impl<M: Machine> Cursor<'_, M> {
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             match word.compare_exchange(old, x86_64::encode(new), order.0, order.1) {
                 Ok(_) => {
-                    self.count(old, x86_64::encode(new));
+                    self.add_to_numbers(numbers::SWAPPED.wrapping_sub(numbers::COUNTED));
                     let what = change(Entry::Present(page), new);
                     record(gather, self.position, page.size, what, old);
                     return page;
@@ -64,7 +65,7 @@ impl<M: Machine> Cursor<'_, M> {
         );
         let new = x86_64::encode_present(page);
         slot.store(new, Ordering::Release);
-        self.count(old, new);
+        self.add_to_numbers(numbers::COUNTED.wrapping_sub(numbers::SWAPPED));
     }
 
     /// Changes the bits that swap entries carry, from the position to the end of the table or of the range. The cursor

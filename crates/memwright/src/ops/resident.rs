@@ -46,8 +46,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     fn is_resident(&self, area: &Area<M>, page: Page) -> bool {
-        let entry = self.table.look(PageRange::single(page)).entry().entry;
-        match entry {
+        match self.table.look(PageRange::single(page)).peek_raw() {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
             // A hugetlb page counts as resident only if it is mapped (`mincore_hugetlb`).
