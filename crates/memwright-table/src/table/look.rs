@@ -75,7 +75,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// # Panics
     /// If the range has more than 64 pages or crosses the end of a last-level table, or if the cursor is at the end of
     /// the range.
-    #[inline]
+    #[inline(always)]
     pub fn empty_pages(&self) -> u64 {
         let pages = self.range.len();
         assert!(
@@ -99,7 +99,7 @@ impl<M: Machine> Cursor<'_, M> {
 impl<'t, M: Machine> Look<'t, M> {
     #[track_caller]
     fn new(table: &'t Table<M>, range: PageRange) -> Self {
-        Self(Cursor::new(table, range, Rank::Table, true))
+        Self(Cursor::new(table, range, range.start, Rank::Table, true))
     }
 
     /// Like [`Cursor::pausing`].
