@@ -46,7 +46,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     fn is_resident(&self, area: &Area<M>, page: Page) -> bool {
-        let entry = self.table.look(PageRange::single(page)).entry().entry;
+        let entry = self.table.look(PageRange::single(page)).peek();
         match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
