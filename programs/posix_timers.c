@@ -19,7 +19,7 @@ struct setting {
 
 static volatile sig_atomic_t handled, last_id, last_code, last_overrun, last_value, last_thread;
 
-/* The system calls themselves, in which timers are numbers. */
+/* Makes the system calls directly: they name a timer by a number. */
 static int create(clockid_t clock, struct sigevent *event, int *id)
 {
 	return syscall(SYS_timer_create, clock, event, id);

@@ -378,7 +378,7 @@ static void executed(void)
 	NEED(close(only) == 0 && close(own) == 0);
 }
 
-/* Pages count as written also after they were swapped out. */
+/* Pages stay write-protected by userfaultfd while they are swapped out, until the protection is removed. */
 static void watched(void)
 {
 	int user = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);

@@ -118,7 +118,7 @@ static void periodic(void)
 	CHECK(now(CLOCK_MONOTONIC) - start >= 50 * MS);
 	usleep(100000);
 	CHECK(take(timer) >= 9);
-	/* Edge-triggered: there is one event for each expiration after the previous one has been read. */
+	/* Edge-triggered: after each read of the timer, the next expiration is one event. */
 	int epoll = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event), 0);

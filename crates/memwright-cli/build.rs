@@ -121,8 +121,9 @@ fn watch(crates: &Path) {
     }
 }
 
-/// Returns the folder in which the kernel is built, given the folder of this script's output. It is the same for each
-/// target and profile of the command, because the kernel is: it takes longer to build than the command.
+/// Returns the folder in which the kernel is built, given the folder of this script's output. The folder is the same
+/// for each target and profile of the command, because the kernel is the same for all of them, and takes longer to
+/// build than the command.
 fn kernel_folder(out: &Path) -> PathBuf {
     // The output is in TARGET_FOLDER[/TRIPLE]/PROFILE/build/PACKAGE/out.
     let profiles = out.ancestors().nth(4).unwrap_or(out);

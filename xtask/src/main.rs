@@ -1,5 +1,4 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
-//! guest`.
+//! The tasks of the workspace, each run by `cargo xtask TASK`. `cargo xtask` without a task lists them.
 //!
 //! Each task works in a clean clone, because it first installs missing tools and packages. A task prints every step
 //! before performing it.

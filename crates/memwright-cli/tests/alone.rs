@@ -93,8 +93,8 @@ fn a_kernel_counted_by_hand_has_these_counts() {
             document["regions"][0]["counts"], expected,
             "{definitions:?}"
         );
-        // The command does not know how these kernels use page tables and call-function interrupts, so the document has
-        // no values for them.
+        // The command cannot determine how these kernels use page tables and call-function interrupts, so the document
+        // has no values for them.
         assert_eq!(document["regions"][0].get("at_end"), None);
         assert_eq!(document["run"].get("call_interrupts"), None);
         assert_eq!(document.get("program"), None);

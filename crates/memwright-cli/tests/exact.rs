@@ -161,8 +161,8 @@ fn linux_counts_what_was_counted_by_hand() {
 }
 
 /// The guest's clock advances by one nanosecond for each instruction of the program or of the kernel. Two runs read the
-/// clock a different number of times. Between the runs, the kernel instructions must differ by as much as the elapsed
-/// times without the program's own instructions.
+/// clock a different number of times. Their numbers of kernel instructions must differ by exactly as much as their
+/// elapsed times, from which the program's own instructions are subtracted.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
     let folder = tempfile::tempdir().unwrap();

@@ -157,9 +157,9 @@ fn linux_is_counted_on_two_cpus() {
     }
 }
 
-/// A second run has the same profile. The instructions of its functions add up to the kernel's instructions: for the
-/// run, to those of both CPUs; for the region, to those of the region's CPU only, although the other CPU handles the
-/// interrupts that the first one sends.
+/// A second run has the same profile. In the profile of the run, the instructions of all functions add up to the kernel
+/// instructions of both CPUs. In the profile of the region, they add up to those of the region's CPU only, although the
+/// other CPU handles the interrupts that this CPU sends.
 #[test]
 fn functions_add_up_to_the_kernels_instructions() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ const TOOLS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The parts of the workflow on which the steps depend. A key that the test does not know is an error.
+/// The parts of the workflow on which the steps depend. A key that is not one of these fields is an error.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Workflow {

@@ -1,8 +1,8 @@
 //! Local APICs, their timers, inter-processor interrupts, and the two inputs of the I/O APIC that are used.
 //!
 //! Registers are accessed in memory, or as model-specific registers if the processor has x2APIC (under TCG: QEMU 9 and
-//! later). Callers of [`write()`] and [`send_command`] need not distinguish the two. The timer counts nanoseconds of
-//! the virtual clock, which is QEMU's timer rate; TCG has no TSC deadline mode.
+//! later). Callers of [`write()`] and [`send_command`] need not distinguish the two. QEMU's timer counts nanoseconds of
+//! the virtual clock; TCG has no TSC deadline mode.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};

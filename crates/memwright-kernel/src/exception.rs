@@ -52,8 +52,8 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         // The only purpose of this interrupt is to end the HLT of a CPU that waits for input.
         vector::INPUT => apic::acknowledge(),
         vector::SPURIOUS => {}
-        // Ignore debug exceptions in the kernel. They have two causes: one was deferred over SYSCALL, or the kernel
-        // accessed memory at which a program has set a breakpoint.
+        // Ignore debug exceptions in the kernel. Either the processor deferred the exception past SYSCALL, or the
+        // kernel accessed memory at which a program has set a breakpoint.
         vector::DEBUG => {
             debug::take_status();
         }

@@ -15,9 +15,9 @@
 //!   no translation is cached elsewhere.
 //! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
 //!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates those that it
-//!   kept. The CPU may be about to load that root at the same time. Before the load, it has then added itself to the
-//!   set of CPUs to notify, with a full barrier. Either the requesting CPU finds it in the set, or the changes that the
-//!   requesting CPU made to the table before it read the set are visible to every walk through the root.
+//!   kept. The CPU may be about to load that root at the same time. If so, it has added itself to the set of CPUs to
+//!   notify before the load, with a full barrier. Either the requesting CPU finds it in the set, or the changes that
+//!   the requesting CPU made to the table before it read the set are visible to every walk through the root.
 //! - A CPU that is being started has loaded the kernel's own root and receives requests for no other root.
 //!
 //! # Why no CPU waits forever

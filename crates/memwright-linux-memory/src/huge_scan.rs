@@ -42,7 +42,7 @@ impl HugeScan {
         })
     }
 
-    /// Starts the scan if this is the first area for which huge pages are enabled.
+    /// Starts the scan at the first call, when huge pages are enabled for an area.
     pub fn want(&self) {
         if !self.wanted.swap(true, Ordering::Relaxed) {
             self.wake();

@@ -247,7 +247,7 @@ impl Registers for Simulated {
     /// The simulated CPUs have no protection keys.
     fn set_key_rights(&self, _rights: u32) {}
 
-    /// The registers are in the context of the thread, which the machine does not know.
+    /// The machine has no access to the registers, which are in the context of the thread.
     fn entered_with(&self) -> Option<UserRegs> {
         None
     }

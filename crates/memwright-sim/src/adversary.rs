@@ -37,8 +37,8 @@ impl Chance {
 }
 
 /// A source of speculative fills and of evictions. At each of its turns, it fills and evicts translations of randomly
-/// chosen CPUs. The machine gives it a turn before and after every access, before every invalidation takes effect, and
-/// before an interrupt arrives at each of its targets.
+/// chosen CPUs. The machine gives it a turn before every access of a user program, before every invalidation takes
+/// effect, before an interrupt arrives at each of its targets, and at every step of the sync layer.
 ///
 /// A fill is a speculative load of any page that the loaded root, or a stale paging-structure cache, reaches. As the
 /// processor manual requires, it sets accessed bits and never the dirty bit.

@@ -195,8 +195,9 @@ impl Core {
 /// moment at which the target can use its stale translations.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
-/// Hardware that acts between the steps of the software. The machine gives it a turn before and after every access,
-/// before every invalidation takes effect, and before an interrupt arrives at each of its targets.
+/// Hardware that acts between the steps of the software. The machine gives it a turn before every access of a user
+/// program, before every invalidation takes effect, before an interrupt arrives at each of its targets, and at every
+/// step of the sync layer.
 pub(crate) trait Agent: Send {
     /// Takes a turn. The machine holds no lock meanwhile, and begins no other turn before this one ends.
     fn act(&mut self, machine: &SimulatedMachine);
@@ -266,8 +267,9 @@ static HOOKS: sync::Hooks = sync::Hooks {
     step: Some(step),
 };
 
-/// Called before every lock, entry access and invalidation. Lets a [schedule] decide which thread runs next. Then gives
-/// the agent a turn, because hardware can walk the tables between any two of these steps.
+/// Called at every step of the sync layer, for example before a lock is acquired or an entry is accessed. Lets a
+/// [schedule] decide which thread runs next. Then gives the agent a turn, because hardware can walk the tables between
+/// any two of these steps.
 fn step(step: sync::Step) {
     schedule::step(Point::Sync(step));
     MACHINE.with_borrow(|machine| {

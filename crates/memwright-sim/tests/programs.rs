@@ -109,6 +109,24 @@ fn programs_see_what_the_model_says() {
 }
 
 #[test]
+fn programs_see_it_where_forks_share_page_tables() {
+    let successes = compare(7, 300, script(60), |script| {
+        let seed = script.0.len() as u64;
+        let adversary = (seed % 3 == 0).then(|| Adversary::with_appetite(seed, 1, 1));
+        let lockstep = Lockstep::new(machine(), adversary);
+        let lockstep = lockstep.with_swap(Arc::new(HostSwap::new(64)));
+        let policy = lockstep.host().memory().policy();
+        policy.set("fork", "1").expect("a known policy");
+        lockstep
+    });
+    expect(
+        &successes,
+        &["share tables", "copy tables", "take tables back"],
+        10,
+    );
+}
+
+#[test]
 fn programs_see_it_while_the_hardware_caches_what_it_may() {
     compare(2, 100, script(30), |script| {
         let adversary = Adversary::with_appetite(script.0.len() as u64, 1, 1);
@@ -277,6 +295,7 @@ fn start(way: u64, seed: u64) -> Lockstep {
         ("track", &["dirty-bit", "fault"], way / 2),
         ("swapin-reuse", &["on", "write-only"], way / 5),
         ("swapin-around", &["on", "off"], way / 7),
+        ("fork", &["copy", "1"], way / 3),
     ] {
         let value = values[turn as usize % values.len()];
         memory.policy().set(name, value).expect("a known policy");

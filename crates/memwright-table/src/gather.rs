@@ -20,6 +20,7 @@
 
 mod runs;
 mod send;
+mod upper;
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -400,36 +401,6 @@ impl<'t, M: Machine> Gather<'t, M> {
             }
         } else {
             self.shrunk.add(start, entries, size);
-        }
-    }
-
-    /// Records that a table was unlinked because a huge page replaces it. The table is reused, not freed. Every CPU
-    /// must then also invalidate its cached upper-level entries.
-    pub(crate) fn record_unlinked(&mut self) {
-        self.counts.changed[Change::Resized.index()] += 1;
-        self.tables = true;
-        if self.pending.is_none() {
-            self.pending = Some(self.table.begin_pending());
-        }
-    }
-
-    /// Records that last-level tables with `entries` entries in total were unlinked to be linked at another address.
-    /// Every CPU must then also invalidate its cached upper-level entries.
-    pub(crate) fn record_tables_moved(&mut self, entries: u64) {
-        self.counts.changed[Change::Freed.index()] += entries;
-        self.tables = true;
-        if self.pending.is_none() {
-            self.pending = Some(self.table.begin_pending());
-        }
-    }
-
-    /// Records that the accessed bit of an upper-level entry that points to a table is about to be cleared. Every CPU
-    /// must then invalidate all that it cached through this entry, at all levels (rule: fold-before-clearing).
-    pub(crate) fn record_upper_cleared(&mut self) {
-        self.counts.changed[Change::LostCachedBit.index()] += 1;
-        self.tables = true;
-        if self.pending.is_none() {
-            self.pending = Some(self.table.begin_pending());
         }
     }
 

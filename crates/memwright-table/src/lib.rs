@@ -148,7 +148,7 @@ pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped,
 pub use frame::{
     Chooser, FOLIO_FRAMES, FOLIO_ORDER, FolioPages, FrameAudit, FrameKind, FrameRef, Frames,
     MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, NodeWords, OutOfFrames, PoolCounts,
-    Region, SetupError, Slots, SubpoolCounts, SubpoolId, Topology, Usage,
+    Region, SetupError, Slots, SubpoolCounts, SubpoolId, Topology, UnsharedCounts, Usage,
 };
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
@@ -157,6 +157,7 @@ pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
 pub use table::{
     AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, EditedRuns, Extent,
-    Look, MoveRule, PageAccess, Prepared, Table, Touched, Tracked, Translation,
+    LeftTables, Look, MoveRule, PageAccess, Prepared, ShareRule, SharedTables, Table, Touched,
+    Tracked, Translation,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

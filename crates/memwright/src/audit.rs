@@ -26,7 +26,7 @@ pub enum AuditError {
     NotWritable(VirtAddr),
     /// An entry is marked exclusive, but its page is not anonymous or has other references.
     NotExclusive(VirtAddr),
-    /// An entry has the bit `BORROWED` but does not map a zero page, or the reverse.
+    /// An entry has the bit `BORROWED` but maps no zero page, or maps a zero page without the bit.
     NotZero(VirtAddr),
     /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one, anonymous
     /// memory in a shared area, a hugetlb page outside hugetlb areas, or another page in a hugetlb area.

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 
-/// The prefix in `random:N`, which asks for N random seeds.
+/// The prefix in `random:N`, which requests N random seeds.
 const RANDOM: &str = "random:";
 /// The maximum number of seeds.
 const MOST: u64 = 1_000_000;
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<Vec<u64>> {
     Ok(seeds)
 }
 
-/// Returns whether the text asks for random seeds, which differ in every run.
+/// Returns whether the text requests random seeds, which differ in every run.
 pub fn are_random(text: &str) -> bool {
     text.starts_with(RANDOM)
 }

@@ -1,4 +1,4 @@
-//! Draws a random sample of the paragraphs of the prose, which another reader reviews.
+//! Draws a random sample of the paragraphs of the prose, for a review.
 
 use super::prose::prose;
 use super::source::Source;

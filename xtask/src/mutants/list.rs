@@ -15,6 +15,7 @@ const THEMES: &[(&str, &str)] = &[
     ("locks", include_str!("../../mistakes/locks.toml")),
     ("entries", include_str!("../../mistakes/entries.toml")),
     ("fork", include_str!("../../mistakes/fork.toml")),
+    ("share", include_str!("../../mistakes/share.toml")),
     ("fault", include_str!("../../mistakes/fault.toml")),
     ("tracking", include_str!("../../mistakes/tracking.toml")),
     ("huge", include_str!("../../mistakes/huge.toml")),

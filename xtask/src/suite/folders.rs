@@ -108,7 +108,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "ops",
-        scenarios: &["advise", "fork", "limits", "locks", "objects", "protect", "remap", "room", "split"],
+        scenarios: &["advise", "fork", "limits", "locks", "objects", "protect", "remap", "room", "share", "split"],
         simulated: &[("cow", ""), ("threads", ""), ("failures", "access::"), ("failures", "areas::"), ("interleavings", "protect::")],
     },
 ];

@@ -61,7 +61,7 @@ impl Shard {
         table::hash(name) % self.count == self.number - 1
     }
 
-    /// Returns the elements of a list that belong to this part. The parts differ by at most one element.
+    /// Returns the elements of a list that belong to this part. The sizes of the parts differ by at most one.
     pub fn share<T>(self, list: Vec<T>) -> Vec<T> {
         let [skip, step] =
             [self.number - 1, self.count].map(|n| usize::try_from(n).unwrap_or(usize::MAX));

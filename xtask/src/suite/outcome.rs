@@ -79,8 +79,8 @@ pub struct Totals {
     pub failed: u64,
     /// The names of the skipped tests, each with the reason.
     pub skipped: Vec<(String, String)>,
-    /// The number of tests that did not run because `ci` is the first tier that runs them. `full` is the same for the
-    /// full tier.
+    /// The number of tests that did not run because `ci` is the first tier that runs them. `full` is the number of
+    /// those whose first tier is the full one.
     ci: u64,
     full: u64,
 }

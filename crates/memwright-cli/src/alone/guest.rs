@@ -167,8 +167,8 @@ impl AloneGuest {
     }
 }
 
-/// Returns how the machine ended. isa-debug-exit ends QEMU with an odd status; Status 1 is also that of QEMU's own
-/// failures; a kernel causes it only if it writes 0.
+/// Returns how the machine ended. isa-debug-exit ends QEMU with an odd status. QEMU's own failures have status 1, which
+/// a kernel causes only if it writes 0.
 fn end(status: ExitStatus, triple_fault: bool) -> End {
     match (status.code(), triple_fault) {
         (_, true) if status.signal().is_none() => End::TripleFault,

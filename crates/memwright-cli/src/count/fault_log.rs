@@ -1,9 +1,9 @@
 //! Collects page faults from QEMU's log, and places them in the maps of a separate run.
 //!
 //! The log has the instruction, the address and the address space (CR3) of each fault. For a fault in kernel mode, the
-//! plugin's lines tell the system call that the address space made last. They also tell when a process forks, executes
-//! another program or exits. From this, each address space gets the number of its image: each exec of the run begins a
-//! new image, numbered from 1, and a child has the image of its parent. The maps have the same image numbers
+//! plugin's lines state the system call that the address space made last. They also show when a process forks, executes
+//! another program or exits. From these lines, each address space gets the number of its image: each exec of the run
+//! begins a new image, numbered from 1, and a child has the image of its parent. The maps have the same image numbers
 //! (`programs/lab/maps.c`).
 
 use std::collections::{BTreeMap, HashMap};

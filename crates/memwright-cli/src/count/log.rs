@@ -66,7 +66,7 @@ pub struct Tally {
 
 impl Tally {
     /// Returns an empty tally for a guest with `cpus` CPUs. With several CPUs, loads of CR3 are counted only with the
-    /// plugin: without it, the log does not contain the CPU.
+    /// plugin: without it, the log does not state which CPU loads CR3.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let count = if cpus == 1 { 1 } else { usize::from(cpus) + 1 };
         Self {

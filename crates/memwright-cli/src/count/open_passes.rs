@@ -54,7 +54,7 @@ impl OpenPasses {
         }
     }
 
-    /// Returns the counts of every CPU at the beginning of the run; `None` unless it has begun, and not ended.
+    /// Returns the counts of every CPU at the beginning of the run; `None` unless the run has begun and has not ended.
     pub fn run(&self) -> Option<&[Counts]> {
         let run = self.0.iter().find(|one| one.region == THE_RUN);
         run.map(|run| &run.before[..])

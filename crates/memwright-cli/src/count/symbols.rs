@@ -8,8 +8,8 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 use crate::compare::matching::source_name;
 
-/// The start of the addresses of the kernel's own code (Documentation/arch/x86/x86_64/mm.rst of Linux). Memwright's
-/// kernel uses the same.
+/// The start of the addresses of the kernel's own code (Documentation/arch/x86/x86_64/mm.rst of Linux). The code of
+/// Memwright's kernel has the same start.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
 /// The addresses of Linux's modules and generated code (BPF programs and trampolines).
 const MODULES: std::ops::Range<u64> = 0xffff_ffff_c000_0000..0xffff_ffff_ff00_0000;
@@ -32,7 +32,7 @@ pub enum Place<'a> {
 pub struct Symbols {
     // Sorted by address; the addresses are distinct.
     functions: Vec<(u64, String)>,
-    // Whether code can be at any address, and not only where Linux and Memwright have theirs.
+    // Whether code can be at any address, and not only where the code of Linux and Memwright is.
     anywhere: bool,
 }
 

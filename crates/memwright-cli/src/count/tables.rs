@@ -17,8 +17,8 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
 /// The number of entries in the root table for the lower half.
 const LOWER_HALF: usize = 256;
-/// The maximum number of tables that are read, enough to map 512 GiB. Without a limit, a corrupted table that points to
-/// itself would never end.
+/// The maximum number of tables that are read, enough to map 512 GiB. Without a limit, reading a corrupted table that
+/// points to itself would never end.
 const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.

@@ -74,7 +74,8 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     std::path::absolute(found.ok_or_else(missing)?).map_err(|_| missing())
 }
 
-/// Returns whether PROGRAM is searched in PATH: it is a bare name, and the working folder has no file of that name.
+/// Returns whether PATH is searched for PROGRAM. This is the case if PROGRAM is a bare name, and the working folder has
+/// no file of that name.
 pub fn is_found_through_path(name: &OsStr) -> bool {
     !name.as_bytes().contains(&b'/') && !Path::new(name).is_file()
 }
@@ -96,7 +97,8 @@ fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Checks that this machine can execute PROGRAM itself: perf would pass a file that cannot be executed to a shell.
+/// Checks that this machine can execute the file PROGRAM. Without this check, perf would pass a file that cannot be
+/// executed to a shell.
 ///
 /// # Errors
 /// The failures of [`add`].

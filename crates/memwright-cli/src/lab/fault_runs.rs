@@ -1,6 +1,6 @@
 //! Runs that find the causes of a program's page faults: on Linux, a run that reports the maps of the program's
-//! processes; on Memwright, a run whose kernel traces every fault. They are separate from the counted runs, so that
-//! they do not change counts.
+//! processes; on Memwright, a run whose kernel traces every fault. These runs are separate from the counted ones, so
+//! that they do not change counts.
 
 use std::path::{Path, PathBuf};
 
@@ -102,7 +102,7 @@ pub fn on_memwright(
 /// Returns an error for a machine on which the causes of page faults cannot be determined.
 ///
 /// # Errors
-/// If the machine has several CPUs and the kernel is Linux: QEMU's log does not tell which CPU makes a system call.
+/// If the machine has several CPUs and the kernel is Linux: QEMU's log does not state which CPU makes a system call.
 pub fn check_cpus(cpus: u8) -> Result<(), Failure> {
     if cpus > 1 {
         return Err(Failure::Usage(anyhow!(

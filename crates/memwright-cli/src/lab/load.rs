@@ -92,7 +92,7 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
         let text = format!("{}\0{}\0", swap.kind.name(), swap.bytes());
         prepared.tree.add_bytes(&place, 0o600, text.into_bytes());
     }
-    // This file tells the init process to provide what a program of a complete tree expects: the loopback interface,
+    // If this file exists, the init process provides what a program of a complete tree expects: the loopback interface,
     // /dev/shm and /dev/fd.
     if prepared.root.is_some() {
         let place = Path::new(OWN).join("root");

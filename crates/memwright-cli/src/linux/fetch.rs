@@ -73,7 +73,8 @@ pub fn obtain(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let lock = lock().map_err(Failure::Environment)?;
-    // Another command can have stored the image in the meantime. It may already read the image, so it is not replaced.
+    // Another command can have stored the image in the meantime. That command may already read the image, so this one
+    // does not replace it.
     if !is_stored() {
         add(name, None)?;
     }

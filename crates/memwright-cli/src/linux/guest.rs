@@ -12,10 +12,10 @@ use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 
 /// The kernel's command line without `--append`. It disables mitigations: TCG does not have the hardware bugs, and the
-/// mitigations would add instructions to code paths. It disables layout randomization so that runs repeat. The offset of
-/// the kernel stack is taken from the time-stamp counter at each system call. QEMU's main loop and its CPU thread can
-/// advance the clock of a guest that goes idle by a few nanoseconds more or less, and with that offset `memcpy` copied
-/// forward in one run and backward in another.
+/// mitigations would add instructions to code paths. So that runs repeat, it disables layout randomization, and the
+/// random offset of the kernel stack, which is taken from the time-stamp counter at each system call. QEMU's main loop
+/// and its CPU thread can advance the clock of a guest that goes idle by a few nanoseconds more or less. The offset
+/// then differed between runs, and `memcpy` copied forward in one run and backward in another.
 const COMMAND_LINE: &str = "mitigations=off nokaslr norandmaps randomize_kstack_offset=off \
     quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
 

@@ -32,7 +32,7 @@ impl Window {
         Ok(Self { file, at: 0 })
     }
 
-    /// Fills `payload` with the next payload, whose length the caller knows from the frame's header.
+    /// Fills `payload` with the next payload. The length of `payload` must be the one in the frame's header.
     ///
     /// # Errors
     /// I/O errors of reading the file.

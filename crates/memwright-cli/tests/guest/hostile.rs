@@ -320,8 +320,8 @@ fn commands_side_by_side_leave_nothing() {
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-/// Starts a command whose guest hangs. SIGINT has its default action or is ignored, as `interrupt` says. Also returns
-/// the process ID of the command's QEMU.
+/// Starts a command whose guest hangs. `interrupt` determines whether SIGINT has its default action or is ignored. Also
+/// returns the process ID of the command's QEMU.
 fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     let file = host.path().join("pid");
     let _ = fs::remove_file(&file);

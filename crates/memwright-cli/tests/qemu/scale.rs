@@ -15,8 +15,8 @@ const CPUS: [u8; 4] = [1, 2, 4, 8];
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program whose workers use private memory. Names the locks and cache lines that more than one CPU may write
-/// although the memory is private.
+/// A program whose workers use private memory, and the locks and cache lines that more than one CPU may write although
+/// the memory is private.
 struct Program {
     name: &'static str,
     /// The ranks of the locks that more than one CPU may write.

@@ -109,7 +109,8 @@ impl Boot {
                 let ending = made.get_or_init(|| guest.run()).as_ref();
                 judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
             };
-            // The kind tells `cargo xtask` which tests share a boot: it runs the tests of one boot in one process.
+            // By the kind, `cargo xtask` finds the tests that share a boot, and runs the tests of one boot in one
+            // process.
             Trial::ignorable_test(format!("{label}::{name}"), test).with_kind("boot")
         };
         names.into_iter().map(trial).collect()

@@ -139,7 +139,7 @@ impl Shootdown {
 
     /// Serves all requests to `cpu`, on that CPU. `forget` invalidates the translations of a request. `wake` wakes a
     /// CPU that has halted, once all its targets have served its request. An interrupt handler may call this function
-    /// while it runs, since each bit is taken only once.
+    /// while the interrupted code runs it, since each bit is taken only once.
     pub fn serve(
         &self,
         cpu: usize,

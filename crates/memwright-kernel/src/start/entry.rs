@@ -80,7 +80,7 @@ boot_secondary:
     push rbp
     jmp secondary_main
 
-    // The page that other CPUs start in holds a copy of this. Its code segment begins there.
+    // The page in which other CPUs start holds a copy of this code, and is the base of its code segment.
     .globl secondary_trampoline, secondary_trampoline_end
     .code16
 secondary_trampoline:

@@ -423,9 +423,9 @@ trap_any:
     call kernel_trap
     wrgsbase rbx
     jmp trap_return
-    // A debug exception at the first instruction of its own stub. QEMU raises it after an instruction that user mode
-    // steps over and that accesses watched data, and the address at which user mode was is then overwritten. The thread
-    // gets a trap without an address. Every other register is still the user's.
+    // A debug exception at the first instruction of its own stub. QEMU raises it after an instruction that is
+    // single-stepped and accesses watched data; the saved address of the instruction in user mode is then overwritten.
+    // The thread gets a trap without an address. Every other register is still the user's.
 7:
     mov qword ptr [rsp + 16], 0
     mov qword ptr [rsp + 24], {user_code}

@@ -57,8 +57,9 @@ impl Channel {
     }
 }
 
-/// The number of the region that spans the complete run of the program. A region is what runs between two marks, which
-/// tools outside the machine use to count. Programs mark regions with lower numbers.
+/// The number of the region that spans the complete run of the program. A region is the part of an execution between
+/// two marks. Tools outside the machine recognise the marks and count events in the region. Programs mark regions with
+/// lower numbers.
 pub const THE_RUN: u16 = 32767;
 /// Displacement of the NOP that marks the beginning of region `THE_RUN`. A NOP with a displacement larger by 1 marks
 /// its end (`include/memwright/mark.h`).

@@ -1,4 +1,4 @@
-//! A disk, which can be used as a swap device. Programs can write to it only while it is not.
+//! A disk. It can be used as a swap device; programs cannot write to it meanwhile.
 
 use super::{backing::Backing, faults::Faults, header};
 use alloc::sync::Arc;
@@ -52,19 +52,19 @@ impl Disk {
         self.minor
     }
 
-    /// Returns the kind of its storage.
+    /// Returns the kind of the storage behind the disk.
     #[must_use]
     pub fn kind(&self) -> SwapKind {
         self.backing.kind()
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size of the disk in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.pages as u64 * PAGE_SIZE as u64
     }
 
-    /// Returns the number of bytes of memory that its contents occupy.
+    /// Returns the number of bytes of memory that the contents of the disk occupy.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.backing.stored()

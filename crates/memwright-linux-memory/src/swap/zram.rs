@@ -227,7 +227,7 @@ impl Zram {
         self.inner.lock().drop_kept(frames, slot);
     }
 
-    /// Returns the number of bytes of memory that its pages occupy.
+    /// Returns the number of bytes of memory that the stored pages occupy.
     pub fn stored(&self) -> u64 {
         self.inner.lock().store.frames() * PAGE_SIZE as u64
     }

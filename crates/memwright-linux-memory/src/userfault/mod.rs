@@ -114,7 +114,7 @@ struct State {
     agreed: Option<(Features, Watch)>,
     /// The waiting threads, in the order of their faults.
     waiting: Vec<Arc<Waiting>>,
-    /// The unread events. For each of them, the thread that caused it waits until it is read.
+    /// The unread events. The thread that caused an event waits until the event is read.
     events: Vec<Arc<Event>>,
 }
 

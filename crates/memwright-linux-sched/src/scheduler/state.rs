@@ -179,7 +179,7 @@ mod tests {
             .collect();
         let mut seen = 0;
         while seen < WAKERS * ROUNDS {
-            // Like Kernel::wait: announce, enter the queue, check, block.
+            // Like `Scheduler::wait_in`: announce, enter the queue, check, block.
             word.announce();
             queue.lock().push(());
             let now = events.load(Ordering::Relaxed);

@@ -362,6 +362,6 @@ pub fn send_change(
         errno: 0,
         detail,
     };
-    // Only a signal that cannot be queued is refused; this one becomes pending without its cause.
+    // This fails only for a real-time signal beyond `RLIMIT_SIGPENDING`, which is lost, as on Linux.
     make_pending(parent, None, info).unwrap_or_default()
 }

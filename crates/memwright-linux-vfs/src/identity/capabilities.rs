@@ -83,7 +83,7 @@ pub struct CapabilitySets {
     pub permitted: Capabilities,
     /// Capabilities that permission checks use.
     pub effective: Capabilities,
-    /// Capabilities that the process wants to keep across `execve`.
+    /// Capabilities that `execve` grants to root in addition to those in the bounding set.
     pub inheritable: Capabilities,
     /// The upper bound of the capabilities that `execve` grants.
     pub bounding: Capabilities,

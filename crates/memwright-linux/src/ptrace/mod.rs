@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! attach   the start of a thread's tracing
-//! detach   its end
+//! detach   the end of a thread's tracing
 //! stand    the stop: the thread publishes its registers, and waits
 //! report   the reasons for a stop: signals, system calls, events
 //! debug    debug exceptions

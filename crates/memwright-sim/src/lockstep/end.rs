@@ -1,5 +1,6 @@
 //! The end of a script: all memory is read once more, and no frame, slot or commit charge is allowed to remain.
 
+use memwright::Row;
 use memwright_table::{CpuId, FrameKind};
 
 use super::kinds::{Kind, agree, disagree, kind_of_signal};
@@ -9,10 +10,23 @@ use crate::terms::Intent;
 
 impl Lockstep {
     pub(super) fn finish(&mut self) -> Result<(), Difference> {
+        self.note_tables();
         self.sweep()
             .map_err(|difference| difference.at(&"at the end"))?;
         self.leave()
             .map_err(|difference| difference.at(&"after every exit"))
+    }
+
+    /// Adds the numbers of page tables that forks shared, and that processes then copied or took back, to the successes.
+    fn note_tables(&mut self) {
+        let account = self.host.memory().account();
+        for (name, row) in [
+            ("share tables", Row::TablesShared),
+            ("copy tables", Row::TablesCopied),
+            ("take tables back", Row::TablesTaken),
+        ] {
+            *self.successes.entry(name).or_default() += account.count(row);
+        }
     }
 
     /// Reads every mapped page of every process, and the page before and the page after the arena. Compares each with

@@ -13,6 +13,8 @@ struct Shown {
     frames: BTreeMap<u32, (u32, bool)>,
     /// For each slot: the number of swap entries.
     slots: BTreeMap<u64, u32>,
+    /// For each shared page table: the number of address spaces that share it.
+    tables: BTreeMap<u32, u32>,
 }
 
 impl Shown {
@@ -21,6 +23,15 @@ impl Shown {
             let seen = self.frames.entry(number).or_default();
             *seen = (seen.0 + 1, seen.1 || bits.contains(Bits::EXCLUSIVE));
         }
+    }
+}
+
+impl Shown {
+    /// Counts an address space that shares `table`. Returns whether it is not the first.
+    fn share(&mut self, table: Frame) -> bool {
+        let sharers = self.tables.entry(table.number()).or_default();
+        *sharers += 1;
+        *sharers > 1
     }
 }
 
@@ -36,8 +47,16 @@ impl Lockstep {
             let table = process.space().table();
             tables += table.table_frames();
             let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
+            // The shared table of the last entry, and whether another address space has shown it.
+            let mut last = None;
             while let Some(extent) = cursor.next_filled() {
+                let shared = table.shared_table(extent.range.start);
+                if last.map(|(table, _)| table) != shared {
+                    last = shared.map(|table| (table, shown.share(table)));
+                }
                 match extent.entry {
+                    // The entries of a shared table hold one reference each.
+                    _ if last.is_some_and(|(_, again)| again) => {}
                     Entry::Present(page) => match frames.kind(page.frame) {
                         FrameKind::Anonymous | FrameKind::Merged => shown.add(extent.range, page),
                         _ => {}
@@ -96,6 +115,23 @@ impl Lockstep {
         }
         if !frames.are_mapped_objects_counted() {
             return Err("the counters of mapped frames of objects are wrong".to_owned());
+        }
+        for (table, sharers) in &shown.tables {
+            let references = frames.references(Frame::new(*table));
+            if references != *sharers {
+                return Err(format!(
+                    "page table {table:#x} is shared by {sharers}, and has {references} references"
+                ));
+            }
+            // Each address space counts the table as its own.
+            tables -= u64::from(sharers - 1);
+        }
+        let extra: u32 = shown.tables.values().map(|sharers| sharers - 1).sum();
+        if frames.promised() != extra.into() {
+            return Err(format!(
+                "{} frames are promised, not {extra}",
+                frames.promised()
+            ));
         }
         let found = frames.audit().of(FrameKind::Table);
         if found != tables {

@@ -170,8 +170,8 @@ impl Lockstep {
         self.succeeded("clear soft-dirty");
     }
 
-    /// Collapses a range into huge pages. The model does not know whether that is possible, so every result is accepted
-    /// except a lack of memory.
+    /// Collapses a range into huge pages. The model does not determine whether that is possible, so every result is
+    /// accepted except a lack of memory.
     pub(super) fn collapse(
         &mut self,
         process: usize,

@@ -37,8 +37,13 @@ fn fault_and_fork() {
 /// values that the two words had at one and the same moment, and no later write changes them.
 #[test]
 fn fork_and_write() {
+    a_fork_is_one_moment(&|| World::written(2, 1));
+}
+
+/// Tests that the child of the process that `begin` creates gets the memory of one moment. The first page contains 1.
+pub fn a_fork_is_one_moment(begin: &dyn Fn() -> World) {
     explore(
-        &|| World::written(2, 1),
+        begin,
         &[fork, |world| {
             for value in [2, 3] {
                 world.try_write(0, value);

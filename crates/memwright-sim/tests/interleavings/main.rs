@@ -15,6 +15,7 @@ mod fork;
 mod huge;
 mod merge;
 mod protect;
+mod share;
 #[path = "../support/mod.rs"]
 mod support;
 mod swap;

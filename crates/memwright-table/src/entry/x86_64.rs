@@ -53,6 +53,25 @@ pub(crate) const fn table(frame: Frame) -> u64 {
     frame.address().as_u64() | READ | WRITE | USER | ACCESSED
 }
 
+/// Encodes an entry that points to a shared lower table: no page of the table can be written through this entry.
+#[inline]
+pub(crate) const fn shared_table(frame: Frame) -> u64 {
+    table(frame) & !WRITE
+}
+
+/// Returns the leaf entry `word` of a shared table as it is for each address space that shares the table: neither
+/// exclusive nor writable.
+#[inline]
+pub(crate) const fn as_shared(word: u64) -> u64 {
+    if is_present(word) {
+        word & !(EXCLUSIVE | WRITE)
+    } else if swapped(word).is_some() {
+        word & !EXCLUSIVE
+    } else {
+        word
+    }
+}
+
 /// How a page walk interprets a word of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
@@ -133,6 +152,12 @@ pub(crate) const fn swapped(word: u64) -> Option<u64> {
         return None;
     }
     Some(((word ^ ADDRESS) & ADDRESS) >> 12)
+}
+
+/// Whether `word` is a migrating entry. `word` must not point to a table.
+#[inline]
+pub(crate) const fn is_migrating(word: u64) -> bool {
+    word & (READ | PRESERVED | KIND) == KIND_MIGRATING
 }
 
 /// Returns the bits that the swap entry `word` carries.

@@ -170,7 +170,7 @@ impl<M: Machine> Frames<M> {
 
     /// Initializes the metadata of a block that was just removed from the free lists. The block then has one reference.
     #[inline]
-    fn prepare(&self, frame: Frame, order: u8, kind: FrameKind) {
+    pub(super) fn prepare(&self, frame: Frame, order: u8, kind: FrameKind) {
         let meta = self.meta(frame);
         debug_assert_eq!(
             meta.kind(),

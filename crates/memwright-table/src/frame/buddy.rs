@@ -42,6 +42,8 @@ pub(super) struct Buddy {
     /// The first free block of each order.
     heads: [u32; MAX_ORDER as usize + 1],
     free: u64,
+    /// The number of these frames that are promised to page tables ([`Frames::promise_tables`](super::Frames)).
+    promised: u64,
 }
 
 impl Buddy {
@@ -50,18 +52,37 @@ impl Buddy {
             node,
             heads: [END; MAX_ORDER as usize + 1],
             free: 0,
+            promised: 0,
         }
     }
 
-    /// The number of frames in the free lists. Frames in CPU caches are not included.
+    /// The number of frames in the free lists that are not promised. Frames in CPU caches are not included.
     pub(super) fn free(&self) -> u64 {
-        self.free
+        self.free - self.promised
+    }
+
+    /// Promises up to `frames` of the free frames, and returns how many: [`take`](Self::take) does not take them.
+    pub(super) fn promise(&mut self, frames: u64) -> u64 {
+        let promised = frames.min(self.free());
+        self.promised += promised;
+        promised
+    }
+
+    /// Takes back promises of up to `frames` frames, and returns of how many.
+    pub(super) fn take_back(&mut self, frames: u64) -> u64 {
+        let taken = frames.min(self.promised);
+        self.promised -= taken;
+        taken
     }
 
     /// Removes a block of `order` from the free lists. It is the part with the lowest address of the smallest free
     /// block that is large enough. If several free blocks have that size, it is a part of the one that was freed last,
-    /// so the result is deterministic. Returns `None` if no free block is large enough.
+    /// so the result is deterministic. Returns `None` if no free block is large enough, or if the block would use
+    /// promised frames.
     pub(super) fn take(&mut self, metas: Metas<'_>, order: u8) -> Option<Frame> {
+        if self.free() < 1 << order {
+            return None;
+        }
         let found = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let number = self.heads[found as usize];
         self.unlink(metas, number, found);

@@ -15,6 +15,7 @@ use super::node_tally::NodeTally;
 use super::pool_state::Pool;
 use super::slots::Keeper;
 use super::topology::Topology;
+use super::unshared::Unshared;
 use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::{Lock, LockGuard};
@@ -67,10 +68,14 @@ pub struct Frames<M: Machine> {
     pub(super) fail_after: AtomicU64,
     /// The size of the reserve, in frames.
     pub(super) low_water: AtomicU64,
+    /// The number of free frames that are promised to page tables (`promise.rs`).
+    pub(super) promised: AtomicU64,
     /// The number of anonymous folios of 2 MiB.
     pub(super) folios: AtomicU64,
     /// The number of folios of objects.
     pub(super) object_folios: AtomicU64,
+    /// The counts of shared tables that address spaces own now.
+    pub(super) unshared: Unshared,
     /// The manager of swap slots, if one was set.
     pub(super) slots: Keeper<M>,
     /// The pool of huge pages.
@@ -107,9 +112,9 @@ impl<M: Machine> Frames<M> {
         self.total
     }
 
-    /// The number of free frames.
+    /// The number of free frames that are not promised to page tables.
     pub fn free(&self) -> u64 {
-        self.total - self.used()
+        (self.total - self.used()).saturating_sub(self.promised())
     }
 
     /// The number of allocated frames.

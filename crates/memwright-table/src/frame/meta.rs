@@ -21,11 +21,12 @@ pub(crate) enum Left {
     Others,
 }
 
-/// The metadata of one frame. Every field is atomic. The comment of a field names the lock that its writers hold, or
-/// the code that writes it.
+/// The metadata of one frame. Every field is atomic. If the writers of a field must hold a lock, the comment of the
+/// field names the lock.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
-    /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`.
+    /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`. In a
+    /// table: the number of address spaces that share it, written under its lock.
     pub(crate) references: AtomicU32,
     /// A [`State`]. Written when the frame is allocated or freed, and under the lock of the node.
     state: AtomicU32,
@@ -42,11 +43,11 @@ pub(crate) struct Meta {
     /// parted.
     pub(crate) lock: RawLock,
     /// Set by the memory manager: a number that identifies the owner of the page, or the slot of its copy in swap. In a
-    /// table: the root and the level.
+    /// table: the root and the level, or that it is shared.
     pub(crate) owner: AtomicU64,
     /// Set by the memory manager: the index of the page in its owner. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
-    /// In a table: the number of entries that are not empty. Written under its lock.
+    /// In a table: the numbers of its entries (`table/numbers.rs`); 0 if all of them are empty. Written under its lock.
     pub(crate) live: AtomicU32,
     /// In the first frame of a folio: the number of whole-folio references.
     pub(crate) whole: AtomicU32,

@@ -32,12 +32,14 @@ mod pages;
 mod poison;
 mod pool;
 mod pool_state;
+mod promise;
 mod reference;
 mod refill;
 mod setup;
 mod slots;
 mod subpool;
 mod topology;
+mod unshared;
 
 pub use allocate::OutOfFrames;
 pub use audit::FrameAudit;
@@ -54,6 +56,7 @@ pub use setup::{Region, SetupError};
 pub use slots::Slots;
 pub use subpool::{SubpoolCounts, SubpoolId};
 pub use topology::{MAX_NODES, NodeChoice, NodeSet, Topology};
+pub use unshared::UnsharedCounts;
 
 pub(crate) use buddy::Metas;
 pub(crate) use meta::{END, Meta, UNLINKED};

@@ -12,6 +12,7 @@ use super::meta::{Meta, State};
 use super::node_tally::NodeTally;
 use super::pool_state::Pool;
 use super::slots::Keeper;
+use super::unshared::Unshared;
 use super::{FrameKind, Frames, Topology, rust_alloc};
 use crate::addr::{Frame, FrameRange, PAGE_SIZE};
 use crate::handle::{OutOfMemory, TryPush};
@@ -116,6 +117,8 @@ impl<M: Machine> Frames<M> {
             total: 0,
             fail_after: AtomicU64::new(u64::MAX),
             low_water: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
+            unshared: Unshared::default(),
             folios: AtomicU64::new(0),
             object_folios: AtomicU64::new(0),
             slots: Keeper::none(),

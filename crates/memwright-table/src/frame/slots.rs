@@ -84,8 +84,8 @@ impl<M: Machine> Frames<M> {
         self.slots.get().is_some()
     }
 
-    /// Records that `slot` contains a copy of the page in `frame`, or for `None` that no slot does. The caller holds a
-    /// reference to the frame, and serializes calls for one frame.
+    /// Records that `slot` contains a copy of the page in `frame`, or, if `slot` is `None`, that no slot contains one.
+    /// The caller holds a reference to the frame, and serializes calls for one frame.
     ///
     /// # Panics
     /// If the frame is in a block of several frames.

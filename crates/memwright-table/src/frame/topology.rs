@@ -182,7 +182,8 @@ pub struct NodeChoice {
     pub near: u8,
     /// The nodes to try first.
     pub first: NodeSet,
-    /// The nodes to try if no node of `first` has free memory. If no node of `then` has either, the allocation fails.
+    /// The nodes to try if no node of `first` has free memory. If no node of `then` has free memory, the allocation
+    /// fails.
     pub then: NodeSet,
     /// Whether the policy interleaves pages over nodes. Used only for the statistics.
     pub interleaved: bool,

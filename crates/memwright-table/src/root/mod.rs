@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// The number of slots in upper-level tables that hold a huge page or a marker. While it is 0, no range can begin
     /// or end inside such an entry.
     pub(crate) large: AtomicU64,
+    /// The number of shared last-level tables that upper-level tables point to (`table/shared/mod.rs`).
+    pub(crate) shared: AtomicU64,
     /// The CPUs that may be using the root, as a bit mask. A CPU's bit is set before the CPU loads the root, and
     /// cleared after the CPU has loaded another root.
     pub(crate) loaded: AtomicU64,
@@ -170,6 +172,12 @@ impl<M: Machine> Table<M> {
     #[inline]
     pub(crate) fn pending(&self) -> u64 {
         self.shares().map(CpuShare::pending).sum()
+    }
+
+    /// Whether any last-level table is shared with another address space, or was when it was last used.
+    #[inline]
+    pub fn has_shared(&self) -> bool {
+        self.state.shared.load(Ordering::Relaxed) != 0
     }
 
     /// Whether any slot of an upper-level table holds a huge page or a marker.

@@ -101,7 +101,7 @@ pub struct Hooks {
     /// Called after a wait in which the calling CPU halted. Handles the interrupts that arrived during the halt and do
     /// not concern the wait.
     pub resume: fn(),
-    /// Called before each step, with the feature `interleave`.
+    /// Called at each step of a thread, if the feature `interleave` is enabled.
     pub step: Option<fn(Step)>,
 }
 

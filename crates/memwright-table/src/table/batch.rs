@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_index};
+use super::numbers::{self, COUNTED, LIVE};
 use super::runs::{count_alike, none_present, pass_together};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64;
@@ -670,12 +671,15 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
         seen: &mut impl FnMut(Page, Entry),
     ) -> u64 {
-        let live = self.meta.live.load(Ordering::Relaxed);
-        if live == 0 {
+        let numbers = self.meta.live.load(Ordering::Relaxed);
+        if numbers == 0 {
             return 0;
         }
+        let live = numbers::live(numbers);
         let slots = self.slots_to(end);
         let (mut done, mut removed) = (0, 0);
+        // What the removed entries add to the numbers of the table.
+        let mut gone = 0;
         while done < slots.len() && removed < live {
             let word = slots[done].load(Ordering::Relaxed);
             let start = self.position.add(done as u64);
@@ -692,21 +696,24 @@ impl<M: Machine> Cursor<'_, M> {
                 }
                 done += count;
                 removed += count as u32;
+                gone += (LIVE + COUNTED) * count as u32;
             } else if !MARKERS && matches!(x86_64::decode(word, 1), Entry::Marker(_)) {
                 done += 1;
             } else if x86_64::swapped(word).is_some() {
                 let count = remove_swapped(&slots[done..], start, gather, seen);
                 done += count;
                 removed += count as u32;
+                gone += (LIVE + numbers::SWAPPED) * count as u32;
             } else {
                 step(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);
+                gone += numbers::of_entry(old);
                 removed_other(start, old, gather, seen);
                 done += 1;
                 removed += 1;
             }
         }
-        self.meta.live.store(live - removed, Ordering::Relaxed);
+        self.meta.live.store(numbers - gone, Ordering::Relaxed);
         u64::from(removed)
     }
 }

@@ -45,6 +45,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> Option<Collapsed> {
         assert!(folio.is_whole(), "a collapse needs a folio");
+        self.own_tables(range);
         let frames = self.frames();
         let (node, lower) = self.lowest_table(range)?;
         let slot = &frames.table_words(node)[slot_index(range.start, HUGE_LEVEL)];
@@ -85,6 +86,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> bool {
         assert!(folio.is_whole(), "a huge page needs a folio");
+        self.own_tables(range);
         let frames = self.frames();
         let Some((node, lower)) = self.lowest_table(range) else {
             return false;

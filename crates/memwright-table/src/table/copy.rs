@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::Cursor;
+use super::numbers::{COUNTED, LIVE, SWAPPED};
 use super::runs::count_alike;
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
@@ -82,6 +83,15 @@ impl CopyRule {
         ..Self::SHARED
     };
 
+    /// For a shared table, when one of the address spaces that share it takes a copy: neither the copy nor the original
+    /// is exclusive or writable. The copy has not been accessed, because no CPU has cached a translation of it.
+    pub(super) const SHARED_TABLE: CopyRule = CopyRule {
+        clear: Self::PRIVATE.clear,
+        withhold: Self::PRIVATE.clear.union(Bits::ACCESSED),
+        marks: Marks::all(),
+        pages: AreaPages::Private,
+    };
+
     /// Returns the rule, changed so that the copy keeps userfaultfd's protection. A fork uses this only for a context
     /// with the fork event (rule: uffd-wp-survives). The caller must first clear `IDLE` in every original that also has
     /// `ACCESSED`: the copy loses `ACCESSED`, and with `IDLE` alone it would mean that the page was not accessed.
@@ -139,9 +149,9 @@ struct Pass {
 
 /// How to copy entries with certain attributes, which are the bits outside of the address field. This is decided once
 /// for all consecutive entries that have these attributes.
-struct Alike {
+pub(super) struct Alike {
     attributes: u64,
-    present: bool,
+    pub(super) present: bool,
     /// Whether the entry holds a reference.
     counted: bool,
     /// Whether `EXCLUSIVE` must be cleared in the original.
@@ -155,17 +165,17 @@ struct Alike {
 }
 
 /// The result of copying consecutive entries with the same attributes.
-struct CopiedAlike {
-    count: usize,
+pub(super) struct CopiedAlike {
+    pub(super) count: usize,
     /// The union of the bits of the originals, after the bits of the rule's `clear` were cleared.
     seen: u64,
     /// Whether the copy stopped at an entry with the same attributes whose page is exclusive and pinned.
-    pinned: bool,
+    pub(super) pinned: bool,
 }
 
 impl Alike {
     /// Decides how to copy entries with the attributes of `word` under `rule`.
-    fn decide(word: u64, rule: CopyRule) -> Self {
+    pub(super) fn decide(word: u64, rule: CopyRule) -> Self {
         let attributes = x86_64::attributes(word);
         let present = x86_64::is_present(word);
         let lost = if present { word & rule.clear.bits() } else { 0 };
@@ -182,7 +192,7 @@ impl Alike {
     }
 
     /// Copies the leading entries of `slots` that have these attributes to `targets`.
-    fn apply<M: Machine>(
+    pub(super) fn apply<M: Machine>(
         &self,
         frames: &Frames<M>,
         slots: &[AtomicU64],
@@ -299,7 +309,7 @@ const TOGETHER: usize = 8;
 /// the originals. Returns the number of copied entries.
 #[cold]
 #[inline(never)]
-fn copy_swapped<M: Machine>(
+pub(super) fn copy_swapped<M: Machine>(
     frames: &Frames<M>,
     slots: &[AtomicU64],
     targets: &[AtomicU64],
@@ -488,8 +498,10 @@ impl<M: Machine> Cursor<'_, M> {
             }
         }
         let added = pass.pages + pass.markers + pass.swapped;
-        let live = u64::from(to.meta.live.load(Ordering::Relaxed)) + added;
-        to.meta.live.store(live as u32, Ordering::Relaxed);
+        let added =
+            LIVE * added as u32 + COUNTED * pass.counted as u32 + SWAPPED * pass.swapped as u32;
+        let numbers = to.meta.live.load(Ordering::Relaxed) + added;
+        to.meta.live.store(numbers, Ordering::Relaxed);
         pass
     }
 

@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::numbers::{COUNTED, LIVE};
 use super::runs::{all_empty, pass_while};
+use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Present, change};
@@ -27,6 +29,17 @@ pub struct Extent {
     pub size: PageSize,
 }
 
+/// What a cursor does with the entries of the tables that it locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It may change them, so that the tables are no longer skippable (`quiet.rs`).
+    Change,
+    /// It may change them, and then records whether the table is skippable.
+    Scan,
+    /// It only reads them. The tables stay skippable, and shared tables stay shared.
+    Look,
+}
+
 /// A position in a range of an address space, with the lock of the table that contains the slot at this position. In
 /// the comments of its methods, *here* means this slot.
 #[must_use = "a cursor holds a lock"]
@@ -43,8 +56,9 @@ pub struct Cursor<'t, M: Machine> {
     /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
     /// other cursor.
     held: bool,
-    /// Whether the tables that the cursor locks stay skippable (`quiet.rs`).
-    reads: bool,
+    purpose: Purpose,
+    /// Whether `node` is shared. If so, the cursor only reads.
+    pub(super) shared: bool,
     /// Whether the thread may yield when the cursor moves to another table.
     pub(super) pauses: bool,
     pub(super) rank: Rank,
@@ -60,7 +74,7 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, range.start, Rank::Table, false)
+        Cursor::new(self, range, range.start, Rank::Table, Purpose::Change)
     }
 
     /// Returns a cursor at `page` of `range`. The cursor holds the lock of the table that contains its slot.
@@ -70,7 +84,7 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn cursor_at(&self, range: PageRange, page: Page) -> Cursor<'_, M> {
-        Cursor::new(self, range, page, Rank::Table, false)
+        Cursor::new(self, range, page, Rank::Table, Purpose::Change)
     }
 
     /// Returns a cursor that may change entries, but leaves a table skippable when it locks the table. After its
@@ -80,7 +94,7 @@ impl<M: Machine> Table<M> {
     /// If the range is empty or extends beyond user memory.
     #[track_caller]
     pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, range.start, Rank::Table, true)
+        Cursor::new(self, range, range.start, Rank::Table, Purpose::Scan)
     }
 
     /// Returns a cursor for a thread that already holds a cursor on another table: a fork uses it for the child's
@@ -91,7 +105,7 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, range.start, Rank::TableChild, false)
+        Cursor::new(self, range, range.start, Rank::TableChild, Purpose::Change)
     }
 }
 
@@ -103,13 +117,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
         range: PageRange,
         position: Page,
         rank: Rank,
-        reads: bool,
+        purpose: Purpose,
     ) -> Self {
         assert!(
             range.contains(position) && range.end <= Page::USER_END,
             "a cursor needs a position in a range in user memory, not {position:?} of {range:?}"
         );
-        let place = lock_way_down(table, position, rank, reads);
+        let place = lock_way_down(table, position, rank, purpose);
         Self {
             table,
             range,
@@ -119,7 +133,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
             meta: place.meta,
             level: place.level,
             held: true,
-            reads,
+            purpose,
+            shared: place.shared,
             pauses: false,
             rank,
             not_send: PhantomData,
@@ -249,7 +264,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         };
         if !is_same {
             self.walk();
-        } else if !self.reads {
+        } else if self.purpose == Purpose::Change {
             self.meta.disturb();
         }
     }
@@ -260,12 +275,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if self.pauses && pause_due() {
             pause();
         }
-        let place = lock_way_down(self.table, self.position, self.rank, self.reads);
+        let place = lock_way_down(self.table, self.position, self.rank, self.purpose);
         self.held = true;
         self.node = place.node;
         self.words = place.words;
         self.meta = place.meta;
         self.level = place.level;
+        self.shared = place.shared;
     }
 
     #[inline]
@@ -337,6 +353,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
         x86_64::decode(self.word(), self.level)
     }
 
+    /// Returns the word of a slot as it is for the address space, which may share the table.
+    #[inline]
+    pub(super) fn shown(&self, word: u64) -> u64 {
+        if self.shared {
+            x86_64::as_shared(word)
+        } else {
+            word
+        }
+    }
+
     /// Moves past the slot here. Returns `false` if the cursor is then at the end of the range.
     #[inline]
     pub fn advance(&mut self) -> bool {
@@ -395,7 +421,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 if slot.load(Ordering::Relaxed) == 0 {
                     slot.store(x86_64::encode_present(page), Ordering::Release);
                     let live = &self.meta.live;
-                    live.store(live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    let counted = !page.bits.contains(Bits::BORROWED);
+                    let more = LIVE + COUNTED * u32::from(counted);
+                    live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);
                     return Ok(());
                 }
             }
@@ -597,16 +625,23 @@ struct Place<'t> {
     words: &'t [AtomicU64; ENTRIES],
     meta: &'t Meta,
     level: u8,
+    /// Whether the table is shared.
+    shared: bool,
 }
 
-/// Locks the table that contains the slot for `page`. The table is no longer skippable then, unless `reads` is true.
+/// Locks the table that contains the slot for `page`. With [`Purpose::Change`], the table is no longer skippable then.
 #[inline(always)]
-fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bool) -> Place<'_> {
+fn lock_way_down<M: Machine>(
+    table: &Table<M>,
+    page: Page,
+    rank: Rank,
+    purpose: Purpose,
+) -> Place<'_> {
     let place = match lock_lowest(table, page, rank) {
         Some(place) => place,
-        None => lock_any(table, page, rank),
+        None => lock_any(table, page, rank, purpose),
     };
-    if !reads {
+    if purpose == Purpose::Change {
         place.meta.disturb();
     }
     place
@@ -634,6 +669,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
             words: tables.words(node),
             meta,
             level: 1,
+            shared: false,
         });
     }
     meta.lock.unlock(rank);
@@ -641,35 +677,51 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
 }
 
 /// Locks the table at any level that contains the slot for `page`. Walks again if the tables changed before the lock
-/// was acquired.
+/// was acquired. If the table is shared, the address space first gets a table of its own, unless the cursor only reads.
 #[cold]
-fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
+fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpose) -> Place<'_> {
     let frames = table.frames();
     loop {
         let (mut node, mut level) = (table.root(), ROOT_LEVEL);
+        let mut above = node;
         while level > 1 {
             step(Step::Entry);
             let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
             let Slot::Table(lower) = x86_64::slot(word, level) else {
                 break;
             };
-            node = lower;
+            (above, node) = (node, lower);
             level -= 1;
         }
         let meta = frames.meta(node);
+        if level == 1 && is_shared(meta) && purpose != Purpose::Look {
+            table.own_table(above, page, rank);
+            continue;
+        }
         meta.lock.lock(rank);
-        if is_the_table(table, meta, page, level)
-            && (level == 1 || !has_lower(table, node, page, level))
-        {
+        let is_here = is_the_table(table, meta, page, level)
+            || purpose == Purpose::Look
+                && level == 1
+                && is_shared(meta)
+                && points_to(table, above, page, node);
+        if is_here && (level == 1 || !has_lower(table, node, page, level)) {
             return Place {
                 node,
                 words: frames.table_words(node),
                 meta,
                 level,
+                shared: is_shared(meta),
             };
         }
         meta.lock.unlock(rank);
     }
+}
+
+/// Whether the entry for `page` in the upper table `above` now points to the last-level table `node`. While the lock of
+/// a shared table is held, the entries that point to it do not change.
+fn points_to<M: Machine>(table: &Table<M>, above: Frame, page: Page, node: Frame) -> bool {
+    let slot = &table.frames().table_words(above)[slot_index(page, 2)];
+    x86_64::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
 }
 
 /// Whether the entry for `page` in the table `node` now points to a lower table.

@@ -29,6 +29,10 @@ const fn shift(level: u8) -> u32 {
     (level as u32).wrapping_sub(1).wrapping_mul(9)
 }
 
+/// The value of `owner` in the metadata of a last-level table that several roots share (`shared/mod.rs`). It is that of
+/// no root.
+pub(crate) const SHARED_OWNER: u64 = u64::MAX;
+
 /// The value of `owner` in the metadata of a table: the root's frame number, and the level of the table.
 #[inline]
 pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {

@@ -3,7 +3,7 @@
 use crate::root::Table;
 use core::sync::atomic::Ordering;
 
-use super::cursor::{Cursor, Extent};
+use super::cursor::{Cursor, Extent, Purpose};
 use super::level::{ROOT_LEVEL, slot_index};
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
@@ -99,7 +99,13 @@ impl<M: Machine> Cursor<'_, M> {
 impl<'t, M: Machine> Look<'t, M> {
     #[track_caller]
     fn new(table: &'t Table<M>, range: PageRange) -> Self {
-        Self(Cursor::new(table, range, range.start, Rank::Table, true))
+        Self(Cursor::new(
+            table,
+            range,
+            range.start,
+            Rank::Table,
+            Purpose::Look,
+        ))
     }
 
     /// Like [`Cursor::pausing`].
@@ -124,7 +130,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// # Panics
     /// If the cursor is at the end of its range.
     pub fn entry(&self) -> Extent {
-        self.0.entry()
+        self.shown(self.0.entry())
     }
 
     /// Like [`Cursor::peek`].
@@ -132,7 +138,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// # Panics
     /// If the cursor is at the end of its range.
     pub fn peek(&self) -> Entry {
-        self.0.peek()
+        self.entry().entry
     }
 
     /// Returns the slot here as a run of one slot, clipped to the range.
@@ -158,7 +164,20 @@ impl<'t, M: Machine> Look<'t, M> {
 
     /// Like [`Cursor::next_filled`].
     pub fn next_filled(&mut self) -> Option<Extent> {
-        self.0.next_filled()
+        let extent = self.0.next_filled()?;
+        Some(self.shown(extent))
+    }
+
+    /// Returns the entry here as it is for the address space, which may share the table.
+    #[inline]
+    fn shown(&self, extent: Extent) -> Extent {
+        if !self.0.shared {
+            return extent;
+        }
+        Extent {
+            entry: x86_64::decode(self.0.shown(x86_64::encode(extent.entry)), 1),
+            ..extent
+        }
     }
 
     /// Calls `visitor` with every slot that is not empty, from the position to the end of the range, until `visitor`
@@ -180,7 +199,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     continue;
                 }
                 let extent = Extent {
-                    entry: x86_64::decode(word, 1),
+                    entry: x86_64::decode(cursor.shown(word), 1),
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
@@ -221,6 +240,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     pass_alike(others, x86_64::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
+                let word = cursor.shown(word);
                 if !visitor(AlikeRun::new(PageRange::new(start, next), word, 1)) {
                     return;
                 }
@@ -241,5 +261,9 @@ impl<'t, M: Machine> Look<'t, M> {
 }
 
 fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun {
-    AlikeRun::new(cursor.entry().range, cursor.word(), cursor.level)
+    AlikeRun::new(
+        cursor.entry().range,
+        cursor.shown(cursor.word()),
+        cursor.level,
+    )
 }

@@ -47,10 +47,12 @@ mod look;
 mod migrate;
 mod move_entries;
 mod move_table;
+mod numbers;
 mod prune;
 mod quiet;
 mod runs;
 mod shape;
+mod shared;
 mod swap;
 mod translate;
 
@@ -61,6 +63,7 @@ pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use move_entries::MoveRule;
 pub use quiet::{AlikeRun, EditedRuns, Prepared, Touched, Tracked};
+pub use shared::{LeftTables, ShareRule, SharedTables};
 pub use translate::{PageAccess, Translation};
 
 pub use crate::root::Table;
@@ -107,6 +110,7 @@ impl<M: Machine> Table<M> {
         meta.live.store(0, Ordering::Relaxed);
         let state = State {
             large: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
             loaded: AtomicU64::new(0),
             first: CpuShare::default(),
         };
@@ -194,6 +198,9 @@ impl<M: Machine> Table<M> {
         for word in &self.frames.table_words(table)[..entries] {
             let word = word.load(Ordering::Relaxed);
             match x86_64::slot(word, level) {
+                Slot::Table(lower) if shared::is_shared(self.frames.meta(lower)) => {
+                    self.leave_one(lower, &mut LeftTables::default());
+                }
                 Slot::Table(lower) => {
                     self.drop_below(lower, level - 1);
                     self.frames.release(lower);

@@ -6,6 +6,7 @@ use super::aside::{HUGE_LEVEL, is_page};
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_pages};
 use super::move_table::{UPPER, WholeTables};
+use super::numbers;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};
@@ -64,6 +65,7 @@ impl<M: Machine> Table<M> {
         let there = |page: Page| to.add(page.number() - from.start.number());
         let target = PageRange::new(to, there(from.end));
         let whole = WholeTables::of(from, to, rule.whole_tables);
+        self.own_tables(from);
         if whole.any() && self.empty_level(target).is_none_or(|level| level < UPPER) {
             // Every entry of the new range is empty. Free the empty tables there, so that whole tables can be linked in
             // their place.
@@ -265,7 +267,7 @@ impl<M: Machine> Cursor<'_, M> {
             let alike = take_alike(&slots[done..], &mut words[done..], attributes);
             self.record_taken(done, &words[done..done + alike], gather);
             done += alike;
-            taken += alike as u32;
+            taken += numbers::of_entry(word) * alike as u32;
         }
         let live = &self.meta.live;
         live.store(live.load(Ordering::Relaxed) - taken, Ordering::Relaxed);
@@ -288,7 +290,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// entries.
     fn put_run(&mut self, words: &[u64], keep_uffd_wp: bool) -> u64 {
         let slots = self.slots_to(self.position.add(words.len() as u64));
-        let (mut done, mut moved) = (0, 0);
+        let (mut done, mut moved, mut more) = (0, 0, 0);
         while let Some(&word) = words.get(done) {
             if word == 0 {
                 done += 1;
@@ -311,12 +313,10 @@ impl<M: Machine> Cursor<'_, M> {
             );
             done += alike;
             moved += if new == 0 { 0 } else { alike as u64 };
+            more += numbers::of_entry(new) * alike as u32;
         }
         let live = &self.meta.live;
-        live.store(
-            live.load(Ordering::Relaxed) + moved as u32,
-            Ordering::Relaxed,
-        );
+        live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         moved
     }
 

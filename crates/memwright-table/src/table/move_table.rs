@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
+use super::numbers;
 use crate::addr::{Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::Meta;
@@ -126,7 +127,7 @@ impl<M: Machine> Table<M> {
                 Slot::Table(table) => {
                     let meta = self.frames().meta(table);
                     meta.lock.lock(Rank::TableChild);
-                    let live = meta.live.load(Ordering::Relaxed);
+                    let live = numbers::live(meta.live.load(Ordering::Relaxed));
                     // An empty table stays linked, and is freed with the old range.
                     if live > 0 {
                         slot.store(0, Ordering::Release);

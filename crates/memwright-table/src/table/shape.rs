@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::numbers;
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -26,7 +27,7 @@ impl<M: Machine> Table<M> {
     }
 
     /// Initializes the metadata of a page table for the pages from `start` on. The caller writes its entries next.
-    fn prepare_table(&self, table: Frame, start: Page, level: u8) {
+    pub(super) fn prepare_table(&self, table: Frame, start: Page, level: u8) {
         let meta = self.frames().meta(table);
         meta.owner
             .store(table_owner(self.root(), level), Ordering::Relaxed);
@@ -55,12 +56,18 @@ impl<M: Machine> Cursor<'_, M> {
     /// becomes `new`.
     #[inline]
     pub(super) fn count(&self, old: u64, new: u64) {
-        let live = &self.meta.live;
-        let now = live.load(Ordering::Relaxed) + u32::from(new != 0) - u32::from(old != 0);
-        live.store(now, Ordering::Relaxed);
-        if self.level > 1 {
-            self.table.count_large(old, new);
+        if numbers::are_equal(old, new, self.level) {
+            return;
         }
+        let (more, less) = if self.level > 1 {
+            self.table.count_large(old, new);
+            (u32::from(new != 0), u32::from(old != 0))
+        } else {
+            (numbers::of_entry(new), numbers::of_entry(old))
+        };
+        let live = &self.meta.live;
+        let now = live.load(Ordering::Relaxed) + more - less;
+        live.store(now, Ordering::Relaxed);
     }
 
     /// Links a new table here, where nothing is mapped. If there is a marker here, each entry of the new table is that
@@ -114,10 +121,14 @@ impl<M: Machine> Cursor<'_, M> {
         for (index, slot) in frames.table_words(lower).iter().enumerate() {
             slot.store(word(index as u64), Ordering::Relaxed);
         }
-        frames
-            .meta(lower)
-            .live
-            .store(ENTRIES as u32, Ordering::Relaxed);
+        // All entries are of one kind.
+        let each = if self.level == HUGE_LEVEL {
+            numbers::of_entry(frames.table_words(lower)[0].load(Ordering::Relaxed))
+        } else {
+            numbers::LIVE
+        };
+        let live = &frames.meta(lower).live;
+        live.store(each * ENTRIES as u32, Ordering::Relaxed);
         if self.level > 2 {
             self.table
                 .state

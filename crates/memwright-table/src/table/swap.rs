@@ -37,6 +37,7 @@ impl<M: Machine> Cursor<'_, M> {
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             match word.compare_exchange(old, x86_64::encode(new), order.0, order.1) {
                 Ok(_) => {
+                    self.count(old, x86_64::encode(new));
                     let what = change(Entry::Present(page), new);
                     record(gather, self.position, page.size, what, old);
                     return page;
@@ -54,14 +55,16 @@ impl<M: Machine> Cursor<'_, M> {
     /// # Panics
     /// If there is no swap entry here.
     pub fn swap_in(&mut self, page: Present) {
-        let word = self.slot_word();
-        let old = x86_64::decode(word.load(Ordering::Relaxed), self.level);
+        let slot = self.slot_word();
+        let old = slot.load(Ordering::Relaxed);
         assert!(
-            matches!(old, Entry::Swapped(_)),
+            matches!(x86_64::decode(old, self.level), Entry::Swapped(_)),
             "nothing is swapped out at {:?}",
             self.position
         );
-        word.store(x86_64::encode_present(page), Ordering::Release);
+        let new = x86_64::encode_present(page);
+        slot.store(new, Ordering::Release);
+        self.count(old, new);
     }
 
     /// Changes the bits that swap entries carry, from the position to the end of the table or of the range. The cursor

@@ -70,6 +70,8 @@ impl<M: Machine> Table<M> {
         }
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        // The right to write in the upper entries of the walk.
+        let mut upper = x86_64::WRITE;
         loop {
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let word = slot.load(Ordering::Acquire);
@@ -84,7 +86,11 @@ impl<M: Machine> Table<M> {
                     continue;
                 }
             }
+            upper &= word;
             (node, level) = (lower, level - 1);
+        }
+        if access == PageAccess::Store && upper == 0 {
+            return None;
         }
         let slot = &frames.table_words(node)[slot_index(page, level)];
         let mut word = slot.load(Ordering::Acquire);
@@ -102,7 +108,7 @@ impl<M: Machine> Table<M> {
                     return Some(Translation {
                         frame: present.frame_of(page),
                         size: present.size,
-                        stores: present.bits.contains(Bits::WRITE) && used & x86_64::DIRTY != 0,
+                        stores: used & upper & x86_64::WRITE != 0 && used & x86_64::DIRTY != 0,
                         fetches: present.bits.contains(Bits::EXECUTE),
                         key: present.bits.key(),
                     });

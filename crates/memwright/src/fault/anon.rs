@@ -41,7 +41,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Returns whether a store to a page with this entry may map a folio of several pages: the entry must be empty, and
-    /// a setting must enable such folios. Called in every write fault that finds no page.
+    /// a setting must enable such folios. Called in most write faults that find no page.
     #[inline(always)]
     fn may_fill_folio(self, entry: Entry) -> bool {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)

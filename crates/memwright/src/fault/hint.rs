@@ -52,8 +52,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Counts the hint fault as local or remote. Migrates the page to the node of this CPU if the page is on another
-    /// node, and the previous hint fault on the page was also on a CPU of this node (`should_numa_migrate_memory`, its
-    /// second stage).
+    /// node, and the previous hint fault on the page was also on a CPU of this node (the second stage of
+    /// `should_numa_migrate_memory`).
     fn follow(self, cursor: &mut Cursor<'_, M>, page: Present) {
         let core = self.core;
         let frames = core.memory.frames();

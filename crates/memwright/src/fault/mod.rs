@@ -89,9 +89,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Handles the error of a fault. Completes a fault that began to read its page from swap, resolves a fault for
-    /// which the hugetlb pool had no page by unmapping the page from child processes, and counts any other failed
-    /// fault, unless the caller retries it.
+    /// Handles the error of a fault. If the fault began to read its page from swap, completes the fault. If the hugetlb
+    /// pool had no page for the fault, tries to unmap the page from child processes and repeats the fault. Counts any
+    /// other failed fault, unless the caller retries it.
     #[cold]
     fn failed_fault(
         &self,
@@ -161,7 +161,8 @@ impl<M: Machine> Core<M> {
         outcome
     }
 
-    /// Reports a fault and its outcome to the trace sink, and the cache lines that it wrote to the lock statistics.
+    /// Sends a fault and its outcome to the trace sink, and adds the cache lines that the fault wrote to the lock
+    /// statistics.
     #[cold]
     fn watched_fault(
         &self,

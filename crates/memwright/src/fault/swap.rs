@@ -13,8 +13,8 @@ impl<'a, M: Machine> Fault<'a, M> {
     /// Swaps in the page of the entry under the cursor, with readahead if the policy enables it.
     ///
     /// # Errors
-    /// `WouldBlock` also if the page is being read. If this fault has begun the read, the caller releases the locks and
-    /// [completes it](crate::mm::core::Core::finish_reads).
+    /// Those of a fault. `WouldBlock` also if the page is being read from the device. If this fault has begun the read,
+    /// the caller releases the locks and [completes it](crate::mm::core::Core::finish_reads).
     #[cold]
     #[inline(never)]
     pub(super) fn swap_in(

@@ -20,7 +20,7 @@ use crate::types::swap_window::{MOST, Window};
 /// The number of pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
-/// Pages that are being read, consecutive in memory and on the device. The first is the page that faulted.
+/// Pages that are being read, with consecutive addresses and slots. The first is the page that faulted.
 struct Run<'a, M: Machine> {
     pages: [Option<(Swapped, FrameRef<'a, M>)>; MOST as usize],
     transfers: Transfers<M, { MOST as usize }>,

@@ -281,7 +281,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Lets other threads run: one of them may be reading a page from swap.
+/// Performs one step of a wait for another thread, which may be reading a page from swap.
 pub(super) fn wait_a_moment() {
     pause_point();
     relax();

@@ -64,7 +64,7 @@ enum Found {
     Huge,
 }
 
-/// The page at which a scan for huge pages stopped.
+/// Where a scan for pages to collapse stopped, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// The scan has used up its budget, and continues from this page.
@@ -393,7 +393,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns the reason of a failed collapse of which a page could not be swapped in.
+/// Returns the failure of a collapse for which a page could not be swapped in. `error` is the error of the swap-in.
 fn failure_of(error: FaultError) -> CollapseFailure {
     if error == FaultError::OutOfMemory {
         CollapseFailure::NoFrames

@@ -190,7 +190,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether `object`, which an area maps, has a reservation of huge pages for this mapping.
+/// Returns whether `object`, the object of an area, has a reservation of huge pages for the private mapping of that
+/// area.
 fn owns<M: Machine>(object: &dyn Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

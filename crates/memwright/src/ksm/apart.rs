@@ -30,9 +30,9 @@ pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
     }
 }
 
-/// Returns the bits of an entry whose page was copied to a private frame; `bits` are those before. The frame has the
-/// only copy of the contents, so the page is dirty. Only the software dirty bit is set, because there is no store to
-/// report to the write tracking.
+/// Returns the bits of an entry whose page was copied to a private frame; `bits` are those of the entry before the
+/// copy. The frame has the only copy of the contents, so the page is dirty. Only the software dirty bit is set, because
+/// there is no store to report to the write tracking.
 fn own_bits(bits: Bits) -> Bits {
     (bits - (Bits::MERGED | Bits::BORROWED)) | Bits::EXCLUSIVE | Bits::FOLDED_DIRTY
 }
@@ -84,9 +84,6 @@ impl<M: Machine> AddressSpace<M> {
 
     /// If `on`, makes all areas mergeable, including future ones. Otherwise unmerges the pages of all areas, and makes
     /// all areas unmergeable (`PR_SET_MEMORY_MERGE`).
-    ///
-    /// # Errors
-    /// There is no free frame for a page to unmerge, or no heap memory.
     ///
     /// # Errors
     /// No frame is free for pages that are to be unmerged, or there is no heap memory.

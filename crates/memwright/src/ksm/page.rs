@@ -22,7 +22,7 @@ pub(super) enum Target {
     Untouched,
 }
 
-/// The maximum number of pages that are write-protected and compared together: a bit for each.
+/// The maximum number of pages that are write-protected and compared together: a `u64` has one bit for each.
 const TOGETHER: u64 = u64::BITS as u64;
 
 /// Why a page was not merged.
@@ -36,8 +36,9 @@ pub(super) enum MergeFailure {
     Different,
 }
 
-/// Returns the bits of an entry after it was changed to map `target`, which has the same contents; `bits` are those
-/// before. Tracking bits are kept, because nothing was written (rules: fold-before-clearing, never-under-report).
+/// Returns the bits of an entry after it was changed to map `target`, which has the same contents; `bits` are those of
+/// the entry before the change. Tracking bits are kept, because nothing was written (rules: fold-before-clearing,
+/// never-under-report).
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
     match target {
@@ -106,8 +107,8 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), MergeFailure> {
         let entry = cursor.peek().present().ok_or(MergeFailure::Gone)?;
         if target == Target::Zero && area.object().is_some() {
-            // Do not merge a page in an area of an object with the zero page. The zero page would not count as a
-            // private copy, so punching a hole in the object would unmap it.
+            // Do not map the zero page in an area of an object. It would not count as a private copy there, so punching
+            // a hole in the object would unmap it.
             return Err(MergeFailure::Busy);
         }
         if !self.may_merge(entry, page) {

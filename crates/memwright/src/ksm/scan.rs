@@ -63,7 +63,7 @@ impl<M: Machine> Memory<M> {
                 Next::Page(seen) => {
                     round.page = seen.page.add(1);
                     self.place(number, &space, seen, &mut round);
-                    // Lets threads that wait for this CPU run before the rest of the batch.
+                    // Answers CPUs that wait for an invalidation on this one, before the rest of the batch.
                     relax();
                 }
                 Next::Enough(page) => round.page = page,

@@ -27,6 +27,7 @@ impl<M: Machine> Memory<M> {
             Default::default()
         };
         let slots = self.swap.slots_in_use();
+        let unshared = self.frames.unshared_counts();
         let mut values = [0; ROW_COUNT];
         for definition in ROWS {
             values[definition.row as usize] = match definition.row {
@@ -35,6 +36,8 @@ impl<M: Machine> Memory<M> {
                 Row::SwapSlots => slots,
                 Row::TableFrames => usage.tables,
                 Row::TableFramesPeak => usage.tables_peak,
+                Row::TablesCopied => unshared.copied,
+                Row::TablesTaken => unshared.taken,
                 Row::LocksTaken => locks.taken,
                 Row::LocksBounced => locks.bounced,
                 Row::LockWordsShared => locks.shared,
@@ -49,6 +52,15 @@ impl<M: Machine> Memory<M> {
         // full flush may have dropped the translations of all of them.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
+        // The memory manager counts the flushes of its own operations; those for copied tables occur below it.
+        for (row, flushes) in [
+            (Row::FlushLocal, unshared.local),
+            (Row::FlushLocalFull, unshared.local),
+            (Row::FlushRemote, unshared.remote),
+            (Row::FlushCpusInterrupted, unshared.interrupted),
+        ] {
+            values[row as usize] += flushes;
+        }
         // Changed entries are counted only by kind: the total is the sum over the kinds.
         values[Row::EntriesChanged as usize] = [
             Row::EntriesGrew,

@@ -572,7 +572,8 @@ impl<M: Machine> Areas<M> {
         Ok(is_accountable(rights, flags) && !flags.contains(AreaFlags::ACCOUNTED))
     }
 
-    /// Unaccounts the areas, empties the map, and sets the totals to 0, but not their peak. Returns the previous map.
+    /// Unaccounts the areas, empties the map, and sets the totals to 0, except the peak of mapped pages. Returns the
+    /// previous map.
     pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
         for area in self
             .map

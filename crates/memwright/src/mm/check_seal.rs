@@ -10,8 +10,8 @@ use crate::types::error::AdviseError;
 use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 
-/// Refuses to discard the contents of a sealed area that the program cannot overwrite either: private anonymous memory
-/// that is not writable. Discarding file contents is allowed, because they can be read again (Linux 7.2
+/// Returns an error if the area is sealed, private and anonymous, and not writable: the program could not overwrite its
+/// contents, so it must not discard them. File contents may be discarded, because they can be read again (Linux 7.2
 /// `can_madvise_modify`).
 pub(crate) fn check_seal<M: Machine>(
     core: &Core<M>,

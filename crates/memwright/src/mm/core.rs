@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
-    PageRange, Present, Table, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, LeftTables, Machine,
+    OutOfMemory, Page, PageRange, Present, SharedTables, Table, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -70,6 +70,8 @@ pub(crate) struct Core<M: Machine> {
     /// Whether the address space ever mapped hugetlb pages, or pages of an object that is not memory. To count these,
     /// `totals` examines their areas.
     has_special_areas: AtomicBool,
+    /// Whether an area was ever registered with a userfaultfd, here or in an ancestor.
+    watched: AtomicBool,
 }
 
 impl<M: Machine> Core<M> {
@@ -103,6 +105,7 @@ impl<M: Machine> Core<M> {
             pace: Pace::default(),
             pinned_pages: AtomicU64::new(0),
             has_special_areas: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -241,6 +244,16 @@ impl<M: Machine> Core<M> {
         self.has_special_areas.load(Ordering::Relaxed)
     }
 
+    /// Records that an area is about to be registered with a userfaultfd.
+    pub(crate) fn note_watched(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether entries can have marks of a userfaultfd, which stay when a registration ends.
+    pub(crate) fn may_have_marks(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
     /// Returns which huge pages the process opts out of.
     pub(crate) fn huge_refusal(&self) -> HugeRefusal {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
@@ -326,6 +339,28 @@ impl<M: Machine> Core<M> {
             .count_on(cpu, Row::EntriesFilled, copied.entries);
         if copied.swapped > 0 {
             self.note_swapped(copied.swapped as i64);
+        }
+    }
+
+    /// Counts the entries of the tables that a fork shares with this address space, the child's.
+    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &SharedTables) {
+        self.note_resident(cpu, shared.counted);
+        self.note_uncounted(cpu, shared.others);
+        if shared.swapped > 0 {
+            self.note_swapped(shared.swapped as i64);
+        }
+        self.memory.count_on(cpu, Row::TablesShared, shared.tables);
+    }
+
+    /// Counts the entries of shared tables that this address space has left.
+    pub(crate) fn note_left(&self, cpu: CpuId, left: &LeftTables) {
+        let cell = &self.resident[cpu.index()].pages;
+        cell.store(
+            cell.load(Ordering::Relaxed) - left.counted as i64,
+            Ordering::Relaxed,
+        );
+        if left.swapped > 0 {
+            self.note_swapped(-(left.swapped as i64));
         }
     }
 

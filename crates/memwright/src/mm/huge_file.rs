@@ -186,8 +186,8 @@ impl<M: Machine> HugeFile<M> {
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
         let (frames, within) = (self.memory.frames(), self.within());
         let mut state = self.state.lock();
-        // The length of the range minus `there` is a lower bound of the number of missing pages. Reject a range that
-        // needs more huge pages than the machine has before the walk over its indices.
+        // The length of the range minus `there` is a lower bound of the number of missing pages. Before the walk over
+        // the indices of the range, reject a range that needs more huge pages than the machine has.
         let there = state.pages.len() + state.reserved.count(&range);
         if (range.end - range.start).saturating_sub(there) > frames.total() / HUGE_PAGES {
             return Err(ObjectError::OutOfMemory);
@@ -398,7 +398,8 @@ fn take_promise(promised: &mut Runs, index: u64) -> bool {
 
 /// The object of a private mapping with a reservation, backed by a hugetlb file.
 pub struct PrivateHuge<M: Machine> {
-    /// The first field, and so dropped first: dropping it needs the subpool, which `object` keeps alive.
+    /// Must be the first field, because fields are dropped in order: dropping the reservation needs the subpool, which
+    /// `object` keeps alive.
     pub(crate) reservation: Reservation<M>,
     pub(crate) object: Arc<dyn Object<M>>,
 }

@@ -194,8 +194,8 @@ impl<M: Machine> Forest<M> {
         (node.parent, node.next) = (parent, next);
     }
 
-    /// Removes a node whose address space was dropped if it has fewer than two children; an only child takes its place.
-    /// Then does this with its parent.
+    /// Removes a node if its address space was dropped and it has fewer than two children; an only child takes its
+    /// place. After a removal, does the same with the parent.
     fn prune(&mut self, mut node: u32) {
         while let Some(gone) = self.nodes.get(node) {
             let Node { parent, child, .. } = *gone;

@@ -1,12 +1,12 @@
 //! Decides which of the pages that are swapped in together are read into folios, and allocates the folios (Linux 7.2
 //! `mm/memory.c`, `alloc_swap_folio`).
 //!
-//! A run of pages that are adjacent in memory and on the device is cut as a buddy allocator would cut it: each block is
-//! the largest that is aligned in memory at its start and ends within the run. The alignment of its slots does not
-//! matter. Linux requires the slots to be aligned like the pages, because its swap cache indexes a folio by a naturally
-//! aligned range of slots during the read. Here a page that only one entry names never enters a swap cache, and devices
-//! are read page by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not aligned
-//! like its address.
+//! A run of pages with consecutive addresses and slots is cut as a buddy allocator would cut it: each block is the
+//! largest that begins at an aligned address and ends within the run. The alignment of its slots does not matter. Linux
+//! requires the slots to be aligned like the pages, because its swap cache indexes a folio by a naturally aligned range
+//! of slots during the read. Here a page that only one entry names never enters a swap cache, and devices are read page
+//! by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not aligned like its
+//! address.
 
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 
@@ -48,7 +48,7 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
     }
 
     /// Returns the frame for the page with this number, by which a folio is aligned. The page is the first of `left`
-    /// pages that are still to be read and are adjacent in memory and on the device.
+    /// pages that are still to be read and have consecutive addresses and slots.
     ///
     /// # Errors
     /// No frame is free.

@@ -154,8 +154,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Records `order`, the expected access pattern, in the flags of the areas. The flags have no other effect (Linux
-    /// 7.2 `madvise_vma_behavior`).
+    /// Records `order`, the expected access pattern, in the flags of the areas. The memory manager only reports these
+    /// flags (Linux 7.2 `madvise_vma_behavior`).
     fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
         let mut areas = self.areas.write();
         let orders = AreaFlags::RANDOM | AreaFlags::SEQUENTIAL;

@@ -14,6 +14,7 @@ use memwright_table::{
 use crate::mm::areas::{Areas, Backing};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::ops::share_tables::Sharing;
 use crate::types::error::ForkError;
 use crate::types::merge::UNSCANNED;
 use crate::types::stats::Row;
@@ -50,6 +51,9 @@ impl<M: Machine> AddressSpace<M> {
         let memory = core.memory.clone();
         let child = Self::forked(memory, core.layout, core.template, Some(core))?;
         child.core.inherit_huge_refusal(core);
+        if core.may_have_marks() {
+            child.core.note_watched();
+        }
         let areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
@@ -61,28 +65,33 @@ impl<M: Machine> AddressSpace<M> {
         }
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
+        let mut sharing = Sharing::of(core);
         let mut entries = 0;
         let mut points = PausePoints::every(AREAS);
         let mut previous = None;
-        let result = areas
-            .map
-            .iter()
-            .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
-            .try_for_each(|area| {
-                let child_context = area.backing().watcher().and_then(&mut *child_context);
-                // Entries of the child stay write-protected only if its area is registered for faults on protected
-                // pages.
-                let watched = child_context.is_some() && area.flags.intersects(PROTECTED);
-                let area_of_child = (area, child_context);
-                let place =
-                    copy_area(core, &child.core, cpu, &mut copies, area_of_child, previous)?;
-                previous = Some((area, place));
-                if needs_entries(area, watched) {
-                    entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
-                }
-                points.round();
-                Ok(())
-            });
+        let result = areas.map.iter().try_for_each(|area| {
+            if area.flags.contains(AreaFlags::DONTFORK) {
+                sharing.pass(area);
+                return Ok(());
+            }
+            let child_context = area.backing().watcher().and_then(&mut *child_context);
+            // Entries of the child stay write-protected only if its area is registered for faults on protected
+            // pages.
+            let watched = child_context.is_some() && area.flags.intersects(PROTECTED);
+            let area_of_child = (area, child_context);
+            let place = copy_area(core, &child.core, cpu, &mut copies, area_of_child, previous)?;
+            previous = Some((area, place));
+            if needs_entries(area, watched) {
+                let (parent, child) = ((core, &*areas), (&*child.core, cpu));
+                entries += sharing.share(parent, child, area, &mut gather, |range, gather| {
+                    copy_entries(core, child.0, cpu, (area, range, watched), gather)
+                })?;
+            } else {
+                sharing.pass(area);
+            }
+            points.round();
+            Ok(())
+        });
         let counts = gather.close();
         drop(copies);
         drop(areas);
@@ -178,12 +187,12 @@ fn copy_area<M: Machine>(
     Ok(copies.map.insert(copy))
 }
 
-/// Copies the entries of one area and returns how many were copied.
+/// Copies the entries of a part of one area and returns how many were copied.
 fn copy_entries<M: Machine>(
     core: &Core<M>,
     child: &Core<M>,
     cpu: CpuId,
-    (area, watched): (&Area<M>, bool),
+    (area, range, watched): (&Area<M>, PageRange, bool),
     gather: &mut Gather<'_, M>,
 ) -> Result<u64, OutOfFrames> {
     let mut rule = if !area.is_shared() {
@@ -203,13 +212,13 @@ fn copy_entries<M: Machine>(
     if area.flags.intersects(AreaFlags::MARKED) {
         // A neighbour that was once part of this area can share a marker with it. Split a marker that extends beyond
         // the area.
-        core.table.cursor(area.range()).split_edges(gather)?;
+        core.table.cursor(range).split_edges(gather)?;
     }
     if area.watches_accesses() {
         core.forget_past_idle(area, gather);
     }
     let mut entries = 0;
-    let mut rest = area.range();
+    let mut rest = range;
     while !rest.is_empty() {
         let mut from = core.table.cursor(rest).pausing();
         let mut to = child.table.second_cursor(rest);
@@ -238,7 +247,7 @@ fn copy_entries<M: Machine>(
         rest = PageRange::new(from.entry().range.end, rest.end);
     }
     if area.watches_accesses() && !watched {
-        child.open_copies(area, area.range());
+        child.open_copies(area, range);
     }
     Ok(entries)
 }

@@ -93,8 +93,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Locks the current mappings if `current` is set, and sets whether and how future mappings are locked to `future`
-    /// (`mlockall`). Returns the range to populate.
+    /// Locks the current mappings if `current` is set. `future` is whether and how mappings that are created later are
+    /// locked (`mlockall`). Returns the range to populate.
     ///
     /// # Errors
     /// See [`LockError`]. On error there is nothing to populate.

@@ -428,8 +428,8 @@ fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last start in the free range that is `beyond` pages above a multiple of the folio size, as the pages in the
-    // object are.
+    // The last start in the free range that is `beyond` pages above a multiple of the folio size, as the offset in the
+    // object is.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }

@@ -18,6 +18,7 @@ pub(crate) mod reap;
 pub(crate) mod remap;
 pub(crate) mod resident;
 pub(crate) mod seal;
+pub(crate) mod share_tables;
 pub(crate) mod survey;
 pub(crate) mod swap;
 pub(crate) mod sync;

@@ -2,13 +2,35 @@
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
-use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
+use memwright_table::{Bits, Entry, FrameKind, Machine, OutOfMemory, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
+use crate::mm::memory::Memory;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::memcg::Memcg;
 use crate::vma::area::AreaFlags;
+
+impl<M: Machine> Memory<M> {
+    /// Gives every address space page tables of its own, so that [`Frames::sharers`](memwright_table::Frames::sharers)
+    /// counts each entry that maps a frame.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
+    pub fn own_all_tables(&self) -> Result<(), OutOfMemory> {
+        if self.frames().promised() == 0 {
+            // No table is shared.
+            return Ok(());
+        }
+        for space in self.spaces().all()? {
+            let _areas = space.areas.read(space.cpu());
+            space
+                .table
+                .own_tables(PageRange::new(Page::new(0), Page::USER_END));
+        }
+        Ok(())
+    }
+}
 
 impl<M: Machine> AddressSpace<M> {
     /// Calls `visitor` with every area in ascending order. The address space is locked for reading: `visitor` must not
@@ -46,6 +68,13 @@ impl<M: Machine> AddressSpace<M> {
         };
         let areas = self.core.areas.read(self.core.cpu());
         areas.map.overlapping(range).next().is_some()
+    }
+
+    /// Gives the address space page tables of its own for the pages of `range`. Each entry that maps one of the pages
+    /// then has a reference to its frame, as far as this address space is concerned.
+    pub fn own_tables(&self, range: PageRange) {
+        let _areas = self.core.areas.read(self.core.cpu());
+        self.core.table.own_tables(range);
     }
 
     /// Returns the entry of the page at `address`, for /proc/PID/pagemap.

@@ -505,8 +505,8 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // Like Linux, check this first. An area that is registered with a userfaultfd must be the only one in the
-            // range (`vma_multi_allowed`).
+            // An area that is registered with a userfaultfd must be the only one in the range. Linux checks this first
+            // (`vma_multi_allowed`).
             if area.flags.intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }

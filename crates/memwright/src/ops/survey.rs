@@ -27,7 +27,8 @@ pub enum Forget {
 impl<M: Machine> AddressSpace<M> {
     /// Calls `visitor` with each area of `range` in ascending order, followed by every nonempty entry of the area in
     /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
-    /// it.
+    /// it. The address space stops sharing page tables of the range, so that each entry has a reference to its frame
+    /// ([`Frames::sharers`](memwright_table::Frames::sharers)).
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -37,6 +38,7 @@ impl<M: Machine> AddressSpace<M> {
             if !visitor(Sight::Area(area)) {
                 return;
             }
+            core.table.own_tables(area.range().intersect(range));
             let mut goes_on = true;
             let mut look = core.table.look(area.range().intersect(range)).pausing();
             look.each_filled(|extent| {

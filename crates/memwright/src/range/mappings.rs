@@ -19,8 +19,8 @@ impl<M: Machine> Mappings<M> {
 
     /// Unmaps the pages `first..end` of the object from every address space.
     ///
-    /// Before the call, the object removes the pages, and the caller then calls [`stale`](Self::stale). If `copies` is
-    /// set, private copies are unmapped too, as for truncation. Punching a hole keeps them (Linux 7.2 `mm/memory.c`,
+    /// Before this call, the object has removed the pages and called [`stale`](Self::stale). If `copies` is set,
+    /// private copies are unmapped too, as for truncation. Punching a hole keeps them (Linux 7.2 `mm/memory.c`,
     /// `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         let taken = if copies { Taken::All } else { Taken::Objects };

@@ -142,8 +142,14 @@ impl<M: Machine> MappedPage<M> {
 
     /// Returns whether an entry of `space` maps the page at `page` and is of the page's size.
     pub(crate) fn is_mapped_at(&self, space: &Core<M>, page: Page) -> bool {
-        let entry = space.table.look(PageRange::single(page)).peek();
-        entry.present().is_some_and(|entry| self.is(entry))
+        let pages = PageRange::single(page);
+        let entry = space.table.look(pages).peek();
+        let is_mapped = entry.present().is_some_and(|entry| self.is(entry));
+        if is_mapped {
+            // Each entry then has a reference of its own, so that a search can count them.
+            space.table.own_tables(pages);
+        }
+        is_mapped
     }
 
     /// Returns whether the entry at the cursor maps the page and is of the page's size.
@@ -209,12 +215,13 @@ impl<M: Machine> MappedPage<M> {
         found: &mut Vec<Mapper<M>>,
     ) -> Result<bool, OutOfMemory> {
         let frames = asking.memory.frames();
-        let references = match self.size {
+        // The references can increase during the search, because each address space stops sharing its table.
+        let references = || match self.size {
             PageSize::Size4K => Some(frames.references(self.frame)),
             PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(self.frame),
         };
         let mut walk = Relatives::of(asking);
-        while references.is_none_or(|references| found.len() < references as usize) {
+        while references().is_none_or(|references| found.len() < references as usize) {
             match asking.memory.spaces().next(&mut walk) {
                 Relative::Space(space) => self.search_private(&space, found)?,
                 Relative::End => break,

@@ -37,7 +37,7 @@ pub(crate) struct Begun<M: Machine> {
     /// The page that is read: the page that faulted, or one that readahead expects.
     pub(crate) page: Page,
     pub(crate) slot: u64,
-    /// The frame, with a reference to it alone.
+    /// The frame. The read owns one reference to it, but not to the rest of its folio.
     pub(crate) frame: Frame,
     /// The device's result for the submission: a ticket, or the result of a transfer that was submitted together with a
     /// pending one and has finished.
@@ -72,13 +72,13 @@ impl<M: Machine> Reads<M> {
 
 impl<M: Machine> Swap<M> {
     /// Records a read that the calling fault has begun. The caller holds the lock of the entry that names the slot.
-    /// Afterwards it releases its locks, and calls `take_read` until it returns `None`.
+    /// Afterwards the caller releases its locks, and calls `take_read` until `take_read` returns `None`.
     pub(crate) fn put_off(&self, frames: &Frames<M>, begun: Begun<M>) {
         let (slot, frame) = (begun.slot, begun.frame);
         let publish = |slots: &mut SlotMap, offset| {
             let record = slots.record(offset);
             record.uses += 1;
-            // A fault on another entry that names the slot may have put off a read of it already. Each of the two
+            // A fault on another entry that names the slot may already have put off a read of the slot. Each of the two
             // faults then reads the page into a frame of its own, and the record has the frame of the first.
             if record.frame().is_none() {
                 record.set_frame(Some(frames.share(frame).into_raw()));
@@ -107,7 +107,8 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Removes and returns a read that a fault on page `asked` in this address space has put off, for the caller to
-    /// complete. This can be the read of another thread that faulted on the same page, which then finds no read.
+    /// complete. If another thread faulted on the same page, the read can be that thread's; the other thread then finds
+    /// no read.
     pub(crate) fn take_read(&self, space: u64, asked: Page) -> Option<Begun<M>> {
         if self.reads.count.load(Ordering::Relaxed) == 0 {
             return None;

@@ -10,9 +10,10 @@
 //! | private, `track=fault` | not writable | faults once |
 //! | shared | not writable | faults once |
 //!
-//! The processor caches the dirty bit in the TLB, and would not set it again in the entry after it was cleared there.
-//! Clearing it is therefore the loss of a cached bit ([`Change::LostCachedBit`](memwright_table::Change), rule:
-//! flush-what-shrank): the arming operation flushes the translations that may have the bit cached before it returns.
+//! The processor caches the dirty bit in the TLB. While the bit is cached, the processor does not set it again in an
+//! entry in which it was cleared. Clearing the bit is therefore the loss of a cached bit
+//! ([`Change::LostCachedBit`](memwright_table::Change), rule: flush-what-shrank): the arming operation flushes the
+//! translations that may have the bit cached before it returns.
 //!
 //! # One dirty bit, several readers
 //!

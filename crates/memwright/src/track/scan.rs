@@ -211,7 +211,7 @@ pub(super) struct Look<'a, M: Machine, T> {
     pub(super) common: Categories,
     pub(super) scan: &'a Scan,
     pub(super) take: &'a mut T,
-    /// The properties of the last run of pages. Later runs with the same properties reuse them.
+    /// The decisions for the last run of pages. Later runs with the same properties reuse them.
     known: Option<Known>,
 }
 
@@ -530,9 +530,9 @@ impl<M: Machine> Core<M> {
 }
 
 /// Write-protects the written pages of one lowest page table that have the properties of the last run, from the
-/// cursor's position to `end`, and passes them to the callback. Returns the first page that is left to scan, and
-/// whether any page was write-protected. That page has other properties, or the callback may have no room for it. The
-/// caller has checked that no page of the table is pinned.
+/// cursor's position to `end`, and passes them to the callback. Returns the first page that is left to scan, which has
+/// other properties or for which the callback may have no room, and whether any page was write-protected. The caller
+/// has checked that no page of the table is pinned.
 fn protect_known<M: Machine, T: Take>(
     look: &mut Look<'_, M, T>,
     cursor: &Cursor<'_, M>,
@@ -559,8 +559,8 @@ fn protect_known<M: Machine, T: Take>(
     }
 }
 
-/// Returns whether the entry maps a single 4 KiB page or is a marker for one. Protecting it then changes this entry
-/// alone.
+/// Returns whether the entry maps a single 4 KiB page or is a marker for one. If so, protecting the page changes this
+/// entry alone.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),

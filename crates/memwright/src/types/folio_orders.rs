@@ -62,9 +62,9 @@ impl FolioOrders {
         })
     }
 
-    /// Returns the orders of the set whose folio around `page` is inside `range` and naturally aligned both in memory
-    /// and in the object. `page` maps page `index` of the object (Linux 7.2 `include/linux/huge_mm.h`,
-    /// `thp_vma_suitable_order`).
+    /// Returns the orders of the set whose folio around `page` is inside `range` and naturally aligned both by
+    /// addresses and by the indices in the object. `page` maps page `index` of the object (Linux 7.2
+    /// `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
     #[must_use]
     pub fn around_shown(self, page: Page, index: u64, range: PageRange) -> Self {
         let apart = page.number() ^ index;

@@ -83,8 +83,8 @@ impl SizeMode {
 pub enum SharedMode {
     /// All shared memory.
     Always = 0,
-    /// All shared memory, if the huge page is within the size of the object. Here, [`Always`](Self::Always) has this
-    /// limit too.
+    /// All shared memory, if the huge page is within the size of the object. In Memwright, [`Always`](Self::Always) has
+    /// this limit too.
     WithinSize = 1,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,

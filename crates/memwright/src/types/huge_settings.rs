@@ -137,8 +137,8 @@ impl HugeSettings {
     }
 
     /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` is
-    /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). For a file these
-    /// are all smaller orders if it gets huge pages, unless the mode is `Force`.
+    /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file that gets
+    /// huge pages may have folios of all of these orders, unless the mode is `Force`; any other file gets none.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {

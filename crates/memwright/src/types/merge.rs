@@ -29,7 +29,7 @@ pub struct MergeSettings {
     pub most_sharing: AtomicU32,
     /// Milliseconds between two searches for KSM frames that no entry maps (`stable_node_chains_prune_millisecs`).
     pub prune: AtomicU32,
-    /// Whether zero-filled pages are mapped to the zero page (`use_zero_pages`).
+    /// Whether the entries of zero-filled pages are changed to map the zero page (`use_zero_pages`).
     pub zero_pages: AtomicBool,
     /// Whether pages of different NUMA nodes are merged (`merge_across_nodes`). It changes only while no page is
     /// merged.

@@ -37,6 +37,20 @@ pub enum SwapInReuse {
     On,
 }
 
+/// What a fork does with the page tables of private anonymous memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkTables {
+    /// The child gets copies of all entries, as on Linux.
+    Copy,
+    /// The child shares the last-level tables that have at least this number of entries, until an entry of them
+    /// changes.
+    Share(u32),
+}
+
+/// The number of entries of a page table from which on a fork shares it. To copy fewer entries costs less than to stop
+/// sharing the table later.
+const LEAST_SHARED: u32 = 64;
+
 /// The reason why a policy was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
@@ -58,6 +72,8 @@ pub struct Policy {
     swapin_write_only: AtomicBool,
     swapin_alone: AtomicBool,
     swap_errors: AtomicU32,
+    /// The number in [`ForkTables::Share`]; 0 for [`ForkTables::Copy`].
+    fork_shares: AtomicU32,
 }
 
 impl Default for Policy {
@@ -72,13 +88,14 @@ impl Default for Policy {
             swapin_write_only: AtomicBool::new(false),
             swapin_alone: AtomicBool::new(false),
             swap_errors: AtomicU32::new(0),
+            fork_shares: AtomicU32::new(0),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 9] = [
+    pub const KEYS: [(&'static str, &'static str); 10] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
@@ -110,6 +127,11 @@ impl Policy {
         (
             "swap-errors",
             "a number N: about one in N transfers of a page to or from a swap device fails; 0 for none",
+        ),
+        (
+            "fork",
+            "copy, share or a number N: whether a fork copies the page tables of private anonymous memory, or shares those \
+             that have at least 64 or N entries",
         ),
         (
             "thp",
@@ -189,6 +211,14 @@ impl Policy {
                 let each = value.parse().map_err(|_| PolicyError::UnknownValue)?;
                 self.swap_errors.store(each, Ordering::Relaxed);
             }
+            "fork" => {
+                let least = match value {
+                    "copy" => 0,
+                    "share" => LEAST_SHARED,
+                    number => number.parse().map_err(|_| PolicyError::UnknownValue)?,
+                };
+                self.fork_shares.store(least, Ordering::Relaxed);
+            }
             "thp" => {
                 let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
                 let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
@@ -260,6 +290,14 @@ impl Policy {
         !self.swapin_alone.load(Ordering::Relaxed)
     }
 
+    /// Returns what a fork does with the page tables of private anonymous memory.
+    pub fn fork_tables(&self) -> ForkTables {
+        match self.fork_shares.load(Ordering::Relaxed) {
+            0 => ForkTables::Copy,
+            least => ForkTables::Share(least),
+        }
+    }
+
     /// Returns the rate of injected failures of swap devices: one of about this many transfers fails; 0 for none. The
     /// code that creates the devices applies the rate.
     pub fn swap_errors(&self) -> u32 {
@@ -323,6 +361,14 @@ mod tests {
         ] {
             policy.set("swapin-reuse", value).unwrap();
             assert_eq!(policy.swapin_reuse(), reuse);
+        }
+        for (value, tables) in [
+            ("share", ForkTables::Share(LEAST_SHARED)),
+            ("1", ForkTables::Share(1)),
+            ("copy", ForkTables::Copy),
+        ] {
+            policy.set("fork", value).unwrap();
+            assert_eq!(policy.fork_tables(), tables);
         }
         policy.set("swap-errors", "1000").unwrap();
         assert_eq!(policy.swap_errors(), 1000);

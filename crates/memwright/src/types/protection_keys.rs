@@ -10,7 +10,7 @@ const KEYS: u8 = 16;
 /// The protection keys of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
-    /// A bit for each key, set if the key is in use. Key 0 always is.
+    /// A bit for each key, set if the key is in use. The bit of key 0 is always set.
     allocated: u16,
     /// The key of execute-only memory, or `None` if it has not been allocated yet.
     execute_only: Option<u8>,

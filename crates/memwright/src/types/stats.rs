@@ -155,6 +155,12 @@ rows! {
         "Address spaces that were created as copies of others.";
     ForkCopied, "fork_entries_copied", Counted, "fork: entries copied", "",
         "Page-table entries that forks copied to the child.";
+    TablesShared, "fork_tables_shared", Counted, "fork: page tables shared", "",
+        "Last-level page tables that forks shared with the child instead of copying their entries.";
+    TablesCopied, "shared_tables_copied", Counted, "shared page tables: copied", "",
+        "Shared page tables that were copied for one address space because an entry was to change.";
+    TablesTaken, "shared_tables_taken_back", Counted, "shared page tables: taken back", "",
+        "Shared page tables that the last address space that used them took without a copy.";
     AreasSplit, "vmas_split", Counted, "VMAs split", "",
         "VMAs that were split in two.";
     AreasMerged, "vmas_merged", Counted, "VMAs merged", "",

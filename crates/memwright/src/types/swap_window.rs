@@ -96,8 +96,8 @@ impl WindowCell {
         Window::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a fault at `page` reads only that page, and the last fault read no page ahead. No hits need then
-    /// be counted.
+    /// Returns whether a fault at `page` reads only that page, and the last fault read no page ahead. If so, the caller
+    /// need not count hits.
     pub(crate) fn is_single_at(&self, page: Page) -> bool {
         let window = self.get();
         window.ahead == 0 && window.pages_at(page, 0) == 1

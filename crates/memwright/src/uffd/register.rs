@@ -45,6 +45,7 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(WatchError::Invalid);
             }
         }
+        core.note_watched();
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);

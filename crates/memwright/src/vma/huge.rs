@@ -42,8 +42,8 @@ pub fn may_be_huge(
 }
 
 /// The flags of areas that get 4 KiB pages only: those of droppable memory. Areas registered with a userfaultfd may
-/// have huge pages. A fault in such an area maps a 4 KiB page only if it reports a missing page to the userfaultfd, or
-/// if it finds a marker.
+/// have huge pages, but a fault that finds a marker maps a 4 KiB page, and so does the handler that fills a missing
+/// page.
 pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
 #[cfg(test)]

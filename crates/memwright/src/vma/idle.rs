@@ -137,8 +137,8 @@ pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     }
 }
 
-/// Returns `edit`, which sets the rights of an area. If an entry with these bits is armed without rights, returns no
-/// edit instead.
+/// Returns `edit`, which sets the rights of an area. If an entry with these bits is armed without rights, returns
+/// `Edit::NONE` instead, so that it stays armed.
 pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
     if bits.contains(Bits::UFFD_WP) {
         Edit::NONE

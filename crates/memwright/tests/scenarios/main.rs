@@ -1,7 +1,7 @@
 //! Tests of operations on the memory of programs, on the simulated machine. Its CPUs keep stale translations, so a
 //! missing flush leads to a wrong byte. Every scenario ends with an audit and a check that all frames are free.
 
-// A host does not run out of heap memory.
+// The tests run on a host, where allocations of the heap do not fail.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod advise;
@@ -23,6 +23,7 @@ mod remap;
 mod room;
 mod rows;
 mod scan_room;
+mod share;
 mod shared_folio;
 mod shared_huge;
 mod split;

@@ -548,6 +548,7 @@ fn rows_count_what_they_say() {
         include_str!("huge.rs"),
         include_str!("hugetlb.rs"),
         include_str!("remap.rs"),
+        include_str!("share.rs"),
         include_str!("split.rs"),
         include_str!("swap.rs"),
         include_str!("swap_folio.rs"),

@@ -1,5 +1,5 @@
 //! Scans for written pages over several page tables: which pages are reported and protected if the caller has room for
-//! all of them, if it has room for some, and if it is asked for each run.
+//! all of them, if it has room for some, and if the scan calls it for each run.
 
 use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};

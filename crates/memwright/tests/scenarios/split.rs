@@ -298,8 +298,8 @@ fn a_page_that_was_moved_away_is_one_of_its_folio() {
     process.space.remap(request).unwrap();
     let moved = PageRange::single(away.page());
     assert_eq!(process.space.split_folios(moved, to(0)), ONE);
-    // Zero-filled pages outside the range are not replaced by the zero page, because the split does not know where they
-    // are mapped.
+    // Zero-filled pages outside the range are not replaced by the zero page, because the split does not search for
+    // their mappings.
     assert_eq!(process.resident(), HUGE);
     assert!(orders(&process).iter().all(|order| *order == 0));
     assert_eq!(process.load(FIRST + 2 * HUGE), value(5, 4));

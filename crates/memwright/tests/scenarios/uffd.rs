@@ -426,8 +426,8 @@ fn registrations_are_checked() {
 /// The number of pages that a lowest-level table maps. The second table of the scenario begins at page 4.
 const TABLE: u64 = 512;
 
-/// Returns how many tables a scan would skip before it visits the first one, of the two tables that lie completely in
-/// the scenario's memory.
+/// Returns how many of the two tables that lie completely in the scenario's memory a scan would skip before it visits a
+/// table.
 fn quiet(process: &Process<'_>) -> u64 {
     let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
     let passed = process.space.table().pass_quiet(range, Tracked::Stores);

@@ -597,7 +597,7 @@ fn terminals(tty: bool) -> Terminals {
         stdin,
         stdout,
         stderr,
-        // A terminal that does not know its size reports 0 columns or 0 rows.
+        // A terminal whose size is not known reports 0 columns or 0 rows.
         size: size
             .map(|size| (size.ws_col, size.ws_row))
             .filter(|(columns, rows)| *columns > 0 && *rows > 0),

@@ -53,7 +53,7 @@ abi_struct! {
         pub start: u64,
         /// End address, exclusive.
         pub end: u64,
-        /// The categories of the region's pages, as far as the request asks for them.
+        /// The categories of the region's pages, limited to those in [`Request::told`].
         pub categories: u64,
     }
 }

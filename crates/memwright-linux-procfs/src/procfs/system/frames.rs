@@ -125,6 +125,9 @@ impl File for FrameFile {
             return Err(Errno::EINVAL);
         }
         let memory = &self.memory;
+        if self.word == FrameWord::Count {
+            memory.own_all_tables().map_err(|_| Errno::ENOMEM)?;
+        }
         let mut done = 0;
         while sink.left() > 0 {
             let first = *position / WORD as u64;

@@ -27,7 +27,7 @@ pub(in crate::fs) enum Contents {
 pub struct Regular {
     pub(in crate::fs) pages: Contents,
     pub(in crate::fs) seals: AtomicU32,
-    /// Number of opens for writing. While programs execute the file, minus one for each of these programs.
+    /// Number of opens for writing. While programs execute the file, the number of these programs, negated.
     pub(in crate::fs) writers: AtomicI64,
     /// Number of shared writable mappings that are being created, or -1 while a write seal is being added.
     pub(in crate::fs) mapping: AtomicI64,

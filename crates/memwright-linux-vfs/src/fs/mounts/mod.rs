@@ -215,8 +215,7 @@ impl Mounts<Dentry> {
     }
 
     /// Creates an empty file in the root file system, for a file that is created at boot. Its pages are never swapped
-    /// out. On a Linux system, a file that exists at boot is usually on a disk, and its clean pages are reclaimed
-    /// without swap.
+    /// out: on a Linux system, such a file is usually on a disk, and reclaim drops its clean pages without using swap.
     ///
     /// # Errors
     /// `ENOMEM`.

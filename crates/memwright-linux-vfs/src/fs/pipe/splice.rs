@@ -146,7 +146,7 @@ impl PipeEnd {
         let (turn, room) = loop {
             self.await_room(caller, waits)?;
             let turn = self.pipe.writing.take(caller)?;
-            // Another thread may have filled the pipe before this thread acquired the mutex. Then wait again.
+            // If another thread has filled the pipe before this thread acquired the mutex, wait again.
             if let Step::Moved(room) = self.pipe.free() {
                 break (turn, room);
             }

@@ -81,7 +81,7 @@ impl Options {
         if !(0..1_000_000).contains(&time.microseconds) {
             return Err(Errno::EDOM);
         }
-        // A negative time must expire immediately, so the shortest timeout is stored. 0 stands for no timeout.
+        // A negative time must expire immediately: store the shortest timeout, because 0 stands for no timeout.
         let length = time.to_nanoseconds().unwrap_or(1);
         if name == net::SO_RCVTIMEO_OLD {
             self.receive_timeout = length;

@@ -46,7 +46,7 @@ pub enum Polling {
     Always,
     /// The kernel wakes the file's wait queues when its readiness changes.
     Queues,
-    /// The kernel must ask the host for the file's readiness, and the virtual machine is stopped meanwhile. No queue is
-    /// woken when the readiness changes.
+    /// The kernel must query the host for the file's readiness, and the virtual machine is stopped during the query. No
+    /// queue is woken when the readiness changes.
     Look,
 }

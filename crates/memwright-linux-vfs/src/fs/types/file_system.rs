@@ -222,7 +222,7 @@ impl FileSystem {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Uncounts an inode that was freed.
+    /// Removes an inode that was freed from the count.
     pub fn node_gone(&self) {
         self.nodes.fetch_sub(1, Ordering::Relaxed);
     }

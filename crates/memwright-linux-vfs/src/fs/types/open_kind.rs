@@ -57,7 +57,7 @@ impl OpenCounts {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Uncounts an open file of the class `kind`, which is being closed.
+    /// Removes an open file of the class `kind`, which is being closed, from the count.
     pub(in crate::fs) fn remove(&self, kind: OpenKind) {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
     }

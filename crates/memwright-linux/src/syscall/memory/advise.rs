@@ -106,8 +106,8 @@ pub(in crate::syscall) fn advise(
     advised.map_err(advise_errno)
 }
 
-/// Populates a range. If this needs direct reclaim, or a userfaultfd context must resolve a fault, continues afterwards
-/// where it stopped.
+/// Populates a range. Continues where it stopped after direct reclaim, and after a userfaultfd context has resolved a
+/// fault.
 fn populate(
     current: &Current<'_>,
     userfaults: &Userfaults,

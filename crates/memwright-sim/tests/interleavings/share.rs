@@ -1,0 +1,270 @@
+//! Tests of page tables that a fork shares: another CPU changes an entry, forks, scans, swaps out or exits while an
+//! address space stops sharing the table.
+
+use std::sync::Arc;
+
+use memwright::Row;
+use memwright_sim::HostSwap;
+use memwright_sim::process::Process;
+use memwright_table::CpuId;
+
+use crate::fork::{a_fork_is_one_moment, fork};
+use crate::support::{self, FIRST, READ_WRITE, SECOND, program, protect, read, unmap, write};
+use crate::swap::page_out;
+use crate::world::{World, explore, explore_with};
+
+/// The number of pages of the parent.
+const PAGES: u64 = 2;
+
+/// Creates a parent on a machine where forks share page tables. Each of `cpus` CPUs has written to the pages and has
+/// cached their translations.
+fn parent(cpus: usize) -> World {
+    World::new(cpus, 0, |host| {
+        host.memory().policy().set("fork", "1").expect("known");
+        let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
+        assert_eq!(added, Ok(Some(0)));
+        let process = program(host, PAGES, READ_WRITE);
+        for cpu in host.machine().cpus() {
+            for page in 0..PAGES {
+                write(&process, cpu, page, 1).expect("writable");
+            }
+        }
+        process
+    })
+}
+
+/// Like `parent`, with a child that has read the pages on the second CPU and shares the table.
+fn family() -> World {
+    let world = parent(2);
+    let child = support::fork(world.process(), FIRST);
+    assert_eq!(world.host.memory().account().count(Row::TablesShared), 1);
+    assert_eq!(read(&child, SECOND, 0), Ok(1));
+    *world.other.lock().unwrap() = Some(child);
+    world
+}
+
+/// Like `family`, but the second CPU runs the parent again.
+fn parent_of_two() -> World {
+    let world = parent(2);
+    *world.other.lock().unwrap() = Some(support::fork(world.process(), FIRST));
+    for cpu in [FIRST, SECOND] {
+        assert_eq!(read(world.process(), cpu, 0), Ok(1));
+    }
+    world
+}
+
+fn write_in_child(world: &World) {
+    let written = world.with_other(|child| write(child, SECOND, 0, 3));
+    written.expect("writable");
+}
+
+/// Checks that the parent has `own` in its first page, the child `others`, and both have 1 in the second page.
+fn have(world: &World, own: u8, others: u8) {
+    assert_eq!(read(world.process(), FIRST, 0), Ok(own));
+    assert_eq!(read(world.process(), FIRST, 1), Ok(1));
+    world.with_other(|child| {
+        assert_eq!(read(child, SECOND, 0), Ok(others));
+        assert_eq!(read(child, SECOND, 1), Ok(1));
+    });
+}
+
+#[test]
+fn share_and_write() {
+    a_fork_is_one_moment(&|| parent(2));
+}
+
+/// Two processes stop sharing the table at the same time: one copies it, and the other takes it or copies it, too.
+#[test]
+fn own_and_own() {
+    explore(
+        &family,
+        &[
+            |world| write(world.process(), FIRST, 0, 2).expect("writable"),
+            write_in_child,
+        ],
+        |world| {
+            have(&world, 2, 3);
+            world.end()
+        },
+    );
+}
+
+/// Two threads of one process write to the pages of a shared table. No write is lost, and each thread sees both.
+#[test]
+fn two_threads_own() {
+    explore(
+        &parent_of_two,
+        &[
+            |world| write(world.process(), FIRST, 0, 2).expect("writable"),
+            |world| write(world.process(), SECOND, 1, 3).expect("writable"),
+        ],
+        |world| {
+            for cpu in [FIRST, SECOND] {
+                assert_eq!(read(world.process(), cpu, 0), Ok(2));
+                assert_eq!(read(world.process(), cpu, 1), Ok(3));
+            }
+            world.with_other(|child| {
+                assert_eq!(read(child, FIRST, 0), Ok(1));
+                assert_eq!(read(child, FIRST, 1), Ok(1));
+            });
+            world.end()
+        },
+    );
+}
+
+/// One thread writes while another reads through a translation that it cached of the shared table. A read that begins
+/// after the write has returned sees it.
+#[test]
+fn own_and_read() {
+    explore(
+        &parent_of_two,
+        &[
+            |world| {
+                write(world.process(), FIRST, 0, 2).expect("writable");
+                world.over();
+            },
+            |world| {
+                let after = world.over.load(std::sync::atomic::Ordering::SeqCst);
+                let found = read(world.process(), SECOND, 0).expect("readable");
+                assert!(!after || found == 2, "{found} after a write");
+            },
+        ],
+        World::end,
+    );
+}
+
+/// The child exits while the parent writes: the parent copies the table, or takes it.
+#[test]
+fn exit_and_own() {
+    explore_with(
+        1,
+        &family,
+        &[
+            |world| drop(world.other.lock().unwrap().take()),
+            |world| write(world.process(), FIRST, 0, 2).expect("writable"),
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+            assert_eq!(read(world.process(), FIRST, 1), Ok(1));
+            world.end()
+        },
+    );
+}
+
+/// Parent and child exit at the same time. One of them frees the pages.
+#[test]
+fn exit_and_exit() {
+    explore_with(
+        1,
+        &family,
+        &[
+            |world| drop(world.other.lock().unwrap().take()),
+            |world| world.process().on(FIRST, |space| space.clear()),
+        ],
+        World::end,
+    );
+}
+
+/// The parent unmaps a page of the shared table while the child writes to another page of it.
+#[test]
+fn unmap_and_own() {
+    explore(
+        &family,
+        &[|world| unmap(world.process(), FIRST, 0, 1), write_in_child],
+        |world| {
+            assert!(read(world.process(), FIRST, 0).is_err());
+            assert_eq!(read(world.process(), FIRST, 1), Ok(1));
+            world.with_other(|child| assert_eq!(read(child, SECOND, 0), Ok(3)));
+            world.end()
+        },
+    );
+}
+
+/// The parent makes its memory read-only and writable again while the child writes.
+#[test]
+fn protect_and_own() {
+    explore(
+        &family,
+        &[
+            |world| {
+                protect(world.process(), FIRST, 0, PAGES, memwright::Rights::READ);
+                protect(world.process(), FIRST, 0, PAGES, READ_WRITE);
+                write(world.process(), FIRST, 0, 2).expect("writable");
+            },
+            write_in_child,
+        ],
+        |world| {
+            have(&world, 2, 3);
+            world.end()
+        },
+    );
+}
+
+/// A page of the shared table is swapped out while the child writes to it.
+#[test]
+fn swap_out_and_own() {
+    explore(
+        &family,
+        &[|world| page_out(world, FIRST), write_in_child],
+        |world| {
+            have(&world, 1, 3);
+            world.end()
+        },
+    );
+}
+
+/// The parent clears its soft-dirty bits while the child writes. Only the parent's bits are cleared.
+#[test]
+fn clear_soft_dirty_and_own() {
+    explore(
+        &family,
+        &[
+            |world| {
+                world.process().on(FIRST, |space| space.clear_soft_dirty());
+            },
+            write_in_child,
+        ],
+        |world| {
+            have(&world, 1, 3);
+            world.end()
+        },
+    );
+}
+
+/// The child forks while the parent writes: three address spaces share the table, or two.
+#[test]
+fn share_again_and_own() {
+    explore_with(
+        1,
+        &family,
+        &[
+            |world| {
+                let grandchild = world.with_other(|child| support::fork(child, SECOND));
+                assert_eq!(read(&grandchild, SECOND, 0), Ok(1));
+                write(&grandchild, SECOND, 1, 9).expect("writable");
+            },
+            |world| write(world.process(), FIRST, 0, 2).expect("writable"),
+        ],
+        |world| {
+            have(&world, 2, 1);
+            world.end()
+        },
+    );
+}
+
+/// One CPU forks again while another thread of the parent takes the table whose only other owner has exited.
+#[test]
+fn take_and_share() {
+    let begin = || {
+        let world = parent_of_two();
+        drop(world.other.lock().unwrap().take());
+        world
+    };
+    explore(&begin, &[fork, |world| world.try_write(0, 2)], |world| {
+        let child = world.with_other(|child: &Process| read(child, CpuId::new(0), 0));
+        let after = world.seen.lock().unwrap()[0].0;
+        assert!(child == Ok(1) || child == Ok(2) && !after, "{child:?}");
+        assert_eq!(read(world.process(), SECOND, 0), Ok(2));
+        world.end()
+    });
+}

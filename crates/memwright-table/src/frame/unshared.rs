@@ -1,0 +1,72 @@
+//! The counts of shared page tables that address spaces have stopped sharing because an entry was to change.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::Frames;
+use crate::machine::Machine;
+
+/// The counts of what made address spaces own tables that they had shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnsharedCounts {
+    /// The number of tables that were copied.
+    pub copied: u64,
+    /// The number of entries of these tables that were not empty.
+    pub entries: u64,
+    /// The number of tables that the last address space that shared them took.
+    pub taken: u64,
+    /// The number of flushes on the CPU that copied a table.
+    pub local: u64,
+    /// The number of shootdowns for copied tables.
+    pub remote: u64,
+    /// The number of CPUs that these shootdowns interrupted, summed over the shootdowns.
+    pub interrupted: u64,
+}
+
+/// The counts of all CPUs together, because owning a table is rare.
+#[derive(Debug, Default)]
+pub(crate) struct Unshared {
+    copied: AtomicU64,
+    entries: AtomicU64,
+    taken: AtomicU64,
+    local: AtomicU64,
+    remote: AtomicU64,
+    interrupted: AtomicU64,
+}
+
+impl Unshared {
+    /// Counts a table that was taken.
+    pub(crate) fn note_taken(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a copied table with `entries` entries. `flushes` are the numbers of local flushes, of shootdowns and of
+    /// interrupted CPUs.
+    pub(crate) fn note_copied(&self, entries: u64, flushes: [u32; 3]) {
+        self.copied.fetch_add(1, Ordering::Relaxed);
+        self.entries.fetch_add(entries, Ordering::Relaxed);
+        let cells = [&self.local, &self.remote, &self.interrupted];
+        for (cell, count) in cells.into_iter().zip(flushes) {
+            cell.fetch_add(count.into(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl<M: Machine> Frames<M> {
+    /// Returns the counts of shared page tables that address spaces have stopped sharing.
+    pub fn unshared_counts(&self) -> UnsharedCounts {
+        let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let unshared = &self.unshared;
+        UnsharedCounts {
+            copied: load(&unshared.copied),
+            entries: load(&unshared.entries),
+            taken: load(&unshared.taken),
+            local: load(&unshared.local),
+            remote: load(&unshared.remote),
+            interrupted: load(&unshared.interrupted),
+        }
+    }
+
+    pub(crate) fn unshared(&self) -> &Unshared {
+        &self.unshared
+    }
+}

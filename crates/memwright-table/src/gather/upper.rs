@@ -1,0 +1,43 @@
+//! Recording changes of upper-level entries that point to tables. Every CPU must then also invalidate its cached
+//! upper-level entries, and all that it cached through them.
+
+use super::Gather;
+use crate::entry::Change;
+use crate::machine::Machine;
+
+impl<M: Machine> Gather<'_, M> {
+    /// Records that a table was unlinked because a huge page replaces it. The table is reused, not freed.
+    pub(crate) fn record_unlinked(&mut self) {
+        self.record_upper(Change::Resized, 1);
+    }
+
+    /// Records that last-level tables with `entries` entries in total were unlinked to be linked at another address.
+    pub(crate) fn record_tables_moved(&mut self, entries: u64) {
+        self.record_upper(Change::Freed, entries);
+    }
+
+    /// Records that the accessed bit of an upper-level entry that points to a table is about to be cleared (rule:
+    /// fold-before-clearing).
+    pub(crate) fn record_upper_cleared(&mut self) {
+        self.record_upper(Change::LostCachedBit, 1);
+    }
+
+    /// Records that an upper-level entry that points to a table has lost the right to write.
+    pub(crate) fn record_upper_protected(&mut self) {
+        self.record_upper(Change::Shrank, 1);
+    }
+
+    /// Records that shared tables were unlinked, or replaced by copies. Their entries count as neither changed nor
+    /// removed, because they stay in the shared tables.
+    pub(crate) fn record_left(&mut self) {
+        self.record_upper(Change::Freed, 0);
+    }
+
+    fn record_upper(&mut self, change: Change, entries: u64) {
+        self.counts.changed[change.index()] += entries;
+        self.tables = true;
+        if self.pending.is_none() {
+            self.pending = Some(self.table.begin_pending());
+        }
+    }
+}

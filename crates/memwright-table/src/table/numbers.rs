@@ -1,0 +1,90 @@
+//! The numbers of entries of a table, which its metadata contains in one word ([`Meta::live`](crate::frame::Meta)).
+//!
+//! The lowest bits are the number of entries that are not empty. In a last-level table, the bits above are the number of
+//! pages whose entries hold references, migrating ones included, and the bits above those the number of swap entries. A
+//! fork that shares the table so knows what the child has, without reading the entries.
+
+use super::level::ENTRIES;
+use crate::entry::x86_64;
+
+/// The number of bits of each number.
+const EACH: u32 = 10;
+/// One entry of any kind.
+pub(super) const LIVE: u32 = 1;
+/// One page whose entry holds a reference, in addition to [`LIVE`].
+pub(super) const COUNTED: u32 = 1 << EACH;
+/// One swap entry, in addition to [`LIVE`].
+pub(super) const SWAPPED: u32 = 1 << (2 * EACH);
+const MASK: u32 = LIVE.wrapping_shl(EACH) - 1;
+
+const _: () = assert!(ENTRIES < 1 << EACH && 3 * EACH <= u32::BITS);
+
+/// Returns the number of entries that are not empty.
+#[inline]
+pub(super) const fn live(numbers: u32) -> u32 {
+    numbers & MASK
+}
+
+/// Returns the number of pages whose entries hold references, in a last-level table.
+pub(super) const fn counted(numbers: u32) -> u32 {
+    numbers / COUNTED & MASK
+}
+
+/// Returns the number of swap entries, in a last-level table.
+pub(super) const fn swapped(numbers: u32) -> u32 {
+    numbers / SWAPPED & MASK
+}
+
+/// Returns what the entry `word` adds to the numbers of a last-level table.
+#[inline]
+pub(super) const fn of_entry(word: u64) -> u32 {
+    if word == 0 {
+        0
+    } else if x86_64::is_present(word) {
+        if word & x86_64::BORROWED == 0 {
+            LIVE + COUNTED
+        } else {
+            LIVE
+        }
+    } else {
+        of_absent(word)
+    }
+}
+
+/// Whether both entries certainly add the same to the numbers of a table at `level`: they map pages with rights, both or
+/// neither special.
+#[inline(always)]
+pub(super) const fn are_equal(old: u64, new: u64, level: u8) -> bool {
+    level == 1 && old & new & x86_64::READ != 0 && (old ^ new) & x86_64::BORROWED == 0
+}
+
+/// Returns what an entry adds that maps no page.
+#[cold]
+const fn of_absent(word: u64) -> u32 {
+    if x86_64::swapped(word).is_some() {
+        LIVE + SWAPPED
+    } else if x86_64::is_migrating(word) {
+        LIVE + COUNTED
+    } else {
+        LIVE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_of_each_kind_has_its_numbers() {
+        let all = ENTRIES as u32;
+        for (unit, expected) in [
+            (LIVE, (all, 0, 0)),
+            (LIVE + COUNTED, (all, all, 0)),
+            (LIVE + SWAPPED, (all, 0, all)),
+        ] {
+            let numbers = unit * all;
+            let found = (live(numbers), counted(numbers), swapped(numbers));
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Last-level tables that several address spaces share after a fork (on-demand-fork, EuroSys 2021).
+//!
+//! A fork can share the last-level tables of private anonymous memory instead of copying their entries. The entry above
+//! a shared table permits no stores, in each address space. As long as a table is shared, its entries do not change,
+//! except that processors set accessed bits (rule: shared-table-is-constant).
+//!
+//! - **Sharing** (`fork.rs`): a fork links a table of the parent at the same address in the child, and removes the right
+//!   to write from the parent's entry above it. It promises a frame for the table that one of the two will need.
+//! - **Owning** (`own.rs`): a cursor that can change entries needs a table that only its address space uses. Before such
+//!   a cursor locks a shared table, it replaces the table by a copy, in the promised frame. If no other address space
+//!   shares the table any more, it takes the table itself. No code path can omit this, because cursors are the only way
+//!   to change entries. A [`Look`](super::Look) reads a shared table, and shows its pages as neither exclusive nor
+//!   writable.
+//! - **Leaving** (`leave.rs`): an address space that unmaps all pages of a shared table unlinks the table, without
+//!   reading its entries.
+//!
+//! The lock of a shared table protects its entries and the number of address spaces that share it, which is the number
+//! of references to its frame. The entry above it is protected by the lock of its upper table, as always. A thread that
+//! needs both locks acquires that of the upper table first, with rank `Table`, and then that of the shared table, with
+//! rank `TableChild`.
+//!
+//! A frame that a shared table maps has one reference for the table, not one for each address space. The frame's
+//! references are therefore exact for an address space that owns its table: one reference means that no other entry
+//! maps the frame.
+
+mod fork;
+mod leave;
+mod own;
+
+pub use fork::{ShareRule, SharedTables};
+pub use leave::LeftTables;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
+use super::numbers;
+use super::runs::TOGETHER;
+#[cfg(not(feature = "interleave"))]
+use super::runs::{every_bit, some_bits};
+use crate::addr::{Frame, Page};
+use crate::entry::x86_64::{self, Slot};
+use crate::entry::{Entry, Marker, Marks};
+use crate::frame::Meta;
+use crate::machine::Machine;
+use crate::root::Table;
+use crate::sync::{Step, step};
+
+/// The level of the entries that point to last-level tables.
+const ABOVE: u8 = 2;
+
+/// Returns whether several address spaces may share the table whose metadata is `meta`. The result is final only while
+/// the table's lock is held.
+#[inline]
+pub(super) fn is_shared(meta: &Meta) -> bool {
+    meta.is_table() && meta.owner.load(Ordering::Acquire) == SHARED_OWNER
+}
+
+/// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
+/// the table.
+fn is_shareable(words: &[AtomicU64; ENTRIES]) -> bool {
+    step(Step::Entry);
+    let mut rest = &words[..];
+    while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
+        rest = more;
+        let (every, some) = combined(group);
+        let are_pages = every & x86_64::READ != 0;
+        let plain = some & OF_ONE == 0 && (are_pages || some == 0);
+        if !plain
+            && !group
+                .iter()
+                .all(|slot| is_of_all(slot.load(Ordering::Relaxed)))
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether the entry `word` has no state that belongs to one address space.
+fn is_of_all(word: u64) -> bool {
+    match x86_64::decode(word, 1) {
+        Entry::Empty => true,
+        Entry::Present(page) => page.bits.bits() & OF_ONE == 0,
+        Entry::Swapped(swapped) => swapped.bits.bits() & OF_ONE == 0,
+        Entry::Marker(Marker { marks }) => !marks.contains(Marks::UFFD_WP),
+        Entry::Migrating(_) => false,
+    }
+}
+
+/// Counts the entries of a table by reading them, for comparison with the numbers in its metadata.
+fn count_entries(words: &[AtomicU64; ENTRIES]) -> u32 {
+    let each = words.iter().map(|slot| slot.load(Ordering::Relaxed));
+    each.map(numbers::of_entry).sum()
+}
+
+/// Returns the intersection and the union of the words of a group of slots.
+#[cfg(not(feature = "interleave"))]
+#[inline(always)]
+fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+    (every_bit(group), some_bits(group))
+}
+
+/// Returns the intersection and the union of the words of a group of slots. The lock of the table is held, so the
+/// interleaver need not stop at each slot.
+#[cfg(feature = "interleave")]
+fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+    group.iter().fold((u64::MAX, 0), |(every, some), slot| {
+        let word = slot.load(Ordering::Relaxed);
+        (every & word, some | word)
+    })
+}
+
+/// Returns the number of empty slots at the start of `slots`.
+fn count_empty(slots: &[AtomicU64]) -> usize {
+    let mut rest = slots;
+    while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
+        if combined(group).1 != 0 {
+            break;
+        }
+        rest = more;
+    }
+    let single = rest
+        .iter()
+        .take_while(|slot| slot.load(Ordering::Relaxed) == 0);
+    slots.len() - rest.len() + single.count()
+}
+
+/// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
+const OF_ONE: u64 = x86_64::UFFD_WP | x86_64::WATCHED | x86_64::IDLE | x86_64::MERGED;
+
+impl<M: Machine> Table<M> {
+    /// Returns the last-level table for `page` if it is shared, for audits. No thread may change the table during the
+    /// call.
+    pub fn shared_table(&self, page: Page) -> Option<Frame> {
+        let frames = self.frames();
+        let above = self.upper_table(page).ok()?;
+        let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
+        match x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+            Slot::Table(lower) => is_shared(frames.meta(lower)).then_some(lower),
+            Slot::Entry => None,
+        }
+    }
+
+    /// Returns the upper table that contains the entry above `page`. If there is none, returns the next page for which
+    /// there may be one.
+    fn upper_table(&self, page: Page) -> Result<Frame, Page> {
+        let frames = self.frames();
+        let mut node = self.root();
+        for level in (ABOVE + 1..=ROOT_LEVEL).rev() {
+            let slot = &frames.table_words(node)[slot_index(page, level)];
+            let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) else {
+                let span = slot_pages(level);
+                return Err(Page::new((page.number() / span + 1) * span));
+            };
+            node = lower;
+        }
+        Ok(node)
+    }
+}

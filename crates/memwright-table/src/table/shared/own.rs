@@ -1,0 +1,137 @@
+//! Replacing a shared table by one that a single address space uses.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::{ABOVE, count_empty, is_shared};
+use crate::addr::{Frame, Page, PageRange};
+use crate::entry::x86_64::{self, Slot};
+use crate::frame::{Frames, Meta};
+use crate::machine::Machine;
+use crate::root::Table;
+use crate::sync::Rank;
+use crate::table::copy::{Alike, CopyRule, copy_swapped};
+use crate::table::level::{slot_index, slot_pages, table_owner};
+use crate::table::numbers;
+
+impl<M: Machine> Table<M> {
+    /// Gives this address space tables of its own for all pages of `range`.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the address space, and no lock of a table.
+    pub fn own_tables(&self, range: PageRange) {
+        if !self.has_shared() {
+            return;
+        }
+        let mut page = range.start;
+        while page < range.end {
+            page = match self.upper_table(page) {
+                Err(next) => next,
+                Ok(above) => {
+                    let slot = &self.frames().table_words(above)[slot_index(page, ABOVE)];
+                    if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+                        if is_shared(self.frames().meta(lower)) {
+                            self.own_table(above, page, Rank::Table);
+                        }
+                    }
+                    let span = slot_pages(ABOVE);
+                    Page::new((page.number() / span + 1) * span)
+                }
+            };
+        }
+    }
+
+    /// Gives this address space a last-level table of its own for `page`, if it shares one. `above` is the upper table
+    /// with the entry that points to it. Other threads may share the new table again, so the caller checks.
+    ///
+    /// If other address spaces share the table, this one gets a copy. Neither the copy nor the original is exclusive or
+    /// writable then, and each page has one more reference. The flush of the entry above is complete on return. If this
+    /// address space is the last, it takes the table: rights only grow.
+    ///
+    /// # Panics
+    /// If the rank is not [`Rank::Table`]: a fork creates the tables of its child, and shares none with another.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::table) fn own_table(&self, above: Frame, page: Page, rank: Rank) {
+        assert!(
+            rank == Rank::Table,
+            "a child shares a table before its fork has ended"
+        );
+        let frames = self.frames();
+        let upper = frames.meta(above);
+        let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
+        upper.lock.lock(Rank::Table);
+        if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+            let meta = frames.meta(lower);
+            meta.lock.lock(Rank::TableChild);
+            if is_shared(meta) {
+                self.state.shared.fetch_sub(1, Ordering::Relaxed);
+                if meta.references.load(Ordering::Acquire) == 1 {
+                    self.take(meta, slot);
+                } else {
+                    self.copy_shared((lower, meta), slot, page);
+                }
+            }
+            meta.lock.unlock(Rank::TableChild);
+        }
+        upper.lock.unlock(Rank::Table);
+    }
+
+    /// Takes a table that no other address space shares any more. Both locks are held.
+    fn take(&self, meta: &Meta, slot: &AtomicU64) {
+        meta.disturb();
+        meta.owner
+            .store(table_owner(self.root(), 1), Ordering::Release);
+        // A CPU that has cached the entry without the right faults, and reads it again.
+        slot.fetch_or(x86_64::WRITE, Ordering::AcqRel);
+        self.frames().unshared().note_taken();
+    }
+
+    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held.
+    fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &AtomicU64, page: Page) {
+        let frames = self.frames();
+        let own = frames.allocate_promised();
+        copy_entries(frames, lower, own);
+        let start = Page::new(page.number() & !(slot_pages(ABOVE) - 1));
+        self.prepare_table(own, start, 1);
+        let numbers = meta.live.load(Ordering::Relaxed);
+        frames.meta(own).live.store(numbers, Ordering::Relaxed);
+        slot.store(x86_64::table(own), Ordering::Release);
+        // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
+        // address space has taken it (rule: flush-before-leaving).
+        let mut gather = self.gather();
+        gather.record_left();
+        let counts = gather.finish();
+        meta.references.fetch_sub(1, Ordering::AcqRel);
+        let flushes = [counts.local, counts.remote, counts.interrupted];
+        frames
+            .unshared()
+            .note_copied(numbers::live(numbers).into(), flushes);
+    }
+}
+
+/// Copies every entry of the shared table `from` to `to`. Takes a reference for each copied entry that holds one.
+fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
+    let rule = CopyRule::SHARED_TABLE;
+    let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
+    while let Some(first) = slots.first() {
+        let word = first.load(Ordering::Relaxed);
+        let alike = Alike::decide(word, rule);
+        let count = if word == 0 {
+            let empty = count_empty(slots);
+            for target in &targets[..empty] {
+                target.store(0, Ordering::Relaxed);
+            }
+            empty
+        } else if alike.present {
+            let copied = alike.apply(frames, slots, targets);
+            assert!(!copied.pinned, "a page of a shared table is pinned");
+            copied.count
+        } else if x86_64::swapped(word).is_some() {
+            copy_swapped(frames, slots, targets, rule)
+        } else {
+            targets[0].store(word, Ordering::Release);
+            1
+        };
+        (slots, targets) = (&slots[count..], &targets[count..]);
+    }
+}

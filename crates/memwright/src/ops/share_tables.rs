@@ -1,0 +1,166 @@
+//! The choice of the page tables that a fork shares instead of copying (`fork=share`).
+//!
+//! A last-level page table covers 2 MiB, which can have pages of several areas. It is shared only if a fork would copy
+//! the entries of all of them by the rule for private anonymous memory (rule: shared-table-has-one-rule).
+
+use memwright_table::{
+    CpuId, Gather, Machine, OutOfFrames, Page, PageRange, ShareRule, SharedTables,
+};
+
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::space::Area;
+use crate::types::huge;
+use crate::types::merge::UNSCANNED;
+use crate::types::policy::ForkTables;
+use crate::vma::area::AreaFlags;
+
+/// The state of a fork that goes over the areas in ascending order.
+pub(super) struct Sharing {
+    /// Which tables are shared, or `None` if none may be.
+    rule: Option<ShareRule>,
+    /// The end of the last area whose entries prevent that a table with pages of it is shared later.
+    barrier: Page,
+    /// The end of the pages whose tables have been shared.
+    shared: Page,
+}
+
+/// The flags of areas whose tables are not shared: their entries are not copied, or have state of one address space.
+const OF_ONE: AreaFlags = AreaFlags::DONTFORK
+    .union(AreaFlags::WIPEONFORK)
+    .union(AreaFlags::MARKED)
+    .union(AreaFlags::UFFD);
+
+/// Returns whether a fork copies the entries of the area by the rule for private anonymous memory.
+fn may_share<M: Machine>(area: &Area<M>) -> bool {
+    !area.is_shared() && area.object().is_none() && !area.flags.intersects(OF_ONE)
+}
+
+/// Returns the pages whose tables can be shared when a fork comes to an area with the pages `range`. `before` is the end
+/// of the pages below whose tables cannot be shared any more. `after` is whether all areas that have pages in the last
+/// table of `range`, beyond its end, may share it.
+fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
+    let first = huge::around(range.start);
+    let last = huge::around(Page::new(range.end.number() - 1));
+    let start = if first.start == range.start || first.start >= before {
+        first.start
+    } else {
+        first.end
+    };
+    let end = if last.end == range.end || after {
+        last.end
+    } else {
+        last.start
+    };
+    PageRange::new(start, end.max(start))
+}
+
+impl Sharing {
+    /// Returns the state of a fork of `core` before the first area. Pages that may be pinned must be copied at once
+    /// (rule: exclusive-before-pin), and the scan for equal pages records entries one by one.
+    pub(super) fn of<M: Machine>(core: &Core<M>) -> Self {
+        let allowed = !core.may_have_pinned() && core.merge_number() == UNSCANNED;
+        let rule = match core.memory.policy().fork_tables() {
+            ForkTables::Share(least) if allowed => Some(ShareRule {
+                least,
+                looks: core.may_have_marks(),
+            }),
+            ForkTables::Share(_) | ForkTables::Copy => None,
+        };
+        Self {
+            rule,
+            barrier: Page::new(0),
+            shared: Page::new(0),
+        }
+    }
+
+    /// Passes an area of which the fork copies no entry.
+    pub(super) fn pass<M: Machine>(&mut self, area: &Area<M>) {
+        if !may_share(area) {
+            self.barrier = area.end();
+        }
+    }
+
+    /// Shares the tables of `area` with the child where that is possible, and calls `copy` with each range of pages
+    /// whose entries are to be copied. Returns the sum of the results of `copy`.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`], or the error of `copy`. Some of the tables may be shared.
+    ///
+    /// # Locks
+    /// The caller holds the write locks of both address spaces.
+    pub(super) fn share<M: Machine>(
+        &mut self,
+        (core, areas): (&Core<M>, &Areas<M>),
+        (child, cpu): (&Core<M>, CpuId),
+        area: &Area<M>,
+        gather: &mut Gather<'_, M>,
+        mut copy: impl FnMut(PageRange, &mut Gather<'_, M>) -> Result<u64, OutOfFrames>,
+    ) -> Result<u64, OutOfFrames> {
+        let range = area.range();
+        let Some(rule) = self.rule.filter(|_| may_share(area)) else {
+            self.barrier = range.end;
+            return copy(range, gather);
+        };
+        let last = huge::around(Page::new(range.end.number() - 1));
+        let beyond = PageRange::new(range.end, last.end);
+        let after = beyond.is_empty() || areas.map.overlapping(beyond).all(may_share);
+        let mut tables = tables_of(range, self.barrier.max(self.shared), after);
+        let mut entries = 0;
+        let mut next = range.start.max(self.shared);
+        while next < range.end {
+            if !tables.is_empty() && tables.start <= next {
+                let mut shared = SharedTables::default();
+                let end =
+                    core.table
+                        .share_tables(&child.table, (tables, rule), &mut shared, gather);
+                child.note_shared(cpu, &shared);
+                let end = end?;
+                if end > tables.start {
+                    self.shared = end;
+                    next = next.max(end);
+                }
+                // The table that could not be shared is copied.
+                tables = PageRange::new(huge::around(end).end.min(tables.end), tables.end);
+            }
+            let end = if tables.is_empty() {
+                range.end
+            } else {
+                tables.start.min(range.end)
+            };
+            if next < end {
+                entries += copy(PageRange::new(next, end), gather)?;
+                next = end;
+            }
+        }
+        self.barrier = range.end;
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_shared_at_its_first_area_if_every_area_permits_it() {
+        #[rustfmt::skip]
+        let rows = [
+            // pages      before  after   tables
+            ((512, 1536),      0, false, (512, 1536)),
+            ((600, 1536),      0, false, (512, 1536)),
+            ((600, 1536),    512, false, (512, 1536)),
+            ((600, 1536),    513, false, (1024, 1536)),
+            ((512, 1500),      0, true,  (512, 1536)),
+            ((512, 1500),      0, false, (512, 1024)),
+            ((600, 700),       0, true,  (512, 1024)),
+            ((600, 700),       0, false, (512, 512)),
+            ((600, 700),     550, true,  (1024, 1024)),
+        ];
+        let range = |(start, end)| PageRange::new(Page::new(start), Page::new(end));
+        for (pages, before, after, expected) in rows {
+            let tables = tables_of(range(pages), Page::new(before), after);
+            assert_eq!(tables, range(expected), "{pages:?} {before} {after}");
+        }
+    }
+}

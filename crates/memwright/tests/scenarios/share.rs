@@ -1,0 +1,274 @@
+//! Tests of page tables that a fork shares with the child instead of copying their entries.
+
+use std::sync::Arc;
+
+use memwright::uffd::WatchModes;
+use memwright::{Advice, AreaFlags, FaultKind, Row};
+use memwright_sim::HostSwap;
+use memwright_table::{Bits, Entry};
+
+use crate::swap::watch;
+use crate::world::{PAGE, Process, R, RW, World, page, rows};
+
+/// The rows of page tables: those that forks shared, and those that were copied and taken back.
+const TABLES: [Row; 3] = [Row::TablesShared, Row::TablesCopied, Row::TablesTaken];
+
+/// The number of pages of a last-level table.
+const TABLE: u64 = 512;
+
+/// The first page after the end of the table that contains the page with index 0.
+const START: u64 = 4;
+
+/// Creates a world in which forks share tables with at least `least` entries.
+fn world(least: &str) -> World {
+    let world = World::new();
+    world.memory.policy().set("fork", least).unwrap();
+    world
+}
+
+/// Returns a process with `pages` written pages from page `first` on.
+fn written(world: &World, first: u64, pages: u64) -> Process<'_> {
+    let mut process = world.process();
+    process.map(first, pages, RW);
+    for index in first..first + pages {
+        process.store(index, 1).unwrap();
+    }
+    process
+}
+
+#[test]
+fn a_table_is_copied_at_the_first_store_and_taken_back_at_the_last() {
+    let world = world("1");
+    let mut parent = written(&world, 0, 4);
+    let mut child = None;
+    let account = world.counted(|| child = Some(parent.fork()));
+    assert_eq!(rows(&account, &TABLES), [1, 0, 0]);
+    assert_eq!(
+        rows(&account, &[Row::ForkCopied, Row::FramesCopied]),
+        [0, 0]
+    );
+    let mut child = child.unwrap();
+    assert_eq!(child.space.resident_pages(), 4);
+    assert_eq!((child.load(0), parent.load(0)), (1, 1));
+
+    let account = world.counted(|| {
+        assert_eq!(parent.store(0, 2), Ok(vec![FaultKind::Copy]));
+        assert_eq!(parent.store(1, 2), Ok(vec![FaultKind::Copy]));
+    });
+    assert_eq!(rows(&account, &TABLES), [0, 1, 0]);
+    let account = world.counted(|| {
+        assert_eq!(child.store(0, 3), Ok(vec![FaultKind::WriteOnly]));
+        assert_eq!(child.store(2, 3), Ok(vec![FaultKind::Copy]));
+    });
+    assert_eq!(rows(&account, &TABLES), [0, 0, 1]);
+    let all = |process: &mut Process<'_>| [0, 1, 2, 3].map(|index| process.load(index));
+    assert_eq!(all(&mut parent), [2, 2, 1, 1]);
+    assert_eq!(all(&mut child), [3, 1, 3, 1]);
+}
+
+#[test]
+fn after_the_child_is_gone_one_fault_takes_back_the_whole_table() {
+    let world = world("1");
+    let mut parent = written(&world, 0, 4);
+    drop(parent.fork());
+    assert_eq!(parent.store(0, 2), Ok(vec![FaultKind::Spurious]));
+    for index in 1..4 {
+        assert_eq!(parent.store(index, 2), Ok(vec![]));
+    }
+}
+
+#[test]
+fn a_protection_change_takes_back_the_table_before_the_store() {
+    let world = world("1");
+    let mut parent = written(&world, 0, 4);
+    drop(parent.fork());
+    parent.protect(0, 4, R);
+    parent.protect(0, 4, RW);
+    for index in 0..4 {
+        assert_eq!(parent.store(index, 2), Ok(vec![]));
+    }
+}
+
+#[test]
+fn a_table_is_shared_only_if_all_its_areas_permit_it() {
+    // The second area of the table, the flags that its pages are mapped with, and whether the table is shared.
+    let rows_of = [
+        (AreaFlags::empty(), 1),
+        (AreaFlags::DONTFORK, 0),
+        (AreaFlags::WIPEONFORK, 0),
+        (AreaFlags::LOCKED, 1),
+    ];
+    for (flags, shared) in rows_of {
+        let world = world("1");
+        let mut parent = written(&world, 0, 2);
+        parent.map_with(3, 1, RW, flags);
+        parent.store(3, 1).unwrap();
+        let mut child = None;
+        let account = world.counted(|| child = Some(parent.fork()));
+        assert_eq!(rows(&account, &TABLES), [shared, 0, 0], "{flags:?}");
+    }
+    let world = world("1");
+    let mut parent = written(&world, 0, 2);
+    parent.map_object(3, 1, RW, &world.shmem(1), false);
+    parent.store(3, 1).unwrap();
+    let account = world.counted(|| drop(parent.fork()));
+    assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
+    assert_eq!(account.count(Row::ForkCopied), 3);
+}
+
+#[test]
+fn a_pinned_page_prevents_sharing() {
+    let world = world("1");
+    let parent = written(&world, 0, 2);
+    let pinned = parent.space.pin(page(0)).unwrap();
+    let mut child = None;
+    let account = world.counted(|| child = Some(parent.fork()));
+    assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
+    assert_eq!(account.count(Row::FramesCopied), 1);
+    world.frames.unpin(pinned.frame());
+}
+
+#[test]
+fn a_page_of_a_shared_table_is_nobodys_own() {
+    let world = world("1");
+    let parent = written(&world, 0, 1);
+    let bits = |process: &Process<'_>| match process.space.entry(page(0)) {
+        Entry::Present(present) => present.bits,
+        other => panic!("{other:?}"),
+    };
+    assert!(bits(&parent).contains(Bits::EXCLUSIVE | Bits::WRITE));
+    let child = parent.fork();
+    for process in [&parent, &child] {
+        assert!(!bits(process).intersects(Bits::EXCLUSIVE | Bits::WRITE));
+    }
+}
+
+#[test]
+fn a_child_that_touches_nothing_costs_no_frame_and_leaves_none() {
+    let world = world("share");
+    let parent = written(&world, START, 2 * TABLE);
+    let used = world.frames.used();
+    let child = parent.fork();
+    let account = world.account();
+    assert_eq!(rows(&account, &TABLES), [2, 0, 0]);
+    assert_eq!(
+        child.space.totals().table_frames,
+        parent.space.totals().table_frames
+    );
+    // The child has upper tables of its own, and a frame is promised for each shared table.
+    assert_eq!(
+        (world.frames.used() - used, world.frames.promised()),
+        (3, 2)
+    );
+    drop(child);
+    assert_eq!((world.frames.used(), world.frames.promised()), (used, 0));
+}
+
+#[test]
+fn a_table_with_few_entries_is_copied() {
+    let world = world("share");
+    let parent = written(&world, START, 63);
+    let account = world.counted(|| drop(parent.fork()));
+    assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
+    assert_eq!(account.count(Row::ForkCopied), 63);
+}
+
+#[test]
+fn many_generations_share_one_table() {
+    let world = world("1");
+    let mut processes = vec![written(&world, 0, 2)];
+    for _ in 0..20 {
+        let child = processes.last().unwrap().fork();
+        processes.push(child);
+    }
+    assert_eq!(world.frames.promised(), 20);
+    for (value, process) in (2..).zip(&mut processes) {
+        assert_eq!(process.load(0), 1);
+        process.store(0, value).unwrap();
+        assert_eq!((process.load(0), process.load(1)), (value, 1));
+    }
+    assert_eq!(world.frames.promised(), 0);
+}
+
+#[test]
+fn unmapping_a_part_keeps_the_rest() {
+    let world = world("1");
+    let mut parent = written(&world, 0, 4);
+    let mut child = parent.fork();
+    child.space.unmap(page(1), PAGE).unwrap();
+    assert_eq!((child.load(0), child.load(2)), (1, 1));
+    assert_eq!(child.space.resident_pages(), 3);
+    assert_eq!(parent.load(1), 1);
+    assert_eq!(parent.space.resident_pages(), 4);
+}
+
+#[test]
+fn unmapping_all_leaves_the_table_to_the_others() {
+    let world = world("1");
+    let first = START;
+    let mut parent = written(&world, first, TABLE);
+    // The upper table stays, so only leaving the table can need a flush.
+    parent.map(first + 2 * TABLE, 1, RW);
+    parent.store(first + 2 * TABLE, 1).unwrap();
+    let mut child = parent.fork();
+    assert_eq!(child.load(first), 1);
+    let account = world.counted(|| child.space.unmap(page(first), TABLE * PAGE).unwrap());
+    assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
+    child.check();
+    assert_eq!(child.space.resident_pages(), 1);
+    assert_eq!(child.space.entry(page(first)), Entry::Empty);
+    assert_eq!(parent.load(first), 1);
+    assert_eq!(parent.space.resident_pages(), TABLE + 1);
+}
+
+#[test]
+fn a_fork_that_runs_out_of_frames_leaves_the_parent_as_it_was() {
+    let mut failures = 0;
+    for failing in 0..8 {
+        let world = world("1");
+        let mut parent = written(&world, 0, 4);
+        world.frames.fail_after(Some(failing));
+        let child = parent.space.fork();
+        world.frames.fail_after(None);
+        failures += u32::from(child.is_err());
+        drop(child);
+        for index in 0..4 {
+            parent.store(index, 2).unwrap();
+            assert_eq!(parent.load(index), 2);
+        }
+        assert_eq!(world.frames.promised(), 0);
+    }
+    // The root and two upper tables of the child. A promise that fails is tried again for fewer frames.
+    assert_eq!(failures, 3);
+}
+
+#[test]
+fn a_watched_area_is_copied() {
+    let world = world("1");
+    let parent = written(&world, 0, 2);
+    let modes = WatchModes::WRITE_PROTECT;
+    let watched = parent.space.watch(page(0), 2 * PAGE, &watch(true), modes);
+    watched.unwrap();
+    parent.space.write_protect(page(0), PAGE, true).unwrap();
+    let account = world.counted(|| drop(parent.fork()));
+    assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
+}
+
+#[test]
+fn a_swapped_page_of_a_shared_table_has_two_users_after_a_copy() {
+    let world = world("1");
+    let device = Arc::new(HostSwap::new(16));
+    assert_eq!(world.memory.add_swap(device, 0), Ok(Some(0)));
+    let mut parent = written(&world, 0, 2);
+    parent.space.advise(page(0), PAGE, Advice::PageOut).unwrap();
+    let mut child = parent.fork();
+    assert_eq!(
+        (child.space.swapped_pages(), parent.space.swapped_pages()),
+        (1, 1)
+    );
+    child.store(1, 2).unwrap();
+    assert_eq!(world.memory.swap().totals().1, 1);
+    assert_eq!((child.load(0), parent.load(0)), (1, 1));
+    child.store(0, 3).unwrap();
+    assert_eq!((child.load(0), parent.load(0)), (3, 1));
+}
