@@ -147,8 +147,8 @@ pub use addr::{
 pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
 pub use frame::{
     Chooser, FOLIO_FRAMES, FOLIO_ORDER, FolioPages, FrameAudit, FrameKind, FrameRef, Frames,
-    MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, OutOfFrames, PoolCounts, Region,
-    SetupError, Slots, SubpoolCounts, SubpoolId, Topology, UnsharedCounts, Usage,
+    MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, NodeWords, OutOfFrames, PoolCounts,
+    Region, SetupError, Slots, SubpoolCounts, SubpoolId, Topology, UnsharedCounts, Usage,
 };
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};

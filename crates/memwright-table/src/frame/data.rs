@@ -8,7 +8,7 @@ use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
 /// The number of 64-bit words in a frame.
-const WORDS: usize = PAGE_SIZE / 8;
+pub(super) const WORDS: usize = PAGE_SIZE / 8;
 /// The initial value of a digest, the constant that is XORed with every second word, and the constant that is added
 /// after each pair of words.
 const SEEDS: [u64; 3] = [

@@ -91,6 +91,16 @@ impl<M: Machine> Frames<M> {
     /// If the frame has no reference, or is a table.
     #[inline]
     pub fn adopt(&self, frame: Frame) -> FrameRef<'_, M> {
+        self.adopt_inlined(frame)
+    }
+
+    /// Like [`adopt`](Self::adopt), and always inlined: for the path of a fault, where the call would cost as much as
+    /// the checks.
+    ///
+    /// # Panics
+    /// As for `adopt`.
+    #[inline(always)]
+    pub fn adopt_inlined(&self, frame: Frame) -> FrameRef<'_, M> {
         let meta = self.meta(frame);
         let state = meta.state();
         if !state.is_alone() {

@@ -72,7 +72,17 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, Rank::Table, Purpose::Change)
+        Cursor::new(self, range, range.start, Rank::Table, Purpose::Change)
+    }
+
+    /// Returns a cursor at `page` of `range`. The cursor holds the lock of the table that contains its slot.
+    ///
+    /// # Panics
+    /// If `page` is not in the range, or if the range extends beyond user memory.
+    #[inline]
+    #[track_caller]
+    pub fn cursor_at(&self, range: PageRange, page: Page) -> Cursor<'_, M> {
+        Cursor::new(self, range, page, Rank::Table, Purpose::Change)
     }
 
     /// Returns a cursor that may change entries, but leaves a table skippable when it locks the table. After its
@@ -82,7 +92,7 @@ impl<M: Machine> Table<M> {
     /// If the range is empty or extends beyond user memory.
     #[track_caller]
     pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, Rank::Table, Purpose::Scan)
+        Cursor::new(self, range, range.start, Rank::Table, Purpose::Scan)
     }
 
     /// Returns a cursor for a thread that already holds a cursor on another table: a fork uses it for the child's
@@ -93,23 +103,29 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, Rank::TableChild, Purpose::Change)
+        Cursor::new(self, range, range.start, Rank::TableChild, Purpose::Change)
     }
 }
 
 impl<'t, M: Machine> Cursor<'t, M> {
     #[track_caller]
     #[inline(always)]
-    pub(super) fn new(table: &'t Table<M>, range: PageRange, rank: Rank, purpose: Purpose) -> Self {
+    pub(super) fn new(
+        table: &'t Table<M>,
+        range: PageRange,
+        position: Page,
+        rank: Rank,
+        purpose: Purpose,
+    ) -> Self {
         assert!(
-            !range.is_empty() && range.end <= Page::USER_END,
-            "a cursor needs a range in user memory, not {range:?}"
+            range.contains(position) && range.end <= Page::USER_END,
+            "a cursor needs a position in a range in user memory, not {position:?} of {range:?}"
         );
-        let place = lock_way_down(table, range.start, rank, purpose);
+        let place = lock_way_down(table, position, rank, purpose);
         Self {
             table,
             range,
-            position: range.start,
+            position,
             node: place.node,
             words: place.words,
             meta: place.meta,
@@ -167,8 +183,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.go(page);
     }
 
-    /// Moves to `page`, which is in the range or is the end of the range.
-    #[inline]
+    /// Moves to `page`, which is in the range or is the end of the range. Not inlined: the loops of operations would have
+    /// fewer registers.
+    #[inline(never)]
     pub(super) fn go(&mut self, page: Page) {
         let span = slot_pages(self.level + 1);
         let here = (page.number() ^ self.position.number()) & !(span - 1) == 0;
@@ -235,8 +252,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
         );
         self.meta.lock.lock(self.rank);
         self.held = true;
-        let is_same = is_the_table(self.table, self.meta, self.position, self.level)
-            && matches!(x86_64::slot(self.word(), self.level), Slot::Entry);
+        // In a last-level table, every slot is an entry.
+        let is_same = if self.level == 1 {
+            is_the_table(self.table, self.meta, self.position, 1)
+        } else {
+            is_the_table(self.table, self.meta, self.position, self.level)
+                && matches!(x86_64::slot(self.word(), self.level), Slot::Entry)
+        };
         if !is_same {
             self.walk();
         } else if self.purpose == Purpose::Change {

@@ -12,13 +12,21 @@ pub(crate) const USER_ENTRIES: usize = 256;
 /// The number of pages that one entry at `level` covers.
 #[inline]
 pub(crate) const fn slot_pages(level: u8) -> u64 {
-    1 << (9 * (level - 1))
+    1u64.wrapping_shl(shift(level))
 }
 
 /// The index of the entry for `page` in a table at `level`.
 #[inline]
 pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
-    (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
+    page.number().wrapping_shr(shift(level)) as usize & (ENTRIES - 1)
+}
+
+/// The binary logarithm of [`slot_pages`]. A level is small, so this needs no checks for overflow, which would double
+/// the cost of finding an entry.
+#[inline]
+const fn shift(level: u8) -> u32 {
+    debug_assert!(0 < level && level <= ROOT_LEVEL + 1);
+    (level as u32).wrapping_sub(1).wrapping_mul(9)
 }
 
 /// The value of `owner` in the metadata of a last-level table that several roots share (`shared/mod.rs`). It is that of

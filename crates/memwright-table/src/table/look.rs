@@ -76,7 +76,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// # Panics
     /// If the range has more than 64 pages or crosses the end of a last-level table, or if the cursor is at the end of
     /// the range.
-    #[inline]
+    #[inline(always)]
     pub fn empty_pages(&self) -> u64 {
         let pages = self.range.len();
         assert!(
@@ -100,7 +100,13 @@ impl<M: Machine> Cursor<'_, M> {
 impl<'t, M: Machine> Look<'t, M> {
     #[track_caller]
     fn new(table: &'t Table<M>, range: PageRange) -> Self {
-        Self(Cursor::new(table, range, Rank::Table, Purpose::Look))
+        Self(Cursor::new(
+            table,
+            range,
+            range.start,
+            Rank::Table,
+            Purpose::Look,
+        ))
     }
 
     /// Like [`Cursor::pausing`].

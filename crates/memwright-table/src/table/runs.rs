@@ -5,10 +5,9 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::entry::x86_64;
+pub(super) use crate::frame::TOGETHER;
+use crate::frame::zero_bits;
 use crate::sync::{Step, step};
-
-/// The number of entries that are checked together.
-pub(super) const TOGETHER: usize = 8;
 
 /// Combines the words of `TOGETHER` slots by the instruction `$instruction`, whose effect is `$combine`, a function
 /// with the neutral element `$neutral`.
@@ -144,24 +143,27 @@ pub(super) fn all_empty(slots: &[AtomicU64; TOGETHER]) -> bool {
 }
 
 /// Returns a bitmap of the empty ones of `slots`, at most 64. Bit 0 is the first slot.
+#[inline(always)]
 pub(super) fn empty_bits(slots: &[AtomicU64]) -> u64 {
-    let bits_of = |slots: &[AtomicU64]| {
-        slots.iter().rev().fold(0, |bits, slot| {
-            step(Step::Entry);
-            bits << 1 | u64::from(slot.load(Ordering::Relaxed) == 0)
-        })
-    };
     let (mut rest, mut bits, mut place) = (slots, 0, 0);
-    // The compiler unrolls the loop over a group.
-    while let Some((together, more)) = rest.split_first_chunk::<TOGETHER>() {
-        bits |= bits_of(together) << place;
+    while let Some((together, more)) = rest.split_first_chunk() {
+        bits |= zero_bits(together, || step(Step::Entry)) << place;
         place += TOGETHER;
         rest = more;
     }
     match rest {
         [] => bits,
-        [_, ..] => bits | bits_of(rest) << place,
+        [_, ..] => bits | empty_bits_of_few(rest) << place,
     }
+}
+
+/// Returns the bitmap of fewer slots than a group.
+#[cold]
+fn empty_bits_of_few(slots: &[AtomicU64]) -> u64 {
+    slots.iter().rev().fold(0, |bits, slot| {
+        step(Step::Entry);
+        bits << 1 | u64::from(slot.load(Ordering::Relaxed) == 0)
+    })
 }
 
 /// Whether none of `slots`, in a last-level table, maps a page.

@@ -46,10 +46,7 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<Option<FaultKind>, FaultError> {
         let around = self.range_around();
         let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
-        let mut cursor = self.core.table.cursor(around);
-        if cursor.position() != self.page {
-            cursor.seek(self.page);
-        }
+        let mut cursor = self.core.table.cursor_at(around, self.page);
         match cursor.peek() {
             Entry::Present(page) => {
                 cursor.narrow();
@@ -79,7 +76,7 @@ impl<M: Machine> Fault<'_, M> {
         if self.area.flags().intersects(watched) {
             self.check_watched(object, generation)?;
         }
-        self.map_object(cursor, object, (mappings, generation), window, read)
+        self.map_object(&mut cursor, object, (mappings, generation), window, read)
     }
 
     /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the page is
@@ -132,7 +129,7 @@ impl<M: Machine> Fault<'_, M> {
     /// the page was swapped in. Sets `read` if the swap-in read a swap device.
     fn map_object(
         self,
-        mut cursor: Cursor<'_, M>,
+        cursor: &mut Cursor<'_, M>,
         object: &dyn Object<M>,
         (mappings, generation): (&Mappings<M>, u64),
         window: Window,
@@ -156,23 +153,14 @@ impl<M: Machine> Fault<'_, M> {
         }
         let comes_together = core.memory.huge().any_shared_of_pages();
         let filled = comes_together && self.fill_object_folio(object);
-        // Initialized only if needed: initializing the array of frames costs as much as filling an entry.
-        let mut found;
-        let mut around = None;
+        let mut around = Around::new(self.area, window);
         let supplied = if window.empty == 0 {
             object.frame(&core.memory, index, to_object)
         } else {
-            match Around::find_with_frame(self, object, window) {
-                Ok((frame, neighbours)) => {
-                    found = neighbours;
-                    around = Some(&mut found);
-                    Ok(frame)
-                }
-                Err(error) => Err(error),
-            }
+            around.find_with_frame(self, object, index)
         };
         let frame = match supplied {
-            Ok(frame) => frames.adopt(frame),
+            Ok(frame) => frames.adopt_inlined(frame),
             Err(ObjectError::InSwap) => {
                 *read |= self.bring_object_in(object, index)?;
                 return Ok(None);
@@ -196,8 +184,8 @@ impl<M: Machine> Fault<'_, M> {
         let inherited = match self.check_fill(entry) {
             Ok(inherited) if mappings.generation() == generation => inherited,
             Ok(_) | Err(_) => {
-                drop(cursor);
-                Around::release(around, self);
+                cursor.suspend();
+                around.release(self);
                 return Ok(None);
             }
         };
@@ -210,17 +198,15 @@ impl<M: Machine> Fault<'_, M> {
         let frame = frames.for_entry(frame);
         let mapped = cursor.fill(Entry::page(frame.frame(), bits));
         if let Err(error) = mapped {
-            drop(cursor);
-            Around::release(around, self);
+            cursor.suspend();
+            around.release(self);
             return Err(error.into());
         }
         let frame = frame.into_raw();
-        let fill = |around: &mut &mut Around| around.fill(self, &mut cursor, Bits::empty());
-        let mapped = 1 + around.as_mut().map_or(0, fill);
-        drop(cursor);
-        Around::release(around, self);
-        core.note_filled(self.cpu, mapped);
-        core.note_objects(self.cpu, mapped);
+        let mapped = 1 + around.fill(self, cursor, Bits::empty());
+        cursor.suspend();
+        around.release(self);
+        core.note_filled_objects(self.cpu, mapped);
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }

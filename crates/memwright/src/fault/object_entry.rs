@@ -4,11 +4,13 @@ use memwright_table::{Bits, Cursor, Entry, Frame, Machine, Page, PageRange};
 
 use crate::fault::attempt::Fault;
 use crate::mm::object::{CachedRun, Object};
+use crate::mm::space::Area;
 use crate::types::error::ObjectError;
-use crate::vma::writable::{View, access_bits, upgrade, writable};
+use crate::types::policy::WriteUpgrade;
+use crate::vma::writable::{View, access_bits, upgrade};
 
 /// The maximum number of pages that fault-around maps.
-pub(super) const AROUND: usize = 16;
+pub(super) const AROUND: usize = CachedRun::MOST;
 
 /// The number of pages that a lowest-level page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
@@ -27,16 +29,16 @@ impl<M: Machine> Fault<'_, M> {
         if window.empty == 0 {
             return 0;
         }
-        let mut around = Around::find(self, object, window);
+        let mut around = Around::new(self.area, window);
+        around.find(self, object);
         let mut cursor = self.core.table.cursor(around.range);
         let mut mapped = 0;
         if object.mappings().generation() == generation {
             mapped = around.fill(self, &mut cursor, state);
         }
         drop(cursor);
-        Around::release(Some(&mut around), self);
-        self.core.note_filled(self.cpu, mapped);
-        self.core.note_objects(self.cpu, mapped);
+        around.release(self);
+        self.core.note_filled_objects(self.cpu, mapped);
         mapped
     }
 
@@ -45,12 +47,12 @@ impl<M: Machine> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn object_bits(self, view: View, state: Bits) -> Bits {
         let bits = access_bits(view.rights) | state;
-        let verdict = if self.access.write {
-            writable(view, bits)
+        let policy = if self.access.write {
+            WriteUpgrade::On
         } else {
-            upgrade(view, bits, self.core.memory.policy().write_upgrade())
+            self.core.memory.policy().write_upgrade()
         };
-        if verdict.is_writable() {
+        if upgrade(view, bits, policy).is_writable() {
             bits | Bits::WRITE
         } else {
             bits
@@ -87,54 +89,40 @@ impl Window {
 /// The frames that fault-around has found, with a reference to each frame.
 pub(super) struct Around {
     range: PageRange,
-    /// Bitmap of the pages whose frames were found; bit 0 is the first page of `range`.
-    found: u64,
-    /// The frames, indexed like `found`. A frame whose bit is clear in `found` has no meaning.
-    frames: [Frame; AROUND],
+    /// The pages of `range`, of which those are wanted that are not mapped.
+    run: CachedRun,
 }
 
 impl Around {
-    /// Looks up the pages of `window` that are not mapped and that the object has in memory.
-    fn find<M: Machine>(fault: Fault<'_, M>, object: &dyn Object<M>, window: Window) -> Self {
-        let mut around = Self::none(window.range);
-        let first = fault.area.offset_of(window.range.start);
-        let memory = &fault.core.memory;
-        around.found = object.cached_run(memory, first, window.empty, &mut around.frames);
-        around
+    /// Returns an `Around` of the pages of `window`, in `area`, that has found no frames yet.
+    #[inline(always)]
+    pub(super) fn new<M: Machine>(area: &Area<M>, window: Window) -> Self {
+        Self {
+            range: window.range,
+            run: CachedRun::new(area.offset_of(window.range.start), window.empty),
+        }
     }
 
-    /// Returns the frame that the object provides for a load of the page that faulted, and the pages that
+    /// Looks up the pages that are not mapped and that the object has in memory.
+    fn find<M: Machine>(&mut self, fault: Fault<'_, M>, object: &dyn Object<M>) {
+        let run = &mut self.run;
+        let (first, wanted) = (run.first, run.wanted);
+        run.found = object.cached_run(&fault.core.memory, first, wanted, run.frames());
+    }
+
+    /// Returns the frame that the object provides for a load of page `index`, and finds the pages that
     /// [`find`](Self::find) finds.
     ///
     /// # Errors
     /// Those of [`Object::frame`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_with_frame<M: Machine>(
+        &mut self,
         fault: Fault<'_, M>,
         object: &dyn Object<M>,
-        window: Window,
-    ) -> Result<(Frame, Self), ObjectError> {
-        let mut around = Self::none(window.range);
-        let mut run = CachedRun {
-            first: fault.area.offset_of(window.range.start),
-            wanted: window.empty,
-            frames: &mut around.frames,
-            found: 0,
-        };
-        let index = fault.area.offset_of(fault.page);
-        let frame = object.frame_and_run(&fault.core.memory, index, &mut run)?;
-        around.found = run.found;
-        Ok((frame, around))
-    }
-
-    /// Returns an `Around` of `range` that has no frames.
-    #[inline]
-    fn none(range: PageRange) -> Self {
-        Self {
-            range,
-            found: 0,
-            frames: [Frame::new(0); AROUND],
-        }
+        index: u64,
+    ) -> Result<Frame, ObjectError> {
+        object.frame_and_run(&fault.core.memory, index, &mut self.run)
     }
 
     /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
@@ -147,12 +135,13 @@ impl Around {
         cursor: &mut Cursor<'_, M>,
         state: Bits,
     ) -> u64 {
-        if self.found == 0 {
+        if self.run.found == 0 {
             return 0;
         }
         self.fill_found(fault, cursor, state)
     }
 
+    #[inline(never)]
     fn fill_found<M: Machine>(
         &mut self,
         fault: Fault<'_, M>,
@@ -160,7 +149,7 @@ impl Around {
         state: Bits,
     ) -> u64 {
         let bits = fault.object_bits(fault.area.view(), state);
-        let (mut left, mut filled) = (self.found, 0);
+        let (mut left, mut filled) = (self.run.found, 0);
         while left != 0 {
             let place = left.trailing_zeros();
             left &= left - 1;
@@ -168,10 +157,10 @@ impl Around {
             if cursor.peek() != Entry::Empty {
                 continue;
             }
-            let frame = self.frames[place as usize];
+            let frame = self.run.frames()[place as usize];
             let frames = fault.core.memory.frames();
             let shown = frames.for_entry(frames.adopt(frame));
-            self.found &= !(1 << place);
+            self.run.found &= !(1 << place);
             if cursor.fill(Entry::page(frame, bits)).is_ok() {
                 let _ = shown.into_raw();
                 filled += 1;
@@ -181,13 +170,12 @@ impl Around {
     }
 
     /// Drops the references of the frames that were not mapped.
-    pub(super) fn release<M: Machine>(around: Option<&mut Self>, fault: Fault<'_, M>) {
-        let Some(around) = around else {
-            return;
-        };
-        while around.found != 0 {
-            let frame = around.frames[around.found.trailing_zeros() as usize];
-            around.found &= around.found - 1;
+    #[inline]
+    pub(super) fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
+        while self.run.found != 0 {
+            let place = self.run.found.trailing_zeros();
+            let frame = self.run.frames()[place as usize];
+            self.run.found &= self.run.found - 1;
             drop(fault.core.memory.frames().adopt(frame));
         }
     }

@@ -212,6 +212,17 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
+    /// Counts `pages` entries that were empty and now each map a resident page of an object.
+    #[inline]
+    pub(crate) fn note_filled_objects(&self, cpu: CpuId, pages: u64) {
+        let own = &self.resident[cpu.index()];
+        for cell in [&own.pages, &own.objects] {
+            let before = cell.load(Ordering::Relaxed);
+            cell.store(before + pages as i64, Ordering::Relaxed);
+        }
+        self.memory.count_on(cpu, Row::EntriesFilled, pages);
+    }
+
     /// Counts `pages` pages, which are already counted as resident, as pages of objects.
     #[inline]
     pub(crate) fn note_objects(&self, cpu: CpuId, pages: u64) {

@@ -52,15 +52,37 @@ pub enum CollapseError {
 }
 
 /// Neighbouring pages that fault-around looks up, for [`Object::frame_and_run`].
-pub struct CachedRun<'a> {
+pub struct CachedRun {
     /// The index of the first page.
     pub first: u64,
-    /// A bitmap of the pages to look up; bit 0 is page `first`.
+    /// A bitmap of the pages to look up; bit 0 is page `first`. They are among the first [`MOST`](Self::MOST).
     pub wanted: u64,
-    /// The frames of the pages that are found, with one reference each, at the same numbers as in `wanted`.
-    pub frames: &'a mut [Frame],
     /// A bitmap of the pages that are in memory, which the object sets.
     pub found: u64,
+    /// The frames. `None` until the first use, because most faults find no neighbours.
+    frames: Option<[Frame; Self::MOST]>,
+}
+
+impl CachedRun {
+    /// The maximum number of pages.
+    pub const MOST: usize = 16;
+
+    /// Returns the run of the pages `wanted` from page `first` on, of which none is found.
+    #[inline(always)]
+    pub fn new(first: u64, wanted: u64) -> Self {
+        Self {
+            first,
+            wanted,
+            found: 0,
+            frames: None,
+        }
+    }
+
+    /// Returns the frames of the pages that are found, with one reference each, at the same numbers as in `found`.
+    #[inline]
+    pub fn frames(&mut self) -> &mut [Frame] {
+        self.frames.get_or_insert([Frame::new(0); Self::MOST])
+    }
 }
 
 /// Something with pages that areas can map.
@@ -182,10 +204,10 @@ pub trait Object<M: Machine>: Send + Sync {
         &self,
         memory: &Memory<M>,
         index: u64,
-        run: &mut CachedRun<'_>,
+        run: &mut CachedRun,
     ) -> Result<Frame, ObjectError> {
         let frame = self.frame(memory, index, false)?;
-        run.found = self.cached_run(memory, run.first, run.wanted, run.frames);
+        run.found = self.cached_run(memory, run.first, run.wanted, run.frames());
         Ok(frame)
     }
 

@@ -3,8 +3,8 @@
 use memwright_table::{Frame, Machine};
 
 use crate::shmem::{Shmem, pages_of};
+use crate::store::look_up::Lookup;
 use crate::store::page_store::State;
-use crate::store::pages::Lookup;
 use crate::types::error::ObjectError;
 
 impl<M: Machine> Shmem<M> {
@@ -19,7 +19,7 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Implements [`frame_in_memory`](Self::frame_in_memory). The caller holds the lock of the store.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shared_frame(
         &self,
         state: &mut State<M>,
@@ -29,7 +29,7 @@ impl<M: Machine> Shmem<M> {
         if index >= pages_of(state.size) {
             return Err(ObjectError::BeyondEnd);
         }
-        let frame = match state.pages.look_up(index) {
+        let frame = match state.pages.look_up(self.memory.frames(), index) {
             Lookup::InMemory(frame) => frame,
             Lookup::InSwap => return Err(ObjectError::InSwap),
             Lookup::Vacant(vacancy) if create => self.create(state, &vacancy, true)?,
@@ -38,21 +38,31 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Implements [`Object::cached_run`]. The caller holds the lock of the store.
+    /// Returns a bitmap of the pages that are stored and not past the end of the object, among the pages `first + i` for
+    /// which bit `i` is set in `wanted`. The caller holds the lock of the store.
     #[inline]
-    pub(super) fn run_in_memory(
+    pub(super) fn stored_run(&self, state: &State<M>, first: u64, wanted: u64) -> u64 {
+        let stored = state.pages.stored_of(first, wanted);
+        if stored == 0 {
+            return 0;
+        }
+        match pages_of(state.size).saturating_sub(first) {
+            inside @ 0..64 => stored & ((1 << inside) - 1),
+            64.. => stored,
+        }
+    }
+
+    /// Takes references to those of the pages `stored` that are in memory, for [`Object::cached_run`]. The caller holds
+    /// the lock of the store.
+    #[inline(never)]
+    pub(super) fn take_run(
         &self,
         state: &State<M>,
         first: u64,
-        wanted: u64,
+        stored: u64,
         frames: &mut [Frame],
     ) -> u64 {
-        let inside = pages_of(state.size).saturating_sub(first);
-        let wanted = match inside {
-            0..64 => wanted & ((1 << inside) - 1),
-            64.. => wanted,
-        };
-        let found = state.pages.get_run_unasked(first, wanted, frames);
+        let found = state.pages.get_run_unasked(first, stored, frames);
         let mut left = found;
         while left != 0 {
             let frame = frames[left.trailing_zeros() as usize];

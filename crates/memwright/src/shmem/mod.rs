@@ -20,8 +20,9 @@ use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
 use crate::mm::object::{CachedRun, CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
 use crate::store::leaving::{Leaving, Left};
+use crate::store::look_up::{Lookup, Vacancy};
 use crate::store::page_store::{State, Store};
-use crate::store::pages::{Lookup, Stored, Vacancy};
+use crate::store::pages::Stored;
 use crate::store::room::Room;
 use crate::swap::reads::Asker;
 use crate::types::error::ObjectError;
@@ -369,7 +370,7 @@ impl<M: Machine> Shmem<M> {
     /// Returns the frame of page `index`, which must not be in swap. Creates the page if it does not exist. A new page
     /// is zeroed only if `zeroed` is set.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
-        match state.pages.look_up(index) {
+        match state.pages.look_up(self.memory.frames(), index) {
             Lookup::InMemory(frame) => Ok(frame),
             Lookup::InSwap => Err(ObjectError::InSwap),
             Lookup::Vacant(vacancy) => self.create(state, &vacancy, zeroed),
@@ -377,10 +378,11 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Creates the page at the vacant index that a lookup returned.
+    #[inline(always)]
     fn create(
         &self,
         state: &mut State<M>,
-        vacancy: &Vacancy,
+        vacancy: &Vacancy<'_>,
         zeroed: bool,
     ) -> Result<Frame, ObjectError> {
         state.pages.check_room(1)?;
@@ -582,18 +584,23 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 
     fn cached_run(&self, _: &Memory<M>, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
-        self.run_in_memory(&self.store.lock(), first, wanted, frames)
+        let state = self.store.lock();
+        let stored = self.stored_run(&state, first, wanted);
+        self.take_run(&state, first, stored, frames)
     }
 
     fn frame_and_run(
         &self,
         _memory: &Memory<M>,
         index: u64,
-        run: &mut CachedRun<'_>,
+        run: &mut CachedRun,
     ) -> Result<Frame, ObjectError> {
         let mut state = self.store.lock();
         let frame = self.shared_frame(&mut state, index, true)?;
-        run.found = self.run_in_memory(&state, run.first, run.wanted, run.frames);
+        let stored = self.stored_run(&state, run.first, run.wanted);
+        if stored != 0 {
+            run.found = self.take_run(&state, run.first, stored, run.frames());
+        }
         Ok(frame.expect("created above"))
     }
 

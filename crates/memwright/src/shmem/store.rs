@@ -61,7 +61,16 @@ impl<M: Machine> Store<M> {
 impl<M: Machine> State<M> {
     /// Makes the next frame allocation on this CPU follow the NUMA policy of page `index`. The caller then allocates
     /// the frame for that page.
+    #[inline]
     pub(crate) fn choose(&self, memory: &Memory<M>, index: u64) {
+        if !self.placed.is_empty() {
+            self.choose_placed(memory, index);
+        }
+    }
+
+    /// Implements [`choose`](Self::choose) for an object that has policies.
+    #[cold]
+    fn choose_placed(&self, memory: &Memory<M>, index: u64) {
         if let Some(policy) = memory.placement(self.placed.get(index)) {
             let frames = memory.frames();
             let topology = frames.topology();

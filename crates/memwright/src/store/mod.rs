@@ -3,6 +3,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod leaving;
+pub(crate) mod look_up;
 pub(crate) mod page_store;
 pub(crate) mod pages;
 pub(crate) mod placed;

@@ -4,13 +4,13 @@
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
+use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, NodeWords, OutOfFrames};
 
 use crate::store::room::Room;
 use crate::types::error::ObjectError;
 
 /// The number of slots of a node. A node is a frame of 64-bit words, one for each slot.
-const SLOTS: u64 = 512;
+pub(super) const SLOTS: u64 = 512;
 
 const SLOT_BITS: u32 = 9;
 
@@ -27,7 +27,7 @@ const LEAVING: u64 = 1 << 62;
 
 /// A flag in the word of a slot with a page in memory: the page has been looked up since it was stored, swapped in, or
 /// last aged.
-const ASKED: u64 = 1 << 61;
+pub(super) const ASKED: u64 = 1 << 61;
 
 /// The maximum number of levels: enough for the index of every page below the byte offset 2^64.
 const MAX_HEIGHT: u32 = 6;
@@ -41,57 +41,32 @@ pub enum Stored {
     InSwap(u64),
 }
 
-/// The result of looking up a page to access it.
-pub(crate) enum Lookup {
-    /// The page is in this frame, to which the store has a reference.
-    InMemory(Frame),
-    /// The page is in swap.
-    InSwap,
-    /// The store has no page at the index.
-    Vacant(Vacancy),
-}
-
-/// An index without a page, and the result of the walk to it, for [`Pages::fill`]. It is valid until the store changes.
-pub(crate) struct Vacancy {
-    pub(crate) index: u64,
-    /// The lowest node on the path to the index, if it exists.
-    node: Option<Frame>,
-}
-
 /// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
 ///
 /// A store of height 0 has no nodes; a store of height `h` covers 512^`h` indices. A lowest node can hold the frames of
 /// one folio in order, with a single reference to the folio. Its metadata then has the flag `WHOLE`. When one of these
 /// pages is removed, the reference to the folio is replaced by a reference to each remaining frame.
 pub struct Pages<M: Machine> {
-    frames: Arc<Frames<M>>,
+    pub(super) frames: Arc<Frames<M>>,
     root: Option<Frame>,
     height: u32,
     /// The number of pages, in memory and in swap.
     count: u64,
+    /// The index after the last page that was ever stored; `u32::MAX` if it is larger. Pages are often created in
+    /// ascending order, and a search for existing ones after the last one then reads no node.
+    end: u32,
     /// The number of pages in swap. 32 bits suffice for 16 TiB.
     swapped: u32,
     /// The page limit that this store shares with other stores, or `None` if there is no limit.
     room: Option<Arc<Room>>,
-    /// The lowest node at which the last walk ended.
-    recent: Cell<Recent>,
+    /// The part of 512 pages to which the last walk led, the index of such a page divided by 512, and its lowest node.
+    /// Further accesses to this part need no walk.
+    recent_part: Cell<u64>,
+    recent_node: Cell<Frame>,
 }
 
-/// A lowest node, and the number of the part of 512 pages that it covers: the index of such a page, divided by 512.
-/// Further accesses to this part need no walk.
-#[derive(Clone, Copy)]
-struct Recent {
-    part: u64,
-    node: Frame,
-}
-
-impl Recent {
-    /// No node. The part number is one that no index has.
-    const NONE: Recent = Recent {
-        part: u64::MAX,
-        node: Frame::new(0),
-    };
-}
+/// The number of a part that no index has.
+const NO_PART: u64 = u64::MAX;
 
 impl<M: Machine> Pages<M> {
     /// Creates an empty store.
@@ -101,9 +76,11 @@ impl<M: Machine> Pages<M> {
             root: None,
             height: 0,
             count: 0,
+            end: 0,
             swapped: 0,
             room: None,
-            recent: Cell::new(Recent::NONE),
+            recent_part: Cell::new(NO_PART),
+            recent_node: Cell::new(Frame::new(0)),
         }
     }
 
@@ -126,7 +103,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    fn take_room(&self, pages: u64) -> Result<(), ObjectError> {
+    pub(super) fn take_room(&self, pages: u64) -> Result<(), ObjectError> {
         match &self.room {
             Some(room) if !room.take(pages) => Err(ObjectError::NoRoom),
             Some(_) | None => Ok(()),
@@ -170,73 +147,6 @@ impl<M: Machine> Pages<M> {
     #[inline]
     fn find(&self, index: u64, mark: u64) -> Option<Frame> {
         found(self.word(self.lowest(index)?, slot_at(index, 0)), mark)
-    }
-
-    /// Looks up page `index` like [`get`](Self::get), and also tells a page in swap from none.
-    #[inline]
-    pub(crate) fn look_up(&self, index: u64) -> Lookup {
-        let node = self.lowest(index);
-        if let Some(node) = node {
-            let word = self.word(node, slot_at(index, 0));
-            if let Some(frame) = found(word, ASKED) {
-                return Lookup::InMemory(frame);
-            }
-            if word.load(Ordering::Relaxed) != 0 {
-                return Lookup::InSwap;
-            }
-        }
-        Lookup::Vacant(Vacancy { index, node })
-    }
-
-    /// Stores a frame, with its reference, at the vacant index that a lookup returned.
-    ///
-    /// # Errors
-    /// As for [`insert`](Self::insert).
-    pub(crate) fn fill(&mut self, vacancy: &Vacancy, frame: Frame) -> Result<(), ObjectError> {
-        let Vacancy { index, node } = *vacancy;
-        let Some(node) = node else {
-            return self.insert(index, frame);
-        };
-        self.take_room(1)?;
-        debug_assert!(self.stored(index).is_none() && self.lowest(index) == Some(node));
-        self.set_slot(node, slot_at(index, 0), Some(frame));
-        self.count += 1;
-        Ok(())
-    }
-
-    /// Like [`get_unasked`](Self::get_unasked), for each page `first + i` for which bit `i` is set in `wanted`. Writes
-    /// the frame of a page in memory to element `i` of `frames`. Returns a bitmap of these pages.
-    pub(crate) fn get_run_unasked(&self, first: u64, wanted: u64, frames: &mut [Frame]) -> u64 {
-        let (mut left, mut there) = (wanted, 0);
-        while left != 0 {
-            let place = left.trailing_zeros();
-            let index = first + u64::from(place);
-            let rest = SLOTS - slot_at(index, 0);
-            // The wanted pages in the lowest node that covers `index`.
-            let mut here = match rest + u64::from(place) {
-                end @ 0..64 => left & ((1 << end) - 1),
-                64.. => left,
-            };
-            left &= !here;
-            let Some(node) = self.lowest(index) else {
-                continue;
-            };
-            let words = self.frames.words64(node);
-            while here != 0 {
-                let place = here.trailing_zeros();
-                here &= here - 1;
-                let word = &words[slot_at(first + u64::from(place), 0) as usize];
-                // This check comes first, because most slots of a new object are empty.
-                if word.load(Ordering::Relaxed) == 0 {
-                    continue;
-                }
-                if let Some(frame) = found(word, 0) {
-                    frames[place as usize] = frame;
-                    there |= 1 << place;
-                }
-            }
-        }
-        there
     }
 
     /// Returns whether page `index` was looked up since it was stored, swapped in, or last [aged](Self::age).
@@ -334,8 +244,27 @@ impl<M: Machine> Pages<M> {
         }
         debug_assert!(self.stored(index).is_none());
         self.set_slot(node, slot_at(index, 0), Some(frame));
-        self.count += 1;
+        self.note_stored(index);
         Ok(())
+    }
+
+    /// Counts the page that was just stored at `index`.
+    #[inline(always)]
+    pub(super) fn note_stored(&mut self, index: u64) {
+        self.count += 1;
+        self.note_end(index + 1);
+    }
+
+    /// Records that the pages before `end` can be stored.
+    #[inline(always)]
+    fn note_end(&mut self, end: u64) {
+        self.end = self.end.max(u32::try_from(end).unwrap_or(u32::MAX));
+    }
+
+    /// Returns whether no page was ever stored at `index` or after it. `false` means unknown.
+    #[inline(always)]
+    pub(super) fn ends_before(&self, index: u64) -> bool {
+        index >= self.end.into() && self.end != u32::MAX
     }
 
     /// Returns the first frame of the folio that is stored as the 512 pages from `first` on, a multiple of 512. The
@@ -383,6 +312,7 @@ impl<M: Machine> Pages<M> {
             self.count += u64::from(before == 0);
         }
         self.frames.set_owner(node, SLOTS, WHOLE);
+        self.note_end(first + SLOTS);
         Ok(())
     }
 
@@ -584,10 +514,9 @@ impl<M: Machine> Pages<M> {
 
     /// Returns the lowest node on the path to `index`.
     #[inline]
-    fn lowest(&self, index: u64) -> Option<Frame> {
-        let recent = self.recent.get();
-        if recent.part == index >> SLOT_BITS {
-            return Some(recent.node);
+    pub(super) fn lowest(&self, index: u64) -> Option<Frame> {
+        if self.recent_part.get() == index >> SLOT_BITS {
+            return Some(self.recent_node.get());
         }
         self.walk(index)
     }
@@ -602,8 +531,8 @@ impl<M: Machine> Pages<M> {
         for level in (1..self.height).rev() {
             node = self.below(node, slot_at(index, level))?;
         }
-        let part = index >> SLOT_BITS;
-        self.recent.set(Recent { part, node });
+        self.recent_part.set(index >> SLOT_BITS);
+        self.recent_node.set(node);
         Some(node)
     }
 
@@ -686,6 +615,7 @@ impl<M: Machine> Pages<M> {
                 self.release(root);
                 self.root = None;
                 self.height = 0;
+                self.end = 0;
             }
         }
     }
@@ -713,7 +643,7 @@ impl<M: Machine> Pages<M> {
     }
 
     fn release(&self, node: Frame) {
-        self.recent.set(Recent::NONE);
+        self.recent_part.set(NO_PART);
         drop(self.frames.adopt(node));
     }
 
@@ -733,12 +663,7 @@ impl<M: Machine> Pages<M> {
     /// Changes a slot from empty to filled or the reverse, and updates the count of filled slots in the metadata of the
     /// node.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
-        self.word(node, slot)
-            .store(value.map_or(0, encoded), Ordering::Relaxed);
-        self.frames.change_owner(node, |filled| match value {
-            Some(_) => filled + 1,
-            None => filled - 1,
-        });
+        set_word(self.frames.node_words(node), slot, value);
     }
 }
 
@@ -748,10 +673,21 @@ impl<M: Machine> Drop for Pages<M> {
     }
 }
 
+/// Implements [`Pages::set_slot`].
+#[inline(always)]
+pub(super) fn set_word(node: NodeWords<'_>, slot: u64, value: Option<Frame>) {
+    node.word(slot)
+        .store(value.map_or(0, encoded), Ordering::Relaxed);
+    node.change_owner(|filled| match value {
+        Some(_) => filled + 1,
+        None => filled - 1,
+    });
+}
+
 /// Returns the frame in a slot of a lowest node if the page is in memory, sets the flags `mark` in the slot's word, and
 /// cancels a swap-out of the page.
 #[inline]
-fn found(word: &AtomicU64, mark: u64) -> Option<Frame> {
+pub(super) fn found(word: &AtomicU64, mark: u64) -> Option<Frame> {
     let value = word.load(Ordering::Relaxed);
     let Stored::InMemory(frame) = decoded(value)? else {
         return None;
@@ -763,7 +699,7 @@ fn found(word: &AtomicU64, mark: u64) -> Option<Frame> {
     Some(frame)
 }
 
-fn slot_at(index: u64, level: u32) -> u64 {
+pub(super) fn slot_at(index: u64, level: u32) -> u64 {
     (index >> (SLOT_BITS * level)) & (SLOTS - 1)
 }
 

@@ -18,6 +18,12 @@ impl Placed {
         Self { runs: Vec::new() }
     }
 
+    /// Returns whether no page has a policy.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     /// Returns the policy of page `index`, or `PolicyId::NONE` if no policy was set.
     pub(crate) fn get(&self, index: u64) -> PolicyId {
         let place = self.runs.partition_point(|(run, _)| run.end <= index);

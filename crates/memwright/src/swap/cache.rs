@@ -340,7 +340,8 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Completes `end_use`: frees the slot if `remains` says that it is unused, and drops the slot's reference to the
-    /// frame.
+    /// frame. Inlined: most uses of a slot end while others remain, and then there is nothing to do.
+    #[inline(always)]
     pub(super) fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
             Remains::Used => {}

@@ -128,7 +128,7 @@ impl Verdict {
 /// Returns whether an entry with these bits, in an area with these properties, may be writable, or why not.
 ///
 /// `bits` are the bits that the entry will have. The `WRITE` bit in `bits` is ignored.
-#[inline]
+#[inline(always)]
 pub fn writable(view: View, bits: Bits) -> Verdict {
     if !view.rights.contains(Rights::WRITE) {
         return Verdict::NoRight;

@@ -458,6 +458,34 @@ fn a_run_of_pages_is_looked_up_like_each_of_them() {
 }
 
 #[test]
+fn a_run_is_found_wherever_the_last_page_is() {
+    let world = World::new();
+    let object = world.shmem(1 << 40);
+    // Pages in descending order, one so far along that 32 bits do not hold its index, then without the later ones, and
+    // after all of them are gone.
+    for (stored, cut) in [(40, None), (8, None), ((1 << 33) + 3, None), (9, Some(9))] {
+        if let Some(pages) = cut {
+            object.set_size(pages * PAGE).unwrap();
+            object.set_size(PAGE << 40).unwrap();
+        }
+        object.write_at(stored * PAGE, &[3]).unwrap();
+        for first in [0, 8, 9, 33, 41, 1 << 33, (1 << 33) + 4] {
+            let mut frames = [Frame::new(7); 16];
+            let found = object.cached_run(&world.memory, first, 0xffff, &mut frames);
+            for (place, frame) in (0..16).zip(frames) {
+                let expected = object.cached(&world.memory, first + place);
+                assert_eq!(found >> place & 1 != 0, expected.is_some());
+                for held in expected.into_iter().chain(expected.map(|_| frame)) {
+                    assert_eq!(world.frames.adopt(held).frame(), frame);
+                }
+            }
+        }
+    }
+    object.set_size(0).unwrap();
+    assert_eq!(object.resident(), 0);
+}
+
+#[test]
 fn sparse_pages_behave_as_a_map() {
     let world = World::new();
     let before = world.frames.used();

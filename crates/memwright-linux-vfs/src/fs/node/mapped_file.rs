@@ -67,7 +67,7 @@ impl Object<M> for OpenFile {
         &self,
         memory: &Memory,
         index: u64,
-        run: &mut CachedRun<'_>,
+        run: &mut CachedRun,
     ) -> Result<Frame, ObjectError> {
         self.pages()?.frame_and_run(memory, index, run)
     }
