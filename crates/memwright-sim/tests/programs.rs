@@ -121,7 +121,7 @@ fn programs_see_it_where_forks_share_page_tables() {
     });
     expect(
         &successes,
-        &["share tables", "copy tables", "take tables back"],
+        &["share tables", "copy tables", "take tables over"],
         10,
     );
 }

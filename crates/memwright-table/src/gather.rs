@@ -334,6 +334,12 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
+    /// The pool of frames of the gather's table.
+    #[inline]
+    pub(crate) fn frames(&self) -> &'t Frames<M> {
+        self.table.frames()
+    }
+
     /// Records `change` of the entry that maps `page` with a page of `size`. Call this before releasing the lock that
     /// protects the entry.
     #[inline]

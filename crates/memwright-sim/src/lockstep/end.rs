@@ -17,13 +17,13 @@ impl Lockstep {
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
-    /// Adds the numbers of page tables that forks shared, and that processes then copied or took back, to the successes.
+    /// Adds the numbers of page tables that forks shared, and that processes then copied or took over, to the successes.
     fn note_tables(&mut self) {
         let account = self.host.memory().account();
         for (name, row) in [
             ("share tables", Row::TablesShared),
             ("copy tables", Row::TablesCopied),
-            ("take tables back", Row::TablesTaken),
+            ("take tables over", Row::TablesTaken),
         ] {
             *self.successes.entry(name).or_default() += account.count(row);
         }
@@ -110,12 +110,12 @@ impl Lockstep {
                 return disagree(format!("{left} frames of kind {kind:?} are left"));
             }
         }
-        let promised = memory.commit().committed();
+        let earmarked = memory.commit().committed();
         let slots = memory.swap().totals().1;
         let kept = self.device.as_ref().map_or(0, |(device, _)| device.kept());
-        if (promised, slots, kept) != (0, 0, 0) {
+        if (earmarked, slots, kept) != (0, 0, 0) {
             return disagree(format!(
-                "{promised} pages are promised, {slots} slots in use, {kept} pages on the device"
+                "{earmarked} pages are earmarked, {slots} slots in use, {kept} pages on the device"
             ));
         }
         Ok(())

@@ -41,37 +41,7 @@ impl Lockstep {
     /// use must have a swap entry, be named by an object, or hold a copy of a frame.
     pub(super) fn check_frames(&self) -> Result<(), String> {
         let frames = self.host.frames();
-        let mut shown = Shown::default();
-        let mut tables = self.host.idle_table_frames();
-        for process in self.processes.values() {
-            let table = process.space().table();
-            tables += table.table_frames();
-            let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
-            // The shared table of the last entry, and whether another address space has shown it.
-            let mut last = None;
-            while let Some(extent) = cursor.next_filled() {
-                let shared = table.shared_table(extent.range.start);
-                if last.map(|(table, _)| table) != shared {
-                    last = shared.map(|table| (table, shown.share(table)));
-                }
-                match extent.entry {
-                    // The entries of a shared table hold one reference each.
-                    _ if last.is_some_and(|(_, again)| again) => {}
-                    Entry::Present(page) => match frames.kind(page.frame) {
-                        FrameKind::Anonymous | FrameKind::Merged => shown.add(extent.range, page),
-                        _ => {}
-                    },
-                    Entry::Swapped(page) => *shown.slots.entry(page.slot).or_default() += 1,
-                    Entry::Migrating(_) => {
-                        return Err(format!("{:?} is still on its way", extent.range));
-                    }
-                    Entry::Empty | Entry::Marker(_) => {}
-                }
-                if !cursor.advance() {
-                    break;
-                }
-            }
-        }
+        let (mut shown, tables) = self.show_entries()?;
         let mut slots: BTreeSet<u64> = shown.slots.keys().copied().collect();
         for number in 0..frames.end() {
             let frame = Frame::new(number);
@@ -116,6 +86,49 @@ impl Lockstep {
         if !frames.are_mapped_objects_counted() {
             return Err("the counters of mapped frames of objects are wrong".to_owned());
         }
+        self.check_tables(&shown, tables)
+    }
+
+    /// Returns what the entries of all processes point to, and the number of page tables, counted by each address space.
+    fn show_entries(&self) -> Result<(Shown, u64), String> {
+        let frames = self.host.frames();
+        let mut shown = Shown::default();
+        let mut tables = self.host.idle_table_frames();
+        for process in self.processes.values() {
+            let table = process.space().table();
+            tables += table.table_frames();
+            let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
+            // The shared table of the last entry, and whether another address space has shown it.
+            let mut last = None;
+            while let Some(extent) = cursor.next_filled() {
+                let shared = table.shared_table(extent.range.start);
+                if last.map(|(table, _)| table) != shared {
+                    last = shared.map(|table| (table, shown.share(table)));
+                }
+                match extent.entry {
+                    // The entries of a shared table hold one reference each.
+                    _ if last.is_some_and(|(_, again)| again) => {}
+                    Entry::Present(page) => match frames.kind(page.frame) {
+                        FrameKind::Anonymous | FrameKind::Merged => shown.add(extent.range, page),
+                        _ => {}
+                    },
+                    Entry::Swapped(page) => *shown.slots.entry(page.slot).or_default() += 1,
+                    Entry::Migrating(_) => {
+                        return Err(format!("{:?} is still on its way", extent.range));
+                    }
+                    Entry::Empty | Entry::Marker(_) => {}
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        Ok((shown, tables))
+    }
+
+    /// Checks the numbers of page tables: `tables` as counted by the address spaces, and the shared ones among them.
+    fn check_tables(&self, shown: &Shown, mut tables: u64) -> Result<(), String> {
+        let frames = self.host.frames();
         for (table, sharers) in &shown.tables {
             let references = frames.references(Frame::new(*table));
             if references != *sharers {
@@ -127,10 +140,10 @@ impl Lockstep {
             tables -= u64::from(sharers - 1);
         }
         let extra: u32 = shown.tables.values().map(|sharers| sharers - 1).sum();
-        if frames.promised() != extra.into() {
+        if frames.earmarked() != extra.into() {
             return Err(format!(
-                "{} frames are promised, not {extra}",
-                frames.promised()
+                "{} frames are earmarked, not {extra}",
+                frames.earmarked()
             ));
         }
         let found = frames.audit().of(FrameKind::Table);

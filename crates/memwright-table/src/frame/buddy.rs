@@ -42,8 +42,8 @@ pub(super) struct Buddy {
     /// The first free block of each order.
     heads: [u32; MAX_ORDER as usize + 1],
     free: u64,
-    /// The number of these frames that are promised to page tables ([`Frames::promise_tables`](super::Frames)).
-    promised: u64,
+    /// The number of these frames that are earmarked for page tables ([`Frames::earmark_tables`](super::Frames)).
+    earmarked: u64,
 }
 
 impl Buddy {
@@ -52,33 +52,33 @@ impl Buddy {
             node,
             heads: [END; MAX_ORDER as usize + 1],
             free: 0,
-            promised: 0,
+            earmarked: 0,
         }
     }
 
-    /// The number of frames in the free lists that are not promised. Frames in CPU caches are not included.
+    /// The number of frames in the free lists that are not earmarked. Frames in CPU caches are not included.
     pub(super) fn free(&self) -> u64 {
-        self.free - self.promised
+        self.free - self.earmarked
     }
 
-    /// Promises up to `frames` of the free frames, and returns how many: [`take`](Self::take) does not take them.
-    pub(super) fn promise(&mut self, frames: u64) -> u64 {
-        let promised = frames.min(self.free());
-        self.promised += promised;
-        promised
+    /// Earmarks up to `frames` of the free frames, and returns how many: [`take`](Self::take) does not take them.
+    pub(super) fn earmark(&mut self, frames: u64) -> u64 {
+        let earmarked = frames.min(self.free());
+        self.earmarked += earmarked;
+        earmarked
     }
 
-    /// Takes back promises of up to `frames` frames, and returns of how many.
-    pub(super) fn take_back(&mut self, frames: u64) -> u64 {
-        let taken = frames.min(self.promised);
-        self.promised -= taken;
+    /// Releases the earmarks of up to `frames` frames, and returns of how many.
+    pub(super) fn release(&mut self, frames: u64) -> u64 {
+        let taken = frames.min(self.earmarked);
+        self.earmarked -= taken;
         taken
     }
 
     /// Removes a block of `order` from the free lists. It is the part with the lowest address of the smallest free
     /// block that is large enough. If several free blocks have that size, it is a part of the one that was freed last,
     /// so the result is deterministic. Returns `None` if no free block is large enough, or if the block would use
-    /// promised frames.
+    /// earmarked frames.
     pub(super) fn take(&mut self, metas: Metas<'_>, order: u8) -> Option<Frame> {
         if self.free() < 1 << order {
             return None;

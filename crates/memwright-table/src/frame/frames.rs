@@ -15,7 +15,7 @@ use super::node_tally::NodeTally;
 use super::pool_state::Pool;
 use super::slots::Keeper;
 use super::topology::Topology;
-use super::unshared::Unshared;
+use super::unshared::{Unshared, UnsharedCounts};
 use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::{Lock, LockGuard};
@@ -68,8 +68,8 @@ pub struct Frames<M: Machine> {
     pub(super) fail_after: AtomicU64,
     /// The size of the reserve, in frames.
     pub(super) low_water: AtomicU64,
-    /// The number of free frames that are promised to page tables (`promise.rs`).
-    pub(super) promised: AtomicU64,
+    /// The number of free frames that are earmarked for page tables (`earmark.rs`).
+    pub(super) earmarked: AtomicU64,
     /// The number of anonymous folios of 2 MiB.
     pub(super) folios: AtomicU64,
     /// The number of folios of objects.
@@ -112,9 +112,9 @@ impl<M: Machine> Frames<M> {
         self.total
     }
 
-    /// The number of free frames that are not promised to page tables.
+    /// The number of free frames that are not earmarked for page tables.
     pub fn free(&self) -> u64 {
-        (self.total - self.used()).saturating_sub(self.promised())
+        (self.total - self.used()).saturating_sub(self.earmarked.load(Ordering::Relaxed))
     }
 
     /// The number of allocated frames.
@@ -192,6 +192,15 @@ impl<M: Machine> Frames<M> {
     /// The number of reserved frames.
     pub fn reserve(&self) -> u64 {
         self.low_water.load(Ordering::Relaxed)
+    }
+
+    /// Returns the counts of shared page tables that address spaces have stopped sharing.
+    pub fn unshared_counts(&self) -> UnsharedCounts {
+        self.unshared.counts()
+    }
+
+    pub(crate) fn unshared(&self) -> &Unshared {
+        &self.unshared
     }
 
     fn sum(&self, of: impl Fn(&Cache) -> i64) -> u64 {

@@ -240,6 +240,14 @@ impl Meta {
         self.state().0 & 0xff == FrameKind::Table as u32
     }
 
+    /// Makes the frame an empty table with this owner, for the pages from number `start` on.
+    pub(crate) fn become_table(&self, owner: u64, start: u64) {
+        self.owner.store(owner, Ordering::Relaxed);
+        self.index.store(start, Ordering::Relaxed);
+        self.live.store(0, Ordering::Relaxed);
+        self.quiet.store(0, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn is_tail(&self) -> bool {
         self.state().has(State::TAIL)

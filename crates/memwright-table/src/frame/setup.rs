@@ -117,7 +117,7 @@ impl<M: Machine> Frames<M> {
             total: 0,
             fail_after: AtomicU64::new(u64::MAX),
             low_water: AtomicU64::new(0),
-            promised: AtomicU64::new(0),
+            earmarked: AtomicU64::new(0),
             unshared: Unshared::default(),
             folios: AtomicU64::new(0),
             object_folios: AtomicU64::new(0),

@@ -2,9 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::Frames;
-use crate::machine::Machine;
-
 /// The counts of what made address spaces own tables that they had shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnsharedCounts {
@@ -34,6 +31,18 @@ pub(crate) struct Unshared {
 }
 
 impl Unshared {
+    pub(super) fn counts(&self) -> UnsharedCounts {
+        let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        UnsharedCounts {
+            copied: load(&self.copied),
+            entries: load(&self.entries),
+            taken: load(&self.taken),
+            local: load(&self.local),
+            remote: load(&self.remote),
+            interrupted: load(&self.interrupted),
+        }
+    }
+
     /// Counts a table that was taken.
     pub(crate) fn note_taken(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
@@ -48,25 +57,5 @@ impl Unshared {
         for (cell, count) in cells.into_iter().zip(flushes) {
             cell.fetch_add(count.into(), Ordering::Relaxed);
         }
-    }
-}
-
-impl<M: Machine> Frames<M> {
-    /// Returns the counts of shared page tables that address spaces have stopped sharing.
-    pub fn unshared_counts(&self) -> UnsharedCounts {
-        let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        let unshared = &self.unshared;
-        UnsharedCounts {
-            copied: load(&unshared.copied),
-            entries: load(&unshared.entries),
-            taken: load(&unshared.taken),
-            local: load(&unshared.local),
-            remote: load(&unshared.remote),
-            interrupted: load(&unshared.interrupted),
-        }
-    }
-
-    pub(crate) fn unshared(&self) -> &Unshared {
-        &self.unshared
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct State {
     /// The number of slots in upper-level tables that hold a huge page or a marker. While it is 0, no range can begin
     /// or end inside such an entry.
     pub(crate) large: AtomicU64,
-    /// The number of shared last-level tables that upper-level tables point to (`table/shared/mod.rs`).
+    /// The number of shared last-level tables that upper-level tables point to (`table/shared.rs`).
     pub(crate) shared: AtomicU64,
     /// The CPUs that may be using the root, as a bit mask. A CPU's bit is set before the CPU loads the root, and
     /// cleared after the CPU has loaded another root.

@@ -29,7 +29,7 @@ const fn shift(level: u8) -> u32 {
     (level as u32).wrapping_sub(1).wrapping_mul(9)
 }
 
-/// The value of `owner` in the metadata of a last-level table that several roots share (`shared/mod.rs`). It is that of
+/// The value of `owner` in the metadata of a last-level table that several roots share (`shared.rs`). It is that of
 /// no root.
 pub(crate) const SHARED_OWNER: u64 = u64::MAX;
 

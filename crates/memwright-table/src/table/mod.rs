@@ -40,30 +40,38 @@ mod aside;
 mod batch;
 mod collapse;
 mod copy;
+mod copy_entries;
 mod cursor;
+mod drop;
 mod huge;
+mod leave_tables;
 pub(crate) mod level;
 mod look;
 mod migrate;
 mod move_entries;
 mod move_table;
+mod new_table;
 mod numbers;
+mod own_tables;
 mod prune;
 mod quiet;
 mod runs;
 mod shape;
+mod share_tables;
 mod shared;
 mod swap;
 mod translate;
 
 pub use batch::{Edit, Edited};
 pub use collapse::Collapsed;
-pub use copy::{Copied, CopyRule, CopyStop};
+pub use copy::Copied;
+pub use copy_entries::{CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
+pub use drop::LeftTables;
 pub use look::Look;
 pub use move_entries::MoveRule;
 pub use quiet::{AlikeRun, EditedRuns, Prepared, Touched, Tracked};
-pub use shared::{LeftTables, ShareRule, SharedTables};
+pub use share_tables::{ShareRule, SharedTables};
 pub use translate::{PageAccess, Translation};
 
 pub use crate::root::Table;
@@ -76,7 +84,6 @@ use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
 use crate::addr::{Frame, Page};
-use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, OutOfFrames};
 use crate::handle::TryPush;
@@ -168,57 +175,5 @@ impl<M: Machine> Table<M> {
                 }
             }
         }
-    }
-}
-
-impl<M: Machine> Drop for Table<M> {
-    /// Frees the tables, and the frames to which entries still hold references. The caller ensures that no CPU has the
-    /// root loaded.
-    fn drop(&mut self) {
-        debug_assert!(
-            self.loaded().is_empty(),
-            "dropped a table that {:?} may use",
-            self.loaded()
-        );
-        self.drop_below(self.root, ROOT_LEVEL);
-        self.frames.release(self.root);
-    }
-}
-
-impl<M: Machine> Table<M> {
-    fn drop_below(&self, table: Frame, level: u8) {
-        let entries = if level == ROOT_LEVEL {
-            USER_ENTRIES
-        } else {
-            ENTRIES
-        };
-        if self.frames.meta(table).live.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        for word in &self.frames.table_words(table)[..entries] {
-            let word = word.load(Ordering::Relaxed);
-            match x86_64::slot(word, level) {
-                Slot::Table(lower) if shared::is_shared(self.frames.meta(lower)) => {
-                    self.leave_one(lower, &mut LeftTables::default());
-                }
-                Slot::Table(lower) => {
-                    self.drop_below(lower, level - 1);
-                    self.frames.release(lower);
-                }
-                Slot::Entry => {
-                    let entry = x86_64::decode(word, level);
-                    if let Entry::Swapped(swapped) = entry {
-                        self.frames.release_slots(&[swapped.slot]);
-                    } else if let Some(frame) = entry.counted_frame() {
-                        if level == 1 {
-                            self.frames.release(frame);
-                        } else {
-                            self.frames.release_whole(frame);
-                        }
-                    }
-                }
-            }
-        }
-        self.drop_aside(table);
     }
 }

@@ -27,12 +27,12 @@ pub(super) const fn live(numbers: u32) -> u32 {
 
 /// Returns the number of pages whose entries hold references, in a last-level table.
 pub(super) const fn counted(numbers: u32) -> u32 {
-    numbers / COUNTED & MASK
+    (numbers / COUNTED) & MASK
 }
 
 /// Returns the number of swap entries, in a last-level table.
 pub(super) const fn swapped(numbers: u32) -> u32 {
-    numbers / SWAPPED & MASK
+    (numbers / SWAPPED) & MASK
 }
 
 /// Returns what a page adds to the numbers of a last-level table. `word` is the entry, or its bits.

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use super::numbers;
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
@@ -24,16 +24,6 @@ impl<M: Machine> Table<M> {
         self.prepare_table(frame, start, level);
         self.share().count_tables(1);
         Ok(frame)
-    }
-
-    /// Initializes the metadata of a page table for the pages from `start` on. The caller writes its entries next.
-    pub(super) fn prepare_table(&self, table: Frame, start: Page, level: u8) {
-        let meta = self.frames().meta(table);
-        meta.owner
-            .store(table_owner(self.root(), level), Ordering::Relaxed);
-        meta.index.store(start.number(), Ordering::Relaxed);
-        meta.live.store(0, Ordering::Relaxed);
-        meta.disturb();
     }
 
     /// Updates the count of huge pages and markers in upper-level tables when the entry `old` there becomes `new`.

@@ -259,10 +259,12 @@ impl<M: Machine> Core<M> {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
     }
 
-    /// Lets the process opt out of the huge pages that its `parent` opts out of.
-    pub(crate) fn inherit_huge_refusal(&self, parent: &Self) {
-        let refusal = parent.huge_refusal.load(Ordering::Relaxed);
-        self.huge_refusal.store(refusal, Ordering::Relaxed);
+    /// Makes the address space that of a child of `parent`: it opts out of the same huge pages, and its entries can have
+    /// the same marks of a userfaultfd.
+    pub(crate) fn inherit(&self, parent: &Self) {
+        let order = Ordering::Relaxed;
+        (self.huge_refusal).store(parent.huge_refusal.load(order), order);
+        self.watched.store(parent.watched.load(order), order);
     }
 
     pub(crate) fn refuse_huge(&self, refusal: HugeRefusal) {

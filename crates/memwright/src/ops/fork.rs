@@ -50,10 +50,7 @@ impl<M: Machine> AddressSpace<M> {
         // Declared first so that it is dropped last. On error, this drop frees the partial child.
         let memory = core.memory.clone();
         let child = Self::forked(memory, core.layout, core.template, Some(core))?;
-        child.core.inherit_huge_refusal(core);
-        if core.may_have_marks() {
-            child.core.note_watched();
-        }
+        child.core.inherit(core);
         let areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
@@ -65,13 +62,17 @@ impl<M: Machine> AddressSpace<M> {
         }
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
-        let mut sharing = Sharing::of(core);
+        // Forks that only copy do not decide anything for each area.
+        let shares = core.memory.policy().fork_shares();
+        let mut sharing = shares.then(|| Sharing::of(core));
         let mut entries = 0;
         let mut points = PausePoints::every(AREAS);
         let mut previous = None;
         let result = areas.map.iter().try_for_each(|area| {
             if area.flags.contains(AreaFlags::DONTFORK) {
-                sharing.pass(area);
+                if let Some(sharing) = &mut sharing {
+                    sharing.pass(area);
+                }
                 return Ok(());
             }
             let child_context = area.backing().watcher().and_then(&mut *child_context);
@@ -81,13 +82,17 @@ impl<M: Machine> AddressSpace<M> {
             let area_of_child = (area, child_context);
             let place = copy_area(core, &child.core, cpu, &mut copies, area_of_child, previous)?;
             previous = Some((area, place));
-            if needs_entries(area, watched) {
-                let (parent, child) = ((core, &*areas), (&*child.core, cpu));
-                entries += sharing.share(parent, child, area, &mut gather, |range, gather| {
-                    copy_entries(core, child.0, cpu, (area, range, watched), gather)
-                })?;
-            } else {
-                sharing.pass(area);
+            let copied = |range, gather: &mut Gather<'_, M>| {
+                copy_entries(core, &child.core, cpu, (area, range, watched), gather)
+            };
+            match (&mut sharing, needs_entries(area, watched)) {
+                (None, true) => entries += copied(area.range, &mut gather)?,
+                (Some(sharing), true) => {
+                    let (parent, child) = ((core, &*areas), (&*child.core, cpu));
+                    entries += sharing.share(parent, child, area, &mut gather, copied)?;
+                }
+                (Some(sharing), false) => sharing.pass(area),
+                (None, false) => {}
             }
             points.round();
             Ok(())

@@ -18,7 +18,7 @@ impl<M: Machine> Memory<M> {
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
     pub fn own_all_tables(&self) -> Result<(), OutOfMemory> {
-        if self.frames().promised() == 0 {
+        if self.frames().earmarked() == 0 {
             // No table is shared.
             return Ok(());
         }

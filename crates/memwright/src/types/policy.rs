@@ -60,6 +60,16 @@ pub enum PolicyError {
     UnknownValue,
 }
 
+/// Returns the number of entries from which on a fork shares a page table under the policy `fork=value`, or 0 if it shares
+/// none.
+fn least_shared(value: &str) -> Result<u32, PolicyError> {
+    match value {
+        "copy" => Ok(0),
+        "share" => Ok(LEAST_SHARED),
+        number => number.parse().map_err(|_| PolicyError::UnknownValue),
+    }
+}
+
 /// The policies in force. They are changed only before or between measurements.
 #[derive(Debug)]
 pub struct Policy {
@@ -211,14 +221,9 @@ impl Policy {
                 let each = value.parse().map_err(|_| PolicyError::UnknownValue)?;
                 self.swap_errors.store(each, Ordering::Relaxed);
             }
-            "fork" => {
-                let least = match value {
-                    "copy" => 0,
-                    "share" => LEAST_SHARED,
-                    number => number.parse().map_err(|_| PolicyError::UnknownValue)?,
-                };
-                self.fork_shares.store(least, Ordering::Relaxed);
-            }
+            "fork" => self
+                .fork_shares
+                .store(least_shared(value)?, Ordering::Relaxed),
             "thp" => {
                 let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
                 let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
@@ -288,6 +293,11 @@ impl Policy {
     /// Returns whether a swap fault also reads pages next to the one that faulted (swap readahead).
     pub fn swapin_around(&self) -> bool {
         !self.swapin_alone.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a fork shares page tables (`fork=share`).
+    pub fn fork_shares(&self) -> bool {
+        self.fork_shares.load(Ordering::Relaxed) != 0
     }
 
     /// Returns what a fork does with the page tables of private anonymous memory.

@@ -159,7 +159,7 @@ rows! {
         "Last-level page tables that forks shared with the child instead of copying their entries.";
     TablesCopied, "shared_tables_copied", Counted, "shared page tables: copied", "",
         "Shared page tables that were copied for one address space because an entry was to change.";
-    TablesTaken, "shared_tables_taken_back", Counted, "shared page tables: taken back", "",
+    TablesTaken, "shared_tables_taken_over", Counted, "shared page tables: taken over", "",
         "Shared page tables that the last address space that used them took without a copy.";
     AreasSplit, "vmas_split", Counted, "VMAs split", "",
         "VMAs that were split in two.";

@@ -10,7 +10,7 @@ use memwright_table::{Bits, Entry};
 use crate::swap::watch;
 use crate::world::{PAGE, Process, R, RW, World, page, rows};
 
-/// The rows of page tables: those that forks shared, and those that were copied and taken back.
+/// The rows of page tables: those that forks shared, and those that were copied and taken over.
 const TABLES: [Row; 3] = [Row::TablesShared, Row::TablesCopied, Row::TablesTaken];
 
 /// The number of pages of a last-level table.
@@ -37,7 +37,7 @@ fn written(world: &World, first: u64, pages: u64) -> Process<'_> {
 }
 
 #[test]
-fn a_table_is_copied_at_the_first_store_and_taken_back_at_the_last() {
+fn a_table_is_copied_at_the_first_store_and_taken_over_at_the_last() {
     let world = world("1");
     let mut parent = written(&world, 0, 4);
     let mut child = None;
@@ -155,13 +155,13 @@ fn a_child_that_touches_nothing_costs_no_frame_and_leaves_none() {
         child.space.totals().table_frames,
         parent.space.totals().table_frames
     );
-    // The child has upper tables of its own, and a frame is promised for each shared table.
+    // The child has upper tables of its own, and a frame is earmarked for each shared table.
     assert_eq!(
-        (world.frames.used() - used, world.frames.promised()),
+        (world.frames.used() - used, world.frames.earmarked()),
         (3, 2)
     );
     drop(child);
-    assert_eq!((world.frames.used(), world.frames.promised()), (used, 0));
+    assert_eq!((world.frames.used(), world.frames.earmarked()), (used, 0));
 }
 
 #[test]
@@ -181,13 +181,13 @@ fn many_generations_share_one_table() {
         let child = processes.last().unwrap().fork();
         processes.push(child);
     }
-    assert_eq!(world.frames.promised(), 20);
+    assert_eq!(world.frames.earmarked(), 20);
     for (value, process) in (2..).zip(&mut processes) {
         assert_eq!(process.load(0), 1);
         process.store(0, value).unwrap();
         assert_eq!((process.load(0), process.load(1)), (value, 1));
     }
-    assert_eq!(world.frames.promised(), 0);
+    assert_eq!(world.frames.earmarked(), 0);
 }
 
 #[test]
@@ -236,9 +236,9 @@ fn a_fork_that_runs_out_of_frames_leaves_the_parent_as_it_was() {
             parent.store(index, 2).unwrap();
             assert_eq!(parent.load(index), 2);
         }
-        assert_eq!(world.frames.promised(), 0);
+        assert_eq!(world.frames.earmarked(), 0);
     }
-    // The root and two upper tables of the child. A promise that fails is tried again for fewer frames.
+    // The root and two upper tables of the child. An earmark that fails is tried again for fewer frames.
     assert_eq!(failures, 3);
 }
 

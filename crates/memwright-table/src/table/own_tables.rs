@@ -2,16 +2,16 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ABOVE, count_empty, is_shared};
+use super::copy_entries::{Alike, CopyRule, copy_swapped};
+use super::level::{slot_index, slot_pages, table_owner};
+use super::numbers;
+use super::shared::{ABOVE, count_empty, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, Meta};
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::Rank;
-use crate::table::copy::{Alike, CopyRule, copy_swapped};
-use crate::table::level::{slot_index, slot_pages, table_owner};
-use crate::table::numbers;
 
 impl<M: Machine> Table<M> {
     /// Gives this address space tables of its own for all pages of `range`.
@@ -51,7 +51,7 @@ impl<M: Machine> Table<M> {
     /// If the rank is not [`Rank::Table`]: a fork creates the tables of its child, and shares none with another.
     #[cold]
     #[inline(never)]
-    pub(in crate::table) fn own_table(&self, above: Frame, page: Page, rank: Rank) {
+    pub(super) fn own_table(&self, above: Frame, page: Page, rank: Rank) {
         assert!(
             rank == Rank::Table,
             "a child shares a table before its fork has ended"
@@ -89,7 +89,7 @@ impl<M: Machine> Table<M> {
     /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held.
     fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &AtomicU64, page: Page) {
         let frames = self.frames();
-        let own = frames.allocate_promised();
+        let own = frames.allocate_earmarked();
         copy_entries(frames, lower, own);
         let start = Page::new(page.number() & !(slot_pages(ABOVE) - 1));
         self.prepare_table(own, start, 1);

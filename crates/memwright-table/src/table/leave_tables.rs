@@ -2,31 +2,20 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ABOVE, is_shared};
+use super::drop::LeftTables;
+use super::level::{ENTRIES, slot_index, slot_pages};
+use super::shared::{ABOVE, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
-use crate::table::level::{ENTRIES, slot_index, slot_pages};
-use crate::table::numbers;
 
 /// The maximum number of tables that are unlinked before a flush.
 const TOGETHER: usize = 64;
 /// The number of pages of a last-level table.
 const TABLE_PAGES: u64 = slot_pages(ABOVE);
-
-/// The result of [`Table::leave_tables`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftTables {
-    /// The number of tables.
-    pub tables: u64,
-    /// The number of their entries that mapped pages and held references.
-    pub counted: u64,
-    /// The number of their swap entries.
-    pub swapped: u64,
-}
 
 impl<M: Machine> Table<M> {
     /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. A table that no
@@ -120,27 +109,5 @@ impl<M: Machine> Table<M> {
         }
         slot.store(0, Ordering::Release);
         Some(lower)
-    }
-
-    /// Stops sharing the table, which is unlinked. Frees it if all others have unlinked it at the same time.
-    pub(in crate::table) fn leave_one(&self, table: Frame, left: &mut LeftTables) {
-        let frames = self.frames();
-        let meta = frames.meta(table);
-        meta.lock.lock(Rank::Table);
-        let numbers = meta.live.load(Ordering::Relaxed);
-        let before = meta.references.load(Ordering::Relaxed);
-        if before > 1 {
-            meta.references.store(before - 1, Ordering::Release);
-        }
-        meta.lock.unlock(Rank::Table);
-        left.tables += 1;
-        left.counted += u64::from(numbers::counted(numbers));
-        left.swapped += u64::from(numbers::swapped(numbers));
-        if before > 1 {
-            frames.take_back_promises(1);
-        } else {
-            self.drop_below(table, 1);
-            frames.release(table);
-        }
     }
 }

@@ -2,7 +2,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ABOVE, count_entries, is_shareable, is_shared};
+use super::cursor::Cursor;
+use super::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages, table_owner};
+use super::numbers;
+use super::shared::{ABOVE, count_entries, is_shareable, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{OutOfFrames, add_references};
@@ -10,9 +13,6 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
-use crate::table::cursor::Cursor;
-use crate::table::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages, table_owner};
-use crate::table::numbers;
 
 /// The maximum number of tables that are shared while their upper table is locked.
 const TOGETHER: usize = 64;
@@ -62,7 +62,7 @@ impl<M: Machine> Table<M> {
     /// The entries above the shared tables lose the right to write, which the gather records.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if the child's upper tables cannot be allocated, or if no frame can be promised for each table.
+    /// [`OutOfFrames`] if the child's upper tables cannot be allocated, or if no frame can be earmarked for each table.
     /// The tables before the first page that was not handled are shared.
     ///
     /// # Locks
@@ -94,15 +94,15 @@ impl<M: Machine> Table<M> {
                 break;
             }
             let mut words = [0; TOGETHER];
-            let count = match self.frames().promise_tables(most as u64) {
+            let count = match self.frames().earmark_tables(most as u64) {
                 Ok(()) => most,
                 // The tables may be fewer than their upper entries.
-                Err(OutOfFrames) => self.frames().promise_tables(1).map(|()| 1)?,
+                Err(OutOfFrames) => self.frames().earmark_tables(1).map(|()| 1)?,
             };
             let before = shared.tables;
             let handled = self.offer((above, rule), (page, &mut words[..count]), shared, gather);
             let linked = shared.tables - before;
-            self.frames().take_back_promises(count as u64 - linked);
+            self.frames().release_earmarks(count as u64 - linked);
             if linked > 0 {
                 let linking = child.link_shared(page, &words[..handled], linked);
                 if linking.is_err() {
@@ -235,7 +235,7 @@ impl<M: Machine> Table<M> {
                 meta.lock.unlock(Rank::Table);
             }
         }
-        self.frames().take_back_promises(linked);
+        self.frames().release_earmarks(linked);
     }
 }
 

@@ -4,14 +4,14 @@
 //! a shared table permits no stores, in each address space. As long as a table is shared, its entries do not change,
 //! except that processors set accessed bits (rule: shared-table-is-constant).
 //!
-//! - **Sharing** (`fork.rs`): a fork links a table of the parent at the same address in the child, and removes the right
-//!   to write from the parent's entry above it. It promises a frame for the table that one of the two will need.
-//! - **Owning** (`own.rs`): a cursor that can change entries needs a table that only its address space uses. Before such
-//!   a cursor locks a shared table, it replaces the table by a copy, in the promised frame. If no other address space
+//! - **Sharing** (`share_tables.rs`): a fork links a table of the parent at the same address in the child, and removes the right
+//!   to write from the parent's entry above it. It earmarks a frame for the table that one of the two will need.
+//! - **Owning** (`own_tables.rs`): a cursor that can change entries needs a table that only its address space uses. Before such
+//!   a cursor locks a shared table, it replaces the table by a copy, in the earmarked frame. If no other address space
 //!   shares the table any more, it takes the table itself. No code path can omit this, because cursors are the only way
 //!   to change entries. A [`Look`](super::Look) reads a shared table, and shows its pages as neither exclusive nor
 //!   writable.
-//! - **Leaving** (`leave.rs`): an address space that unmaps all pages of a shared table unlinks the table, without
+//! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table, without
 //!   reading its entries.
 //!
 //! The lock of a shared table protects its entries and the number of address spaces that share it, which is the number
@@ -22,13 +22,6 @@
 //! A frame that a shared table maps has one reference for the table, not one for each address space. The frame's
 //! references are therefore exact for an address space that owns its table: one reference means that no other entry
 //! maps the frame.
-
-mod fork;
-mod leave;
-mod own;
-
-pub use fork::{ShareRule, SharedTables};
-pub use leave::LeftTables;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,7 +39,7 @@ use crate::root::Table;
 use crate::sync::{Step, step};
 
 /// The level of the entries that point to last-level tables.
-const ABOVE: u8 = 2;
+pub(super) const ABOVE: u8 = 2;
 
 /// Returns whether several address spaces may share the table whose metadata is `meta`. The result is final only while
 /// the table's lock is held.
@@ -57,7 +50,7 @@ pub(super) fn is_shared(meta: &Meta) -> bool {
 
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
 /// the table.
-fn is_shareable(words: &[AtomicU64; ENTRIES]) -> bool {
+pub(super) fn is_shareable(words: &[AtomicU64; ENTRIES]) -> bool {
     step(Step::Entry);
     let mut rest = &words[..];
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
@@ -88,7 +81,7 @@ fn is_of_all(word: u64) -> bool {
 }
 
 /// Counts the entries of a table by reading them, for comparison with the numbers in its metadata.
-fn count_entries(words: &[AtomicU64; ENTRIES]) -> u32 {
+pub(super) fn count_entries(words: &[AtomicU64; ENTRIES]) -> u32 {
     let each = words.iter().map(|slot| slot.load(Ordering::Relaxed));
     each.map(numbers::of_entry).sum()
 }
@@ -111,7 +104,7 @@ fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
 }
 
 /// Returns the number of empty slots at the start of `slots`.
-fn count_empty(slots: &[AtomicU64]) -> usize {
+pub(super) fn count_empty(slots: &[AtomicU64]) -> usize {
     let mut rest = slots;
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
         if combined(group).1 != 0 {
@@ -143,7 +136,7 @@ impl<M: Machine> Table<M> {
 
     /// Returns the upper table that contains the entry above `page`. If there is none, returns the next page for which
     /// there may be one.
-    fn upper_table(&self, page: Page) -> Result<Frame, Page> {
+    pub(super) fn upper_table(&self, page: Page) -> Result<Frame, Page> {
         let frames = self.frames();
         let mut node = self.root();
         for level in (ABOVE + 1..=ROOT_LEVEL).rev() {

@@ -1,8 +1,8 @@
-//! Promises of frames to page tables.
+//! Earmarks of frames for page tables.
 //!
-//! A fork that shares page tables promises a frame for each further address space of a table (rule:
+//! A fork that shares page tables earmarks a frame for each further address space of a table (rule:
 //! shared-table-has-one-rule). When one of them needs a table of its own, the frame is allocated by
-//! [`Frames::allocate_promised`], which cannot fail. Promised frames stay in the free lists of the nodes, but no other
+//! [`Frames::allocate_earmarked`], which cannot fail. Earmarked frames stay in the free lists of the nodes, but no other
 //! allocation takes them.
 
 use core::sync::atomic::Ordering;
@@ -12,11 +12,11 @@ use crate::addr::Frame;
 use crate::machine::Machine;
 
 impl<M: Machine> Frames<M> {
-    /// Promises `tables` free frames to page tables.
+    /// Earmarks `tables` free frames for page tables.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if fewer frames are free, or only frames of the reserve. Nothing is promised then.
-    pub(crate) fn promise_tables(&self, tables: u64) -> Result<(), OutOfFrames> {
+    /// [`OutOfFrames`] if fewer frames are free, or only frames of the reserve. Nothing is earmarked then.
+    pub(crate) fn earmark_tables(&self, tables: u64) -> Result<(), OutOfFrames> {
         if self.is_to_fail() {
             return Err(OutOfFrames);
         }
@@ -32,48 +32,48 @@ impl<M: Machine> Frames<M> {
         }
         let mut left = tables;
         for node in &self.nodes {
-            left -= node.lock().promise(left);
+            left -= node.lock().earmark(left);
         }
-        self.promised.fetch_add(tables - left, Ordering::Relaxed);
+        self.earmarked.fetch_add(tables - left, Ordering::Relaxed);
         if left > 0 {
             // Another CPU has allocated frames that were counted above.
-            self.take_back_promises(tables - left);
+            self.release_earmarks(tables - left);
             return Err(OutOfFrames);
         }
         Ok(())
     }
 
-    /// Takes back promises of `tables` frames, which no page table needs any more.
-    pub(crate) fn take_back_promises(&self, tables: u64) {
+    /// Releases the earmarks of `tables` frames, which no page table needs any more.
+    pub(crate) fn release_earmarks(&self, tables: u64) {
         if tables == 0 {
             return;
         }
         let mut left = tables;
         for node in &self.nodes {
-            left -= node.lock().take_back(left);
+            left -= node.lock().release(left);
         }
-        assert!(left == 0, "took back a promise that was not made");
-        self.promised.fetch_sub(tables, Ordering::Relaxed);
+        assert!(left == 0, "released an earmark that does not exist");
+        self.earmarked.fetch_sub(tables, Ordering::Relaxed);
     }
 
-    /// Allocates a promised frame for a page table, and ends the promise. The contents are undefined; the caller must
+    /// Allocates a earmarked frame for a page table, and releases the earmark. The contents are undefined; the caller must
     /// write every entry before it links the table.
     ///
     /// # Panics
-    /// If no frame is promised.
-    pub(crate) fn allocate_promised(&self) -> Frame {
+    /// If no frame is earmarked.
+    pub(crate) fn allocate_earmarked(&self) -> Frame {
         let home = self.topology.node_of(self.this_cpu());
         let near = self.topology.nearest(home, self.topology.all());
         let taken = near
             .filter_map(|node| {
                 let mut node = self.nodes[node as usize].lock();
-                (node.take_back(1) == 1).then(|| node.take(self.metas(), 0))?
+                (node.release(1) == 1).then(|| node.take(self.metas(), 0))?
             })
             .next();
         let Some(frame) = taken else {
-            panic!("no frame is promised to a page table");
+            panic!("no frame is earmarked for a page table");
         };
-        self.promised.fetch_sub(1, Ordering::Relaxed);
+        self.earmarked.fetch_sub(1, Ordering::Relaxed);
         let mut cache = self.cache().lock();
         cache.count_allocated(FrameKind::Table, 1);
         cache.count_elsewhere();
@@ -82,8 +82,8 @@ impl<M: Machine> Frames<M> {
         frame
     }
 
-    /// The number of free frames that are promised to page tables.
-    pub fn promised(&self) -> u64 {
-        self.promised.load(Ordering::Relaxed)
+    /// The number of free frames that are earmarked for page tables.
+    pub fn earmarked(&self) -> u64 {
+        self.earmarked.load(Ordering::Relaxed)
     }
 }
