@@ -45,7 +45,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(123, 31, 30, 92),
+        most: counts(129, 33, 30, 96),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {

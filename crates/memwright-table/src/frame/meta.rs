@@ -245,7 +245,7 @@ impl Meta {
         self.owner.store(owner, Ordering::Relaxed);
         self.index.store(start, Ordering::Relaxed);
         self.live.store(0, Ordering::Relaxed);
-        self.quiet.store(0, Ordering::Relaxed);
+        self.disturb();
     }
 
     #[inline]

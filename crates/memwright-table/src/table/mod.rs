@@ -50,7 +50,6 @@ mod look;
 mod migrate;
 mod move_entries;
 mod move_table;
-mod new_table;
 mod numbers;
 mod own_tables;
 mod prune;

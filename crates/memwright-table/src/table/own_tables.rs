@@ -92,7 +92,8 @@ impl<M: Machine> Table<M> {
         let own = frames.allocate_earmarked();
         copy_entries(frames, lower, own);
         let start = Page::new(page.number() & !(slot_pages(ABOVE) - 1));
-        self.prepare_table(own, start, 1);
+        let owner = table_owner(self.root(), 1);
+        frames.meta(own).become_table(owner, start.number());
         let numbers = meta.live.load(Ordering::Relaxed);
         frames.meta(own).live.store(numbers, Ordering::Relaxed);
         slot.store(x86_64::table(own), Ordering::Release);

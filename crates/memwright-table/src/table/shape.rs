@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
 use super::numbers;
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
@@ -21,7 +21,10 @@ impl<M: Machine> Table<M> {
     /// Allocates an empty table at `level` for the pages from `start` on. The caller links it.
     pub(super) fn allocate_table(&self, start: Page, level: u8) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_table()?;
-        self.prepare_table(frame, start, level);
+        let owner = table_owner(self.root(), level);
+        self.frames()
+            .meta(frame)
+            .become_table(owner, start.number());
         self.share().count_tables(1);
         Ok(frame)
     }
@@ -165,7 +168,11 @@ impl<M: Machine> Cursor<'_, M> {
         let start = self.slot_start();
         let lower = if level == HUGE_LEVEL {
             let lower = self.take_aside();
-            self.table.prepare_table(lower, start, level - 1);
+            let owner = table_owner(self.table.root(), level - 1);
+            self.table
+                .frames()
+                .meta(lower)
+                .become_table(owner, start.number());
             lower
         } else {
             assert!(counted.is_none(), "a 1 GiB page is split");
