@@ -11,8 +11,9 @@ use crate::experiments::releases::{PAGE, Release, head, put, row};
 use crate::shell;
 
 /// The scripts of the table: programs whose work is that of memory management in the main, and that run in a minute.
-pub const PROGRAMS: [&str; 9] = [
+pub const PROGRAMS: [&str; 10] = [
     "gcc-build",
+    "java-g1",
     "jemalloc",
     "lmdb",
     "perl-text",
