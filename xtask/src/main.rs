@@ -113,9 +113,10 @@ usage: cargo xtask TASK
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
-  workloads [--install] [NAME]...
+  workloads [--install] [--memwright] [--releases] [NAME]...
             run the scripts of programs/workloads, or the named ones, on Memwright and on Linux, compare their output,
-            and write docs/programs.md; or install their packages first
+            and write docs/programs.md and the table of programs in docs/experiments/releases.md; or install their
+            packages first; or measure Memwright's columns only; or run only the scripts of docs/experiments/releases.md
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";

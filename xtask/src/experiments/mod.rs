@@ -11,7 +11,7 @@ mod figures;
 mod merge;
 mod options;
 mod page;
-mod releases;
+pub mod releases;
 mod slice;
 
 use std::path::Path;

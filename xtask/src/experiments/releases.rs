@@ -1,5 +1,6 @@
-//! Generates two parts of the page about the releases of Linux from its figures: the table of all operations, with the
-//! change from each kernel to the next; and the list of the largest changes, each with the functions that changed.
+//! Generates parts of the page about the releases of Linux: from its figures, the table of all operations, with the
+//! change from each kernel to the next, and the list of the largest changes, each with the functions that changed; from
+//! the counts of [`crate::workloads`], the table of whole programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use super::figures::{Figures, Table};
-use super::page::Page;
+use super::page::{Page, hash_of};
 use crate::block::Block;
 use crate::number::grouped;
 use crate::shell;
 
 /// The name of the page.
 pub const NAME: &str = "releases";
-const PAGE: &str = "docs/experiments/releases.md";
+pub const PAGE: &str = "docs/experiments/releases.md";
 /// The statistic in the table.
 const STATISTIC: &str = "median";
 /// The number of changes that are attributed to functions, and the minimum size of such a change, as a fraction.
@@ -37,8 +38,12 @@ const PAGES: f64 = 512.0;
 pub struct Release {
     /// The column of its figures.
     column: usize,
+    /// The name of the column, which is that of the kernel in `memwright kernels`.
+    pub name: String,
     /// The version of Debian's source package, without its revision.
     pub version: String,
+    /// The SHA-256 of the image.
+    pub sha256: String,
 }
 
 /// An operation whose figure differs between a kernel and the one before it.
@@ -74,12 +79,24 @@ pub fn releases(figures: &Figures) -> Result<Vec<Release>> {
             let version = note.split_once(" Debian ").map(|(_, rest)| rest);
             let version = version.and_then(|rest| rest.split('-').next());
             let version = version.with_context(|| format!("{PAGE}: the version of {name}"))?;
+            let sha256 = hash_of(figures, name);
+            let sha256 = sha256.with_context(|| format!("{PAGE}: the SHA-256 of {name}"))?;
             Ok(Release {
                 column,
+                name: name.to_owned(),
                 version: version.to_owned(),
+                sha256: sha256.to_owned(),
             })
         })
         .collect()
+}
+
+/// Returns the kernels of Linux that the page compares.
+///
+/// # Errors
+/// Those of [`releases`], or if the page cannot be read.
+pub fn published() -> Result<Vec<Release>> {
+    releases(&Page::read(NAME)?.figures()?)
 }
 
 /// Returns the only table of the page.
@@ -138,10 +155,9 @@ fn signed(change: f64) -> String {
     format!("{sign}{}", figure(change.abs()))
 }
 
-/// Returns the table of all operations.
-fn table(figures: &Figures) -> Result<String> {
-    let releases = releases(figures)?;
-    let mut head = String::from("| instructions per operation |");
+/// Returns the first two lines of a table with a row for each thing that was measured on all kernels.
+pub fn head(what: &str, releases: &[Release]) -> String {
+    let mut head = format!("| {what} |");
     let mut rule = String::from("|---|");
     for (at, release) in releases.iter().enumerate() {
         head.push_str(&format!(" {} |", release.version));
@@ -151,16 +167,30 @@ fn table(figures: &Figures) -> Result<String> {
             rule.push_str("---:|");
         }
     }
-    let mut text = format!("\n{head} Memwright |\n{rule}---:|\n");
-    for (measure, linux, own) in medians(figures)? {
-        text.push_str(&format!("| {measure} |"));
-        for (at, value) in linux.iter().enumerate() {
-            text.push_str(&format!(" {} |", figure(*value)));
-            if at > 0 {
-                text.push_str(&format!(" {} |", percent(linux[at - 1], *value)));
-            }
+    format!("{head} Memwright |\n{rule}---:|\n")
+}
+
+/// Returns a row of such a table. `linux` has the value of each kernel of Linux with the text of its cell, and `own` is
+/// the text of Memwright's cell.
+pub fn row(name: &str, linux: &[(f64, String)], own: &str) -> String {
+    let mut line = format!("| {name} |");
+    for (at, (value, text)) in linux.iter().enumerate() {
+        line.push_str(&format!(" {text} |"));
+        if at > 0 {
+            line.push_str(&format!(" {} |", percent(linux[at - 1].0, *value)));
         }
-        text.push_str(&format!(" {} |\n", figure(own)));
+    }
+    line.push_str(&format!(" {own} |\n"));
+    line
+}
+
+/// Returns the table of all operations.
+fn table(figures: &Figures) -> Result<String> {
+    let mut text = String::from("\n");
+    text.push_str(&head("instructions per operation", &releases(figures)?));
+    for (measure, linux, own) in medians(figures)? {
+        let linux = linux.into_iter().map(|value| (value, figure(value)));
+        text.push_str(&row(&measure, &linux.collect::<Vec<_>>(), &figure(own)));
     }
     text.push('\n');
     Ok(text)
@@ -275,7 +305,6 @@ fn program(memwright: &Path) -> Result<PathBuf> {
 /// Returns the table of the largest changes, with their functions.
 fn jumps_with_functions(memwright: &Path, figures: &Figures) -> Result<String> {
     let releases = releases(figures)?;
-    let columns = figures.columns();
     let program = program(memwright)?;
     let mut text = String::from(
         "\n| operation | from | to | instructions | change | where, in instructions per operation |\n\
@@ -283,7 +312,7 @@ fn jumps_with_functions(memwright: &Path, figures: &Figures) -> Result<String> {
     );
     for change in jumps(figures)? {
         let [from, to] = [change.from, change.to].map(|at| &releases[at]);
-        let kernels = [from, to].map(|release| columns[release.column]);
+        let kernels = [from, to].map(|release| release.name.as_str());
         let (_, operation) = change.measure.split_once(": ").context("a case")?;
         let csv = compare(memwright, &program, kernels, operation)?;
         let named = functions(&csv, &change.measure)?;
@@ -308,7 +337,7 @@ fn jumps_with_functions(memwright: &Path, figures: &Figures) -> Result<String> {
 }
 
 /// Returns the text of the page with a block replaced.
-fn with_block(page: &str, name: &'static str, text: String) -> Result<String> {
+pub fn with_block(page: &str, name: &'static str, text: String) -> Result<String> {
     let block = Block {
         page: PAGE,
         name,
@@ -336,7 +365,11 @@ pub fn write_jumps(memwright: &Path) -> Result<()> {
     put("jumps", jumps_with_functions(memwright, &figures)?)
 }
 
-fn put(name: &'static str, text: String) -> Result<()> {
+/// Replaces a block of the page.
+///
+/// # Errors
+/// If the page has no such block, or if there is an I/O error.
+pub fn put(name: &'static str, text: String) -> Result<()> {
     let path = shell::root().join(PAGE);
     let page = fs::read_to_string(&path).context(PAGE)?;
     fs::write(&path, with_block(&page, name, text)?).context(PAGE)
@@ -360,6 +393,11 @@ pub mod tests {
 - b: 6.12 (x) Debian 6.12.117-1 (sha256 bb)
 - c: 7.3 (x) Debian 7.3.4-1~bpo13+1 (sha256 bb)
 ";
+
+    /// Returns the kernels of the example.
+    pub fn example() -> Vec<Release> {
+        releases(&Figures::parse(EXAMPLE).unwrap()).unwrap()
+    }
 
     #[test]
     fn the_table_has_the_change_from_each_release_to_the_next() {

@@ -1,4 +1,4 @@
-//! Runs a script on Memwright and on Linux, and reads the counts from the results.
+//! Runs a script on Memwright and on kernels of Linux, and reads the counts from the results.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use super::count::Count;
 use super::script::Script;
 use crate::shell;
 
-/// The Linux kernel, by its name in `memwright kernels`.
-const LINUX: &str = "debian:trixie-backports";
+/// The seconds after which a run fails. A run takes a minute on an idle machine, but much longer on a busy one.
+const TIMEOUT: &str = "7200";
 /// The minimum number of page faults of a script. This limit and `LEAST_INSTRUCTIONS` exclude programs that use memory
 /// management too little.
 const LEAST_FAULTS: u64 = 10_000;
@@ -23,12 +24,15 @@ struct Column {
     kernel: Kernel,
     outcome: Outcome,
     output_sha256: String,
+    /// Whether a second run had the same counts.
+    repeats: bool,
     run: Counts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Kernel {
-    version: String,
+    name: String,
+    sha256: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -71,7 +75,7 @@ struct Point {
     columns: Vec<Column>,
 }
 
-/// The result of a script on both kernels.
+/// The result of a script on all kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measured {
     /// The number of page faults from user mode on Memwright.
@@ -79,27 +83,57 @@ pub struct Measured {
     /// The number of instructions in user mode on Memwright.
     pub user: u64,
     /// The number of instructions of Memwright's kernel.
-    pub memwright: u64,
-    /// The number of instructions of the Linux kernel.
-    pub linux: u64,
+    pub memwright: Count,
+    /// The results on the kernels of Linux.
+    pub linux: Vec<OnLinux>,
 }
 
-/// Runs a script on both kernels.
+/// The result of a script on a kernel of Linux.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnLinux {
+    /// The name of the kernel in `memwright kernels`.
+    pub kernel: String,
+    /// The SHA-256 of its image.
+    pub sha256: String,
+    /// The number of its instructions.
+    pub instructions: Count,
+}
+
+impl Measured {
+    /// Returns the result on a kernel of Linux, or `None` if the script did not run on it.
+    pub fn on(&self, kernel: &str) -> Option<&OnLinux> {
+        self.linux.iter().find(|one| one.kernel == kernel)
+    }
+
+    /// Returns a line with the counts of a script, for printing.
+    pub fn line(&self, name: &str) -> String {
+        let mut line = format!(
+            "{name}: instructions of the kernel: {}",
+            self.memwright.cell()
+        );
+        for one in &self.linux {
+            line.push_str(&format!(", {} on {}", one.instructions.cell(), one.kernel));
+        }
+        line
+    }
+}
+
+/// Runs a script on Memwright and on these kernels of Linux, twice on each.
 ///
 /// # Errors
 /// If a run yields no result, if the script fails or its output differs between the kernels, or if the script is below
 /// a minimum.
-pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
+pub fn measure(command: &Path, script: &Script, linux: &[&str]) -> Result<Measured> {
     let folder = shell::target_folder().join("workloads");
     fs::create_dir_all(&folder)?;
     let json = folder.join(format!("{}.json", script.name));
     let _ = fs::remove_file(&json);
     let mut run = Command::new(command);
-    run.args(["bench", &script.name, "--no-verify"])
-        .args(["--kernel", "memwright", "--kernel"])
-        .arg(format!("linux={LINUX}"))
-        .arg("--json")
-        .arg(&json);
+    run.args(["bench", &script.name, "--kernel", "memwright"]);
+    for kernel in linux {
+        run.args(["--kernel", kernel]);
+    }
+    run.args(["--timeout", TIMEOUT, "--json"]).arg(&json);
     shell::step(&shell::line(&run));
     let output = run.output()?;
     let text = fs::read_to_string(&json)
@@ -116,23 +150,24 @@ pub fn measure(command: &Path, script: &Script) -> Result<Measured> {
     result(&point.columns)
 }
 
-/// Checks that the script had the same output on both kernels, and returns its counts.
+/// Checks that the script had the same output on all kernels, and returns its counts.
 fn result(columns: &[Column]) -> Result<Measured> {
-    let [memwright, linux] = columns else {
-        bail!("{} columns", columns.len());
+    let [memwright, linux @ ..] = columns else {
+        bail!("no columns");
     };
-    for column in [memwright, linux] {
+    for column in columns {
         ensure!(
             column.outcome == Outcome::Exited(0),
             "on {} it ended with {:?}",
-            column.kernel.version,
+            column.kernel.name,
             column.outcome
         );
+        ensure!(
+            column.output_sha256 == memwright.output_sha256,
+            "its output differs on {}",
+            column.kernel.name
+        );
     }
-    ensure!(
-        memwright.output_sha256 == linux.output_sha256,
-        "its output differs"
-    );
     let Faults {
         read,
         write,
@@ -145,11 +180,20 @@ fn result(columns: &[Column]) -> Result<Measured> {
         faults >= LEAST_FAULTS || user >= LEAST_INSTRUCTIONS,
         "{faults} faults and {user} instructions are too few"
     );
+    let instructions = |column: &Column| Count {
+        value: column.run.instructions.kernel,
+        repeats: column.repeats,
+    };
+    let on_linux = |column: &Column| OnLinux {
+        kernel: column.kernel.name.clone(),
+        sha256: column.kernel.sha256.clone(),
+        instructions: instructions(column),
+    };
     Ok(Measured {
         faults,
         user,
-        memwright: memwright.run.instructions.kernel,
-        linux: linux.run.instructions.kernel,
+        memwright: instructions(memwright),
+        linux: linux.iter().map(on_linux).collect(),
     })
 }
 
@@ -157,13 +201,15 @@ fn result(columns: &[Column]) -> Result<Measured> {
 mod tests {
     use super::*;
 
-    fn column(output: &str, outcome: Outcome, user: u64) -> Column {
+    fn column(kernel: &str, output: &str, outcome: Outcome, user: u64) -> Column {
         Column {
             kernel: Kernel {
-                version: "v".to_owned(),
+                name: kernel.to_owned(),
+                sha256: "aa".to_owned(),
             },
             outcome,
             output_sha256: output.to_owned(),
+            repeats: kernel != "new",
             run: Counts {
                 user_faults: Faults {
                     read: 1,
@@ -178,17 +224,23 @@ mod tests {
 
     #[test]
     fn only_equal_output_of_enough_work_counts() {
-        let right = column("a", Outcome::Exited(0), LEAST_INSTRUCTIONS);
-        let measured = result(&[right.clone(), right.clone()]).unwrap();
-        assert_eq!((measured.faults, measured.linux), (10, 5));
+        let right = |kernel| column(kernel, "a", Outcome::Exited(0), LEAST_INSTRUCTIONS);
+        let columns = ["memwright", "old", "new"].map(right);
+        let measured = result(&columns).unwrap();
+        let repeats = measured.linux.iter().map(|one| one.instructions.repeats);
+        assert_eq!(measured.faults, 10);
+        assert_eq!(repeats.collect::<Vec<_>>(), [true, false]);
+        assert_eq!(measured.on("new").unwrap().instructions.value, 5);
+        assert_eq!(measured.on("other"), None);
         for other in [
-            column("b", Outcome::Exited(0), LEAST_INSTRUCTIONS),
-            column("a", Outcome::Exited(1), LEAST_INSTRUCTIONS),
-            column("a", Outcome::Killed(9), LEAST_INSTRUCTIONS),
+            column("new", "b", Outcome::Exited(0), LEAST_INSTRUCTIONS),
+            column("new", "a", Outcome::Exited(1), LEAST_INSTRUCTIONS),
+            column("new", "a", Outcome::Killed(9), LEAST_INSTRUCTIONS),
         ] {
-            assert!(result(&[right.clone(), other]).is_err());
+            assert!(result(&[right("memwright"), right("old"), other]).is_err());
         }
-        let small = column("a", Outcome::Exited(0), 7);
-        assert!(result(&[small.clone(), small]).is_err());
+        let small = column("memwright", "a", Outcome::Exited(0), 7);
+        assert!(result(&[small]).is_err());
+        assert!(result(&[]).is_err());
     }
 }

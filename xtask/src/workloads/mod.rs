@@ -1,27 +1,57 @@
-//! Runs whole programs on Memwright and on Linux, and writes `docs/programs.md`.
+//! Runs whole programs on Memwright and on Linux, and writes their counts into `docs/programs.md` and
+//! `docs/experiments/releases.md`.
 
+mod count;
 mod measure;
 mod page;
+mod releases;
 mod script;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::command::{self, Profile};
+use crate::experiments::releases::{Release, published};
 use crate::install;
 
-/// Runs all scripts, or the named ones. With `--install`, installs their packages first.
+/// What the arguments select.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Task<'a> {
+    /// Install the packages of the scripts first.
+    install: bool,
+    /// Measure Memwright's columns only, and keep those of Linux.
+    memwright: bool,
+    /// Run only scripts that run on all releases of Linux.
+    releases: bool,
+    /// The names of the scripts; none for all.
+    names: Vec<&'a str>,
+}
+
+fn parse<'a>(words: &[&'a str]) -> Result<Task<'a>> {
+    let mut task = Task::default();
+    for word in words {
+        match *word {
+            "--install" => task.install = true,
+            "--memwright" => task.memwright = true,
+            "--releases" => task.releases = true,
+            option if option.starts_with('-') => {
+                bail!("workloads [--install] [--memwright] [--releases] [NAME]...")
+            }
+            name => task.names.push(name),
+        }
+    }
+    Ok(task)
+}
+
+/// Runs all scripts, or the chosen ones.
 ///
 /// # Errors
-/// If a script failed. The other scripts have run, and their rows have been written.
+/// If an option is unknown, or if a script failed. The other scripts have run, and their rows have been written.
 pub fn run(words: &[&str]) -> Result<()> {
-    let install = words.contains(&"--install");
-    let names: Vec<&str> = words
-        .iter()
-        .copied()
-        .filter(|word| *word != "--install")
-        .collect();
-    let scripts = script::read(&names)?;
-    if install {
+    let task = parse(words)?;
+    let mut scripts = script::read(&task.names)?;
+    let is_in_table = |name: &str| releases::PROGRAMS.contains(&name);
+    scripts.retain(|script| !task.releases || is_in_table(&script.name));
+    if task.install {
         let packages = scripts.iter().flat_map(|script| &script.packages);
         install::install_named(&packages.map(String::as_str).collect::<Vec<_>>())?;
         for script in &scripts {
@@ -29,6 +59,7 @@ pub fn run(words: &[&str]) -> Result<()> {
         }
     }
     let command = command::built(Profile::Release)?;
+    let published = published()?;
     let mut failed = 0;
     for script in scripts {
         let versions = match script.versions() {
@@ -38,15 +69,18 @@ pub fn run(words: &[&str]) -> Result<()> {
                 continue;
             }
         };
-        match measure::measure(&command, &script) {
-            Ok(measured) => {
-                println!(
-                    "{}: kernel instructions {} on Memwright, {} on Linux",
-                    script.name, measured.memwright, measured.linux
-                );
-                // Write each row at once, because a run of all scripts takes most of an hour.
-                page::write(&script, &versions, &measured)?;
+        let table = is_in_table(&script.name).then_some(published.as_slice());
+        let linux = kernels(task.memwright, table);
+        let measured = measure::measure(&command, &script, &linux).and_then(|measured| {
+            // Write each row at once, because a run of all scripts takes hours.
+            page::write(&script, &versions, &measured)?;
+            if let Some(releases) = table {
+                releases::write(&script.name, &measured, releases)?;
             }
+            Ok(measured)
+        });
+        match measured {
+            Ok(measured) => println!("{}", measured.line(&script.name)),
             Err(error) => {
                 println!("FAILED {}: {error:#}", script.name);
                 failed += 1;
@@ -55,4 +89,41 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     ensure!(failed == 0, "{failed} programs failed");
     Ok(())
+}
+
+/// Returns the kernels of Linux on which a script runs. `table` has those of the page about releases if the script has
+/// a row in it.
+fn kernels(memwright: bool, table: Option<&[Release]>) -> Vec<&str> {
+    match table {
+        _ if memwright => Vec::new(),
+        None => vec![page::LINUX],
+        Some(releases) => releases.iter().map(|one| one.name.as_str()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_choose_scripts_and_columns() {
+        let task = parse(&["--releases", "x", "--memwright", "y"]).unwrap();
+        let expected = Task {
+            install: false,
+            memwright: true,
+            releases: true,
+            names: vec!["x", "y"],
+        };
+        assert_eq!(task, expected);
+        assert_eq!(parse(&[]).unwrap(), Task::default());
+        assert!(parse(&["--check"]).is_err());
+    }
+
+    #[test]
+    fn a_script_runs_on_the_kernels_of_its_tables() {
+        let releases = published().unwrap();
+        assert_eq!(kernels(false, None), [page::LINUX]);
+        assert!(kernels(false, Some(&releases)).contains(&page::LINUX));
+        assert_eq!(kernels(true, Some(&releases)), [""; 0]);
+    }
 }

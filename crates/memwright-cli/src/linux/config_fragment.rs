@@ -180,6 +180,8 @@ pub const GROUPS: &[Group] = &[
             yes("PCI"),
             yes("VIRTIO_MENU"),
             loaded("VIRTIO_PCI"),
+            // The disk of a guest is a legacy device.
+            yes("VIRTIO_PCI_LEGACY"),
             loaded("VIRTIO_BLK"),
         ],
     },
@@ -254,6 +256,8 @@ pub const GROUPS: &[Group] = &[
         without: "Without these, they fail.",
         options: &[
             yes("MIGRATION"),
+            // Newer versions enable MIGRATION only through this option, which NUMA_BALANCING depends on.
+            if_known("NUMA_MIGRATION"),
             yes("NUMA_BALANCING"),
             yes("VM_EVENT_COUNTERS"),
             yes("DEBUG_FS"),
@@ -521,6 +525,7 @@ mod tests {
         for (name, added, is_complete) in [
             ("CONFIG_X86_IOPL_IOPERM=", "", true),
             ("CONFIG_SCHED_DEBUG=", "", true),
+            ("CONFIG_NUMA_MIGRATION=", "", true),
             ("CONFIG_ZRAM_BACKEND_LZ4=", "", false),
             (
                 "CONFIG_ZRAM_BACKEND_LZ4=",
