@@ -240,12 +240,12 @@ impl Meta {
         self.state().0 & 0xff == FrameKind::Table as u32
     }
 
-    /// Makes the frame an empty table with this owner, for the pages from number `start` on.
+    /// Makes the frame an empty table with this owner, for the pages from number `start` on. The caller then calls
+    /// `disturb`.
     pub(crate) fn become_table(&self, owner: u64, start: u64) {
         self.owner.store(owner, Ordering::Relaxed);
         self.index.store(start, Ordering::Relaxed);
         self.live.store(0, Ordering::Relaxed);
-        self.disturb();
     }
 
     #[inline]

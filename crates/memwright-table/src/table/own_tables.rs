@@ -93,9 +93,11 @@ impl<M: Machine> Table<M> {
         copy_entries(frames, lower, own);
         let start = Page::new(page.number() & !(slot_pages(ABOVE) - 1));
         let owner = table_owner(self.root(), 1);
-        frames.meta(own).become_table(owner, start.number());
+        let copy = frames.meta(own);
+        copy.become_table(owner, start.number());
+        copy.disturb();
         let numbers = meta.live.load(Ordering::Relaxed);
-        frames.meta(own).live.store(numbers, Ordering::Relaxed);
+        copy.live.store(numbers, Ordering::Relaxed);
         slot.store(x86_64::table(own), Ordering::Release);
         // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
         // address space has taken it (rule: flush-before-leaving).

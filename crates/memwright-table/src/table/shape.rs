@@ -169,10 +169,9 @@ impl<M: Machine> Cursor<'_, M> {
         let lower = if level == HUGE_LEVEL {
             let lower = self.take_aside();
             let owner = table_owner(self.table.root(), level - 1);
-            self.table
-                .frames()
-                .meta(lower)
-                .become_table(owner, start.number());
+            let meta = self.table.frames().meta(lower);
+            meta.become_table(owner, start.number());
+            meta.disturb();
             lower
         } else {
             assert!(counted.is_none(), "a 1 GiB page is split");
