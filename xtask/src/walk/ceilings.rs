@@ -45,7 +45,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(129, 33, 30, 96),
+        most: counts(127, 32, 30, 95),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {
