@@ -18,7 +18,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("NUMA and migration", &["numa_", "migrated", "migration_"]),
     ("Swap", &["swap_", "written_back"]),
     ("KSM", &["ksm_"]),
-    ("Address spaces", &["fork", "vmas_"]),
+    ("Address spaces", &["fork", "shared_tables", "vmas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),
 ];

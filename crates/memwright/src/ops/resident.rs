@@ -46,7 +46,9 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     fn is_resident(&self, area: &Area<M>, page: Page) -> bool {
-        match self.table.look(PageRange::single(page)).peek_raw() {
+        // The cursor is dropped here, because its lock must not be held when the object's is acquired.
+        let entry = self.table.look(PageRange::single(page)).peek_raw();
+        match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
             // A hugetlb page counts as resident only if it is mapped (`mincore_hugetlb`).
