@@ -160,7 +160,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 12, "mount and umount", "10000 mounts", 63_065.0),
     ("growth", 12, "read of /proc/self/mounts", "10000 mounts", 35_188_729.0),
     ("growth", 6, "move_pages of a page of a file", "400 mappers", 719_520.0),
-    ("growth", 6, "move_pages of an inherited page", "400 mappers", 724_906.0),
+    ("growth", 6, "move_pages of an inherited page", "400 mappers", 720_552.0),
     ("growth", 6, "reclaim of a page by a lower limit", "400 mappers", 403_713.0),
     ("growth", 6, "reclaim of a page by a lower limit", "1 mappers", 18_912.0),
     ("metadata", 0, "area of private memory", "kernel memory", 228.49),

@@ -145,7 +145,7 @@ impl<M: Machine> MappedPage<M> {
         let pages = PageRange::single(page);
         let entry = space.table.look(pages).peek();
         let is_mapped = entry.present().is_some_and(|entry| self.is(entry));
-        if is_mapped {
+        if is_mapped && space.table.has_shared() {
             // Each entry then has a reference of its own, so that a search can count them.
             space.table.own_tables(pages);
         }
@@ -215,13 +215,21 @@ impl<M: Machine> MappedPage<M> {
         found: &mut Vec<Mapper<M>>,
     ) -> Result<bool, OutOfMemory> {
         let frames = asking.memory.frames();
-        // The references can increase during the search, because each address space stops sharing its table.
-        let references = || match self.size {
+        let count = || match self.size {
             PageSize::Size4K => Some(frames.references(self.frame)),
             PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(self.frame),
         };
         let mut walk = Relatives::of(asking);
-        while references().is_none_or(|references| found.len() < references as usize) {
+        let mut references = count();
+        loop {
+            if references.is_some_and(|references| found.len() >= references as usize) {
+                // The references increase when an address space in which the page was found stops sharing its table.
+                let before = references;
+                references = count();
+                if references == before {
+                    break;
+                }
+            }
             match asking.memory.spaces().next(&mut walk) {
                 Relative::Space(space) => self.search_private(&space, found)?,
                 Relative::End => break,
