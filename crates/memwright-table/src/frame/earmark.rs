@@ -56,7 +56,7 @@ impl<M: Machine> Frames<M> {
         self.earmarked.fetch_sub(tables, Ordering::Relaxed);
     }
 
-    /// Allocates a earmarked frame for a page table, and releases the earmark. The contents are undefined; the caller must
+    /// Allocates an earmarked frame for a page table, and releases the earmark. The contents are undefined; the caller must
     /// write every entry before it links the table.
     ///
     /// # Panics

@@ -74,7 +74,7 @@ pub struct Frames<M: Machine> {
     pub(super) folios: AtomicU64,
     /// The number of folios of objects.
     pub(super) object_folios: AtomicU64,
-    /// The counts of shared tables that address spaces own now.
+    /// The counts of shared tables that address spaces have stopped sharing.
     pub(super) unshared: Unshared,
     /// The manager of swap slots, if one was set.
     pub(super) slots: Keeper<M>,

@@ -7,8 +7,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub struct UnsharedCounts {
     /// The number of tables that were copied.
     pub copied: u64,
-    /// The number of entries of these tables that were not empty.
-    pub entries: u64,
     /// The number of tables that the last address space that shared them took.
     pub taken: u64,
     /// The number of flushes on the CPU that copied a table.
@@ -23,7 +21,6 @@ pub struct UnsharedCounts {
 #[derive(Debug, Default)]
 pub(crate) struct Unshared {
     copied: AtomicU64,
-    entries: AtomicU64,
     taken: AtomicU64,
     local: AtomicU64,
     remote: AtomicU64,
@@ -35,7 +32,6 @@ impl Unshared {
         let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         UnsharedCounts {
             copied: load(&self.copied),
-            entries: load(&self.entries),
             taken: load(&self.taken),
             local: load(&self.local),
             remote: load(&self.remote),
@@ -48,11 +44,9 @@ impl Unshared {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a copied table with `entries` entries. `flushes` are the numbers of local flushes, of shootdowns and of
-    /// interrupted CPUs.
-    pub(crate) fn note_copied(&self, entries: u64, flushes: [u32; 3]) {
+    /// Counts a copied table. `flushes` are the numbers of local flushes, of shootdowns and of interrupted CPUs.
+    pub(crate) fn note_copied(&self, flushes: [u32; 3]) {
         self.copied.fetch_add(1, Ordering::Relaxed);
-        self.entries.fetch_add(entries, Ordering::Relaxed);
         let cells = [&self.local, &self.remote, &self.interrupted];
         for (cell, count) in cells.into_iter().zip(flushes) {
             cell.fetch_add(count.into(), Ordering::Relaxed);

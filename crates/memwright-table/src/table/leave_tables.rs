@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::drop::LeftTables;
-use super::level::{ENTRIES, slot_index, slot_pages};
-use super::shared::{ABOVE, is_shared};
+use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index};
+use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::gather::Gather;
@@ -14,8 +14,6 @@ use crate::sync::{Rank, Step, step};
 
 /// The maximum number of tables that are unlinked before a flush.
 const TOGETHER: usize = 64;
-/// The number of pages of a last-level table.
-const TABLE_PAGES: u64 = slot_pages(ABOVE);
 
 impl<M: Machine> Table<M> {
     /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. A table that no

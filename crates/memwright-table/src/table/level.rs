@@ -29,6 +29,11 @@ const fn shift(level: u8) -> u32 {
     (level as u32).wrapping_sub(1).wrapping_mul(9)
 }
 
+/// The level of the tables whose entries point to last-level tables.
+pub(crate) const ABOVE: u8 = 2;
+/// The number of pages that a last-level table maps.
+pub(crate) const TABLE_PAGES: u64 = slot_pages(ABOVE);
+
 /// The value of `owner` in the metadata of a last-level table that several roots share (`shared.rs`). It is that of
 /// no root.
 pub(crate) const SHARED_OWNER: u64 = u64::MAX;

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::cursor::{Cursor, record};
-use super::level::{ENTRIES, slot_pages};
-use super::move_table::{UPPER, WholeTables};
+use super::level::{ABOVE, ENTRIES, TABLE_PAGES};
+use super::move_table::WholeTables;
 use super::numbers;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
@@ -66,7 +66,7 @@ impl<M: Machine> Table<M> {
         let target = PageRange::new(to, there(from.end));
         let whole = WholeTables::of(from, to, rule.whole_tables);
         self.own_tables(from);
-        if whole.any() && self.empty_level(target).is_none_or(|level| level < UPPER) {
+        if whole.any() && self.empty_level(target).is_none_or(|level| level < ABOVE) {
             // Every entry of the new range is empty. Free the empty tables there, so that whole tables can be linked in
             // their place.
             self.free_tables(target, gather);
@@ -96,7 +96,7 @@ impl<M: Machine> Table<M> {
                 let tables = whole.tables_from(pages.start);
                 let (passed, entries) = self.move_tables(places, tables, gather);
                 moved += entries;
-                next = pages.start.add(passed * slot_pages(UPPER));
+                next = pages.start.add(passed * TABLE_PAGES);
             } else {
                 let mut words = [0; SLOTS];
                 let most = slots_left(there(at)).min(SLOTS);

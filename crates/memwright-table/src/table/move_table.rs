@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
+use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
 use super::numbers;
 use crate::addr::{Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
@@ -11,9 +11,6 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
-
-/// The level of the entries that point to last-level tables.
-pub(super) const UPPER: u8 = 2;
 
 /// The maximum number of tables that move while their upper table is locked.
 const TOGETHER: usize = 64;
@@ -31,34 +28,34 @@ impl WholeTables {
     /// Creates the state for a move of `from` to the pages from `to` on. No table moves as a whole unless `allowed`.
     pub(super) fn of(from: PageRange, to: Page, allowed: bool) -> Self {
         let apart = to.number().wrapping_sub(from.start.number());
-        let congruent = allowed && apart % slot_pages(UPPER) == 0;
+        let congruent = allowed && apart % TABLE_PAGES == 0;
         Self { from, congruent }
     }
 
     /// Returns the number of last-level tables that move as a whole, from the page `start` on. `start` is the first
     /// page of such a table.
     pub(super) fn tables_from(self, start: Page) -> u64 {
-        (self.from.end.number() - start.number()) / slot_pages(UPPER)
+        (self.from.end.number() - start.number()) / TABLE_PAGES
     }
 
     /// Returns the end of the run of pages that begins at `start`, moves as whole tables, and has its upper entries in
     /// one upper table at the old address and in one at the new address. `start` is the first page of a table that
     /// moves, and `to` is its new page.
     pub(super) fn upper_end(self, start: Page, to: Page) -> Page {
-        let left = |page: Page| slot_pages(UPPER + 1) - page.number() % slot_pages(UPPER + 1);
-        let all = self.tables_from(start) * slot_pages(UPPER);
+        let left = |page: Page| slot_pages(ABOVE + 1) - page.number() % slot_pages(ABOVE + 1);
+        let all = self.tables_from(start) * TABLE_PAGES;
         start.add(all.min(left(start)).min(left(to)))
     }
 
     /// Returns `false` if certainly no table moves as a whole.
     pub(super) fn any(self) -> bool {
-        self.congruent && self.from.len() >= slot_pages(UPPER)
+        self.congruent && self.from.len() >= TABLE_PAGES
     }
 
     /// Returns the pages of the last-level table for `page`, if that table moves as a whole.
     pub(super) fn around(self, page: Page) -> Option<PageRange> {
-        let start = Page::new(page.number() & !(slot_pages(UPPER) - 1));
-        let pages = PageRange::new(start, start.add(slot_pages(UPPER)));
+        let start = Page::new(page.number() & !(TABLE_PAGES - 1));
+        let pages = PageRange::new(start, start.add(TABLE_PAGES));
         (self.congruent && self.from.covers(pages)).then_some(pages)
     }
 }
@@ -85,7 +82,7 @@ impl<M: Machine> Table<M> {
         let mut words = [0; TOGETHER];
         let (words, entries) = {
             let (above, slots) = self.upper_slots(from);
-            let room = (ENTRIES - slot_index(to, UPPER)).min(slots.len());
+            let room = (ENTRIES - slot_index(to, ABOVE)).min(slots.len());
             let count = room.min(TOGETHER).min(count as usize);
             above.lock.lock(Rank::Table);
             let (taken, entries) = self.unlink(&slots[..count], to, &mut words);
@@ -123,7 +120,7 @@ impl<M: Machine> Table<M> {
         for (slot, kept) in slots.iter().zip(words) {
             step(Step::Entry);
             let word = slot.load(Ordering::Acquire);
-            match x86_64::slot(word, UPPER) {
+            match x86_64::slot(word, ABOVE) {
                 Slot::Table(table) => {
                     let meta = self.frames().meta(table);
                     meta.lock.lock(Rank::TableChild);
@@ -132,7 +129,7 @@ impl<M: Machine> Table<M> {
                     if live > 0 {
                         slot.store(0, Ordering::Release);
                         entries += u64::from(live);
-                        let first = to.add(taken as u64 * slot_pages(UPPER));
+                        let first = to.add(taken as u64 * TABLE_PAGES);
                         meta.index.store(first.number(), Ordering::Relaxed);
                         meta.disturb();
                         *kept = word;
@@ -147,22 +144,17 @@ impl<M: Machine> Table<M> {
         (taken, entries)
     }
 
-    /// Returns the metadata of the upper table (level [`UPPER`]) for `page`, and its entries from the one for `page`
+    /// Returns the metadata of the upper table (level [`ABOVE`]) for `page`, and its entries from the one for `page`
     /// on.
     ///
     /// # Panics
     /// If there is no such table.
     fn upper_slots(&self, page: Page) -> (&Meta, &[AtomicU64]) {
         let frames = self.frames();
-        let mut node = self.root();
-        for level in (UPPER + 1..=ROOT_LEVEL).rev() {
-            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            let Slot::Table(lower) = x86_64::slot(word, level) else {
-                panic!("no table of level {} for {page:?}", level - 1);
-            };
-            node = lower;
-        }
-        let slots = &frames.table_words(node)[slot_index(page, UPPER)..];
+        let Ok(node) = self.upper_table(page) else {
+            panic!("no upper table for {page:?}");
+        };
+        let slots = &frames.table_words(node)[slot_index(page, ABOVE)..];
         (frames.meta(node), slots)
     }
 }

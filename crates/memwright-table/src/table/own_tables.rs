@@ -3,9 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::copy_entries::{Alike, CopyRule, copy_swapped};
-use super::level::{slot_index, slot_pages, table_owner};
-use super::numbers;
-use super::shared::{ABOVE, count_empty, is_shared};
+use super::level::{ABOVE, TABLE_PAGES, slot_index, table_owner};
+use super::shared::{count_empty, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, Meta};
@@ -33,8 +32,7 @@ impl<M: Machine> Table<M> {
                             self.own_table(above, page, Rank::Table);
                         }
                     }
-                    let span = slot_pages(ABOVE);
-                    Page::new((page.number() / span + 1) * span)
+                    Page::new((page.number() / TABLE_PAGES + 1) * TABLE_PAGES)
                 }
             };
         }
@@ -91,7 +89,7 @@ impl<M: Machine> Table<M> {
         let frames = self.frames();
         let own = frames.allocate_earmarked();
         copy_entries(frames, lower, own);
-        let start = Page::new(page.number() & !(slot_pages(ABOVE) - 1));
+        let start = Page::new(page.number() & !(TABLE_PAGES - 1));
         let owner = table_owner(self.root(), 1);
         let copy = frames.meta(own);
         copy.become_table(owner, start.number());
@@ -106,9 +104,7 @@ impl<M: Machine> Table<M> {
         let counts = gather.finish();
         meta.references.fetch_sub(1, Ordering::AcqRel);
         let flushes = [counts.local, counts.remote, counts.interrupted];
-        frames
-            .unshared()
-            .note_copied(numbers::live(numbers).into(), flushes);
+        frames.unshared().note_copied(flushes);
     }
 }
 

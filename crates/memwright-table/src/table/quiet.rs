@@ -39,7 +39,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
-use super::level::{ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::level::{ABOVE, TABLE_PAGES, slot_index, slot_pages, table_owner};
 use super::runs::{TOGETHER, every_bit, pass_alike, pass_clear, pass_while, some_bits};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -51,10 +51,6 @@ use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 use crate::table::{Edit, Edited};
 
-/// The level of the entries that point to last-level tables.
-const ABOVE: u8 = 2;
-/// The number of pages of a last-level table.
-const TABLE_PAGES: u64 = slot_pages(ABOVE);
 /// In [`Meta::quiet`]: a check found every entry unwritten, and any write since has set the accessed bit of the upper
 /// entry.
 const QUIET: u32 = 1;
@@ -228,17 +224,8 @@ impl<M: Machine> Table<M> {
     /// Returns the entries that point to last-level tables, from the entry for `page` to the end of its table, or
     /// `None` if there is no such table.
     fn entries_above(&self, page: Page) -> Option<&[AtomicU64]> {
-        let frames = self.frames();
-        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
-        while level > ABOVE {
-            step(Step::Entry);
-            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            let Slot::Table(lower) = x86_64::slot(word, level) else {
-                return None;
-            };
-            (node, level) = (lower, level - 1);
-        }
-        Some(&frames.table_words(node)[slot_index(page, ABOVE)..])
+        let above = self.upper_table(page).ok()?;
+        Some(&self.frames().table_words(above)[slot_index(page, ABOVE)..])
     }
 
     /// Skips, from the start of `range`, whole last-level tables that are skippable, and entries of the level above

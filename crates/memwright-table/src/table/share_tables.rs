@@ -3,9 +3,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::Cursor;
-use super::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages, table_owner};
+use super::level::{ABOVE, ENTRIES, SHARED_OWNER, TABLE_PAGES, slot_index, table_owner};
 use super::numbers;
-use super::shared::{ABOVE, count_entries, is_shareable, is_shared};
+use super::shared::{count_entries, is_shareable, is_shared};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{OutOfFrames, add_references};
@@ -16,8 +16,6 @@ use crate::sync::{Rank, Step, step};
 
 /// The maximum number of tables that are shared while their upper table is locked.
 const TOGETHER: usize = 64;
-/// The number of pages of a last-level table.
-const TABLE_PAGES: u64 = slot_pages(ABOVE);
 
 /// Which tables are shared, decided once per fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +54,8 @@ impl SharedTables {
 impl<M: Machine> Table<M> {
     /// Shares the last-level tables of this address space, from the start of `range` on, with `child`, at the same
     /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared: it is only partly
-    /// in the range, a huge page or a marker is in its place, or `rule` does not permit it. Returns the
-    /// first page that was not handled, which is the end of the range if every table was shared.
+    /// in the range, a huge page or a marker is in its place, or `rule` does not permit it. Returns the first page
+    /// that was not handled, which is the end of the range if every table was shared.
     ///
     /// The entries above the shared tables lose the right to write, which the gather records.
     ///
@@ -280,5 +278,3 @@ enum Offered {
     /// It cannot be shared.
     Refused,
 }
-
-const _: () = assert!(ABOVE < ROOT_LEVEL);

@@ -4,11 +4,12 @@
 //! a shared table permits no stores, in each address space. As long as a table is shared, its entries do not change,
 //! except that processors set accessed bits (rule: shared-table-is-constant).
 //!
-//! - **Sharing** (`share_tables.rs`): a fork links a table of the parent at the same address in the child, and removes the right
-//!   to write from the parent's entry above it. It earmarks a frame for the table that one of the two will need.
-//! - **Owning** (`own_tables.rs`): a cursor that can change entries needs a table that only its address space uses. Before such
-//!   a cursor locks a shared table, it replaces the table by a copy, in the earmarked frame. If no other address space
-//!   shares the table any more, it takes the table itself. No code path can omit this, because cursors are the only way
+//! - **Sharing** (`share_tables.rs`): a fork links a table of the parent at the same address in the child, and removes
+//!   the right to write from the parent's entry above it. It earmarks a frame for the table that one of the two will
+//!   need.
+//! - **Owning** (`own_tables.rs`): a cursor that can change entries needs a table that only its address space uses.
+//!   Before such a cursor locks a shared table, it replaces the table by a copy, in the earmarked frame. If no other
+//!   address space shares the table any more, it takes the table itself. No code path can omit this, because cursors are the only way
 //!   to change entries. A [`Look`](super::Look) reads a shared table, and shows its pages as neither exclusive nor
 //!   writable.
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table, without
@@ -25,7 +26,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::level::{ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
+use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
 use super::numbers;
 use super::runs::TOGETHER;
 #[cfg(not(feature = "interleave"))]
@@ -37,9 +38,6 @@ use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Step, step};
-
-/// The level of the entries that point to last-level tables.
-pub(super) const ABOVE: u8 = 2;
 
 /// Returns whether several address spaces may share the table whose metadata is `meta`. The result is final only while
 /// the table's lock is held.
@@ -136,10 +134,12 @@ impl<M: Machine> Table<M> {
 
     /// Returns the upper table that contains the entry above `page`. If there is none, returns the next page for which
     /// there may be one.
+    #[inline]
     pub(super) fn upper_table(&self, page: Page) -> Result<Frame, Page> {
         let frames = self.frames();
         let mut node = self.root();
         for level in (ABOVE + 1..=ROOT_LEVEL).rev() {
+            step(Step::Entry);
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) else {
                 let span = slot_pages(level);

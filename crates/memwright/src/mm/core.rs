@@ -259,8 +259,8 @@ impl<M: Machine> Core<M> {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
     }
 
-    /// Makes the address space that of a child of `parent`: it opts out of the same huge pages, and its entries can have
-    /// the same marks of a userfaultfd.
+    /// Copies what a child's address space inherits from that of its `parent`: which huge pages it opts out of, and whether
+    /// entries can have marks of a userfaultfd.
     pub(crate) fn inherit(&self, parent: &Self) {
         let order = Ordering::Relaxed;
         (self.huge_refusal).store(parent.huge_refusal.load(order), order);
