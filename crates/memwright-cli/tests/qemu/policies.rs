@@ -21,22 +21,21 @@ fn run(policy: &str, arguments: &[&str]) -> Result<Ending, Failed> {
 }
 
 /// Returns the values at the beginning of a help text: the words before the colon, which commas and "or" separate.
+///
+/// `a number N` stands for any number, of which the list has one.
 fn values(help: &str) -> Vec<&str> {
     let list = help.split_once(": ").map_or("", |(list, _)| list);
-    let words = list.split([',', ' ']);
-    words
-        .filter(|word| !word.is_empty() && *word != "or")
+    let items = list.split(", ").flat_map(|item| item.split(" or "));
+    items
+        .filter(|item| !item.is_empty())
+        .map(|item| if item == "a number N" { "3" } else { item })
         .collect()
 }
 
 fn each_value() -> Result<(), Failed> {
     let script = "seq 1 300 | sort -r | wc -l";
-    let numbered = ("swap-errors", "a number N");
     for (key, help) in Policy::KEYS {
-        let values = match (key, help.split_once(": ")) {
-            (_, Some((list, _))) if (key, list) == numbered => vec!["3"],
-            (_, _) => values(help),
-        };
+        let values = values(help);
         if values.is_empty() {
             return Err(format!("{key}: no values in {help:?}").into());
         }
