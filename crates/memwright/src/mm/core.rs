@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, LeftTables, Machine,
-    OutOfMemory, Page, PageRange, Present, SharedTables, Table, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
+    PageRange, Present, Table, TableTotals, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -345,9 +345,9 @@ impl<M: Machine> Core<M> {
     }
 
     /// Counts the entries of the tables that a fork shares with this address space, the child's.
-    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &SharedTables) {
+    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &TableTotals) {
         self.note_resident(cpu, shared.counted);
-        self.note_uncounted(cpu, shared.others);
+        self.note_uncounted(cpu, shared.others());
         if shared.swapped > 0 {
             self.note_swapped(shared.swapped as i64);
         }
@@ -355,7 +355,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Counts the entries of shared tables that this address space has left.
-    pub(crate) fn note_left(&self, cpu: CpuId, left: &LeftTables) {
+    pub(crate) fn note_left(&self, cpu: CpuId, left: &TableTotals) {
         let cell = &self.resident[cpu.index()].pages;
         cell.store(
             cell.load(Ordering::Relaxed) - left.counted as i64,
