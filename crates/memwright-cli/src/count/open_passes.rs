@@ -22,7 +22,7 @@ pub struct Open {
 pub enum Ended {
     /// The pass that began with these counts.
     Pass(Vec<Counts>),
-    /// No pass.
+    /// No pass: no begin mark of the region is open.
     NoPass {
         /// Whether the end mark discarded a pass that the thread had begun on another CPU.
         moved: bool,

@@ -96,7 +96,7 @@ impl Probe {
 /// An offset in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// The file.
+    /// The device and inode numbers of the file.
     pub file: ObjectIdentity,
     /// The offset in bytes.
     pub offset: u64,

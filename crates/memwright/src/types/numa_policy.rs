@@ -25,7 +25,7 @@ pub enum PlaceMode {
 /// A memory policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlacePolicy {
-    /// The mode.
+    /// How the policy selects among the nodes.
     pub mode: PlaceMode,
     /// The nodes; empty for [`PlaceMode::Local`].
     pub nodes: NodeSet,

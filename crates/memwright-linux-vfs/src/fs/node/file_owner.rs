@@ -11,9 +11,9 @@ pub enum Who {
     /// None: the file has no owner.
     #[default]
     Nobody,
-    /// One thread.
+    /// The thread with this id.
     Thread(u32),
-    /// A process.
+    /// The process with this id.
     Process(u32),
     /// All processes of a process group.
     Group(u32),

@@ -85,7 +85,7 @@ pub struct Inode {
     pub file_system: Arc<FileSystem>,
     /// The inode number, which is unique in that file system.
     pub number: u64,
-    /// The contents.
+    /// The contents, depending on the type of the file.
     pub body: Body,
     /// Advisory locks.
     pub locks: FileLocks,
