@@ -265,7 +265,7 @@ fn described(column: &Column) -> cell_plan::Column {
     }
 }
 
-/// Checks the options before a program runs.
+/// Returns an error if the options are invalid. Called before the first run, so that wrong usage is reported at once.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(name) = args.names.first() {
         return Err(anyhow!(
