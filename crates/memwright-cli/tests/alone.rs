@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const FAULTS: u64 = 7;
 const FLUSHES: u64 = 5;
 
-/// Assembles the kernel with these symbols defined.
+/// Assembles the kernel with these symbols defined. Returns the path of its image.
 fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/alone");
     let image = folder.path().join(name);

@@ -309,12 +309,12 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
-    /// Records that a process is in a cgroup. Returns false if it was recorded already.
+    /// Records that a process is in a cgroup. Returns false if this was recorded already.
     pub(super) fn index_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
         self.cgroups.insert((cgroup, process))
     }
 
-    /// Records that a process is no longer in a cgroup. Returns whether it was in it.
+    /// Records that a process is no longer in a cgroup. Returns false if the process was not recorded as a member.
     pub(super) fn unindex_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
         self.cgroups.remove(&(cgroup, process))
     }

@@ -521,7 +521,7 @@ impl<M: Machine> Pages<M> {
         self.walk(index)
     }
 
-    /// Walks to the lowest node on the path to `index`.
+    /// Walks from the root to the lowest node on the path to `index`, and returns that node.
     #[inline(never)]
     fn walk(&self, index: u64) -> Option<Frame> {
         let mut node = self.root?;

@@ -48,7 +48,7 @@ pub enum Body {
     Socket,
     /// An anonymous inode: that of a descriptor that refers to no file.
     Anonymous,
-    /// A node of `/proc` or `/sys`.
+    /// A node whose contents are generated on access, such as those of `/proc` and `/sys`.
     Generated(Box<dyn GeneratedNode>),
 }
 
