@@ -56,7 +56,7 @@ fn run(image: &Path, options: &[&str]) -> (Output, Value) {
     (output, document)
 }
 
-/// The instructions of the marked region, as the head of alone.S counts them.
+/// Returns the number of instructions of the marked region, by the rule at the top of alone.S.
 fn instructions(faults: u64, flushes: u64) -> u64 {
     6 + (3 + 4 * faults) + 11 * faults + (3 + 4 * flushes)
 }

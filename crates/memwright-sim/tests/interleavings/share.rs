@@ -165,7 +165,7 @@ fn exit_and_exit() {
     );
 }
 
-/// The parent unmaps a page of the shared table while the child writes to another page of it.
+/// The parent unmaps a page that the shared table maps, while the child writes to another page that it maps.
 #[test]
 fn unmap_and_own() {
     explore(
@@ -200,7 +200,7 @@ fn protect_and_own() {
     );
 }
 
-/// A page of the shared table is swapped out while the child writes to it.
+/// A page that the shared table maps is swapped out while the child writes to it.
 #[test]
 fn swap_out_and_own() {
     explore(
