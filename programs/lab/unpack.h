@@ -175,7 +175,7 @@ static int write_body(int file, size_t length)
 	return 1;
 }
 
-/* A folder whose time is set when its contents are there. */
+/* A folder whose time is set after its contents have been created. */
 struct folder_time {
 	struct folder_time *next;
 	struct timespec times[2];

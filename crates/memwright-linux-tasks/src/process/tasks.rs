@@ -81,7 +81,7 @@ pub struct TaskTable {
     pub(super) sessions: BTreeSet<(u32, u32)>,
     /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
     cgroups: BTreeSet<(u32, u32)>,
-    /// The populated cgroups below the root, by id of the parent and id.
+    /// The populated cgroups below the root, by the id of the parent and the id of the cgroup.
     pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
     last_id: u32,
     /// Number of living processes that adopt orphans.
