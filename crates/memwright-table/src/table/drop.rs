@@ -15,11 +15,11 @@ use crate::sync::Rank;
 /// The result of [`Table::leave_tables`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftTables {
-    /// The number of tables.
+    /// The number of tables that the address space stopped sharing.
     pub tables: u64,
-    /// The number of their entries that mapped pages and held references.
+    /// The number of entries of these tables that mapped pages and held references.
     pub counted: u64,
-    /// The number of their swap entries.
+    /// The number of swap entries of these tables.
     pub swapped: u64,
 }
 

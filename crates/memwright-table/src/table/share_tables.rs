@@ -32,11 +32,11 @@ pub struct ShareRule {
 pub struct SharedTables {
     /// The number of tables that the child shares now.
     pub tables: u64,
-    /// The number of their pages whose entries hold references.
+    /// The number of entries of these tables that map pages and hold references.
     pub counted: u64,
-    /// The number of their swap entries.
+    /// The number of swap entries of these tables.
     pub swapped: u64,
-    /// The number of their other entries: special pages, and markers.
+    /// The number of other entries of these tables: special pages, and markers.
     pub others: u64,
 }
 
