@@ -13,7 +13,7 @@
 enum { SELECTOR_PORT = 0x510, DATA_PORT = 0x511, DMA_HIGH_PORT = 0x514, DMA_LOW_PORT = 0x518, DIRECTORY = 0x19 };
 enum { DMA_ERROR = 1, DMA_READ = 2, DMA_SELECT = 8 };
 #define PROGRAM_FILE "opt/memwright/program"
-/* The same archive; names that the program does not find are to be reported. */
+/* The item with the same archive if the program must report the names that it does not find. */
 #define WATCHED_PROGRAM_FILE "opt/memwright/watched-program"
 
 struct transfer {

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A program that was counted by hand: its file, and a function that returns its number of user instructions for a
-/// number of iterations.
+/// A program whose instructions were counted by hand: its file, and a function that returns its number of user
+/// instructions for a number of iterations.
 type Counted = (&'static str, fn(u64) -> u64);
 
 const PROGRAMS: [Counted; 7] = [

@@ -32,7 +32,7 @@ pub enum Start {
 /// How `restart_syscall` continues an interrupted call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RestartBlock {
-    /// A relative sleep, as the deadline at which it ends.
+    /// A relative sleep. It is continued until the deadline, so time that has passed is not slept again.
     Sleep {
         /// Deadline by the host's clock.
         deadline: u64,
