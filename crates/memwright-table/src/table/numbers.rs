@@ -43,7 +43,7 @@ pub struct TableTotals {
     pub tables: u64,
     /// The number of entries that are not empty.
     pub live: u64,
-    /// The number of pages whose entries hold references.
+    /// The number of entries that map pages and hold references.
     pub counted: u64,
     /// The number of swap entries.
     pub swapped: u64,

@@ -57,7 +57,7 @@ pub(crate) struct Core<M: Machine> {
     pinned: AtomicBool,
     /// The number of resident pages, divided among the CPUs so that faults on two CPUs write no common cache line.
     resident: Vec<CpuResident>,
-    /// Pages in swap.
+    /// The number of pages in swap.
     swapped: AtomicI64,
     /// The memcg that is charged for the swap slots of this address space.
     memcg: AtomicU16,
@@ -65,7 +65,7 @@ pub(crate) struct Core<M: Machine> {
     merge_number: AtomicU64,
     /// The rate at which entries of this address space are turned into NUMA hints.
     pace: Pace,
-    /// Pages that are accounted as long-term pinned.
+    /// The number of pages that are accounted as long-term pinned.
     pinned_pages: AtomicU64,
     /// Whether the address space ever mapped hugetlb pages, or pages of an object that is not memory. To count these,
     /// `totals` examines their areas.
