@@ -15,7 +15,7 @@ use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 
 /// The maximum number of tables that are shared while their upper table is locked.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 256;
 
 /// Which tables are shared, decided once per fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl<M: Machine> Table<M> {
             let first = slot_index(page, ABOVE);
             let whole = ((range.end.number() - page.number()) / TABLE_PAGES) as usize;
             let most = whole.min(ENTRIES - first).min(TOGETHER);
-            if most == 0 {
+            if most == 0 || self.is_refused(above, first, rule) {
                 break;
             }
             let mut words = [0; TOGETHER];
@@ -90,6 +90,20 @@ impl<M: Machine> Table<M> {
             }
         }
         Ok(page)
+    }
+
+    /// Whether the table below an entry of the upper table `above` is certainly not shared: it has too few entries, or
+    /// there is a huge page or a marker instead. The areas are locked, so no thread adds entries.
+    fn is_refused(&self, above: Frame, entry: usize, rule: ShareRule) -> bool {
+        step(Step::Entry);
+        let word = self.frames().table_words(above)[entry].load(Ordering::Acquire);
+        match x86_64::slot(word, ABOVE) {
+            Slot::Table(lower) => {
+                let numbers = self.frames().meta(lower).live.load(Ordering::Relaxed);
+                numbers != 0 && numbers::live(numbers) < rule.least
+            }
+            Slot::Entry => word != 0,
+        }
     }
 
     /// Makes the tables below the entries of the upper table `above` shared, from `page` on, one for each element of
