@@ -74,6 +74,7 @@ pub const WORKLOADS: &[Workload] = workloads![
     "python-fork",
     "python-objects",
     "redis-bgsave",
+    "redis-snapshot",
     "ruby",
     "sqlite-wal",
     "strace",
