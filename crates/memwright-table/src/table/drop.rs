@@ -80,13 +80,13 @@ impl<M: Machine> Table<M> {
     pub(super) fn leave_one(&self, table: Frame, left: &mut LeftTables) {
         let frames = self.frames();
         let meta = frames.meta(table);
-        meta.lock.lock(Rank::Table);
+        meta.lock.lock::<M::Threads>(Rank::Table);
         let numbers = meta.live.load(Ordering::Relaxed);
         let before = meta.references.load(Ordering::Relaxed);
         if before > 1 {
             meta.references.store(before - 1, Ordering::Release);
         }
-        meta.lock.unlock(Rank::Table);
+        meta.lock.unlock::<M::Threads>(Rank::Table);
         left.tables += 1;
         left.counted += u64::from(numbers::counted(numbers));
         left.swapped += u64::from(numbers::swapped(numbers));

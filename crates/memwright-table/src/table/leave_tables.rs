@@ -49,7 +49,8 @@ impl<M: Machine> Table<M> {
         }
         if left.tables > 0 {
             self.state.shared.fetch_sub(left.tables, Ordering::Relaxed);
-            self.share().count_tables(-(left.tables as i64));
+            self.share()
+                .count_tables::<M::Threads>(-(left.tables as i64));
         }
         left
     }
@@ -67,7 +68,7 @@ impl<M: Machine> Table<M> {
         while !slots.is_empty() {
             let mut tables = [Frame::new(0); TOGETHER];
             let mut count = 0;
-            meta.lock.lock(Rank::Table);
+            meta.lock.lock::<M::Threads>(Rank::Table);
             while let [slot, rest @ ..] = slots {
                 if count == TOGETHER {
                     break;
@@ -83,7 +84,7 @@ impl<M: Machine> Table<M> {
                 meta.live.store(live - count as u32, Ordering::Relaxed);
                 gather.record_left();
             }
-            meta.lock.unlock(Rank::Table);
+            meta.lock.unlock::<M::Threads>(Rank::Table);
             if count > 0 {
                 // The tables belong to others as soon as this address space leaves them, so no CPU may walk them for it
                 // any more (rule: flush-before-leaving).
@@ -97,7 +98,7 @@ impl<M: Machine> Table<M> {
 
     /// If `slot` points to a table that other address spaces share, empties it and returns the table.
     fn unlink_shared(&self, slot: &AtomicU64) -> Option<Frame> {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) else {
             return None;
         };

@@ -131,9 +131,9 @@ impl<M: Machine> Table<M> {
         let first = slot_index(page, ABOVE);
         let slots = &frames.table_words(above)[first..first + words.len()];
         let mut handled = 0;
-        meta.lock.lock(Rank::Table);
+        meta.lock.lock::<M::Threads>(Rank::Table);
         for (slot, for_child) in slots.iter().zip(words) {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let word = slot.load(Ordering::Acquire);
             let start = page.add(handled as u64 * TABLE_PAGES);
             match x86_64::slot(word, ABOVE) {
@@ -150,7 +150,7 @@ impl<M: Machine> Table<M> {
             }
             handled += 1;
         }
-        meta.lock.unlock(Rank::Table);
+        meta.lock.unlock::<M::Threads>(Rank::Table);
         handled
     }
 
@@ -163,7 +163,7 @@ impl<M: Machine> Table<M> {
     ) -> Offered {
         let frames = self.frames();
         let meta = frames.meta(lower);
-        meta.lock.lock(Rank::TableChild);
+        meta.lock.lock::<M::Threads>(Rank::TableChild);
         let numbers = meta.live.load(Ordering::Relaxed);
         let words = frames.table_words(lower);
         debug_assert_eq!(
@@ -177,9 +177,9 @@ impl<M: Machine> Table<M> {
             Offered::Refused
         } else if is_shared(meta) {
             Offered::Shared(numbers)
-        } else if !rule.looks || is_shareable(words) {
+        } else if !rule.looks || is_shareable::<M::Threads>(words) {
             debug_assert!(
-                is_shareable(words),
+                is_shareable::<M::Threads>(words),
                 "shared a table with state of one address space"
             );
             debug_assert_eq!(
@@ -200,7 +200,7 @@ impl<M: Machine> Table<M> {
         if matches!(offered, Offered::Shared(_)) {
             add_references(meta, 1);
         }
-        meta.lock.unlock(Rank::TableChild);
+        meta.lock.unlock::<M::Threads>(Rank::TableChild);
         offered
     }
 
@@ -216,7 +216,7 @@ impl<M: Machine> Table<M> {
         cursor.link_tables(words);
         drop(cursor);
         self.state.shared.fetch_add(linked, Ordering::Relaxed);
-        self.share().count_tables(linked as i64);
+        self.share().count_tables::<M::Threads>(linked as i64);
         Ok(())
     }
 
@@ -227,10 +227,10 @@ impl<M: Machine> Table<M> {
         for word in words {
             if let Slot::Table(lower) = x86_64::slot(*word, ABOVE) {
                 let meta = self.frames().meta(lower);
-                meta.lock.lock(Rank::Table);
+                meta.lock.lock::<M::Threads>(Rank::Table);
                 let left = meta.references.fetch_sub(1, Ordering::AcqRel);
                 debug_assert!(left > 1, "the parent shares the table");
-                meta.lock.unlock(Rank::Table);
+                meta.lock.unlock::<M::Threads>(Rank::Table);
             }
         }
         self.frames().release_earmarks(linked);
