@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * What is known about the kernel's code, and where the run of a kernel begins and ends that has no program; see alone.c.
+ * The addresses of the kernel's code, and the beginning and the end of the run of a kernel that runs no
+ * program; see alone.c.
  */
 #ifndef ALONE_H
 #define ALONE_H

@@ -58,7 +58,8 @@ struct counts {
 static int answers = -1, tells_calls;
 /* The counts after the last OUT of a kernel that runs alone. */
 static struct counts noted;
-/* The gates' addresses in a hash table, each in the first free slot from the one that its bits select. */
+/* The addresses of the gates, in a hash table. Each is in the first slot that was free, from the slot on that
+ * its bits select. */
 static uint64_t gates[SLOTS];
 static int knows_gates;
 
@@ -91,7 +92,7 @@ static int read_fully(void *to, size_t size)
 	return 1;
 }
 
-/* Returns the slot that has this address, or the free one where it would go. */
+/* Returns the slot with this address, or the free slot in which it would be stored. */
 static size_t slot_of(uint64_t address)
 {
 	size_t slot = (address >> 3) % SLOTS;
@@ -216,7 +217,8 @@ static void at_call(unsigned int cpu, void *data)
 	qemu_plugin_outs(line);
 }
 
-/* Returns whether a handler of interrupts can begin so: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in its place. */
+/* Returns whether the handler of an interrupt can begin with these bytes: ENDBR64, CLAC, CLD, PUSH of a
+ * constant, or a NOP in its place. */
 static int may_begin_handler(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa }, clac[] = { 0x0f, 0x01, 0xca };

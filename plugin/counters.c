@@ -26,13 +26,14 @@ enum { UNKNOWN = -1, NOT_USED = -2 };
 
 struct cpu {
 	uint64_t base;
-	/* QEMU's number, or one below 0. */
+	/* QEMU's number of the CPU, or a negative value. */
 	int number;
 	enum half half;
 	uint64_t begun[HALVES], flushes[FLUSHES];
 };
 
-/* The first one counts what executes before the kernel has set a base; and everything, if there is only one CPU. */
+/* The first element counts the instructions before the kernel has set a base, or all instructions if there is
+ * only one CPU. */
 static struct cpu cpus[CPUS] = { { .number = UNKNOWN } };
 static unsigned int running, known = 1;
 
@@ -267,7 +268,7 @@ static int free_number(void)
 	return UNKNOWN;
 }
 
-/* Clears what no known CPU counted. */
+/* Clears the counts that belong to no known CPU. */
 static void forget_unknown(void)
 {
 	memset(cpus[0].begun, 0, sizeof cpus[0].begun);

@@ -9,7 +9,8 @@
 
 enum half { USER, KERNEL, HALVES };
 enum flush { INVLPG, INVPCID, CR4, FLUSHES };
-/* The most CPUs that are known: more than a guest has, as CPU 0 changes its base. */
+/* The maximum number of CPUs. It is larger than that of a guest, because CPU 0 counts as another one whenever
+ * its base changes. */
 enum { CPUS = 256 };
 
 /* Prepares to count for a guest with this many CPUs. Returns 0 if this QEMU cannot tell them apart. */
@@ -28,7 +29,7 @@ void count_flush(struct qemu_plugin_insn *instruction, enum flush flush);
 /* Whether the guest has several CPUs. */
 int has_several_cpus(void);
 
-/* How many CPUs are known; the first one stands for those that are not. */
+/* The number of elements in use, one for each known CPU. The first one has what is counted for no known CPU. */
 unsigned int cpus_known(void);
 
 /* The CPU that executes now, below CPUS; 0 if there is only one. */
@@ -37,12 +38,13 @@ unsigned int cpu_now(void);
 /* Whether the last instruction of this CPU was the kernel's. */
 int was_in_kernel(unsigned int cpu);
 
-/* What a CPU, or the one that executes now, has counted. */
+/* The counts of a CPU, or of the CPU that executes now. */
 uint64_t counted_on(unsigned int cpu, enum half half);
 uint64_t counted(enum half half);
 uint64_t flushes_counted(enum flush flush);
 
-/* From now on, each line of the log is preceded by the number of its CPU, if that is another one than before. */
+/* From now on, writes the number of the CPU to the log before each line of another CPU than the previous
+ * line. */
 void tell_cpus(void);
 
 /* Writes a line for each CPU, as count.c describes; nothing if there is only one. */

@@ -44,7 +44,7 @@ struct block {
 	/* The vector whose handler begins here. */
 	int gate;
 	uint8_t *sizes;
-	/* The cell that was credited last, and its node and CPU. */
+	/* The cell that was incremented last, with its node and CPU. */
 	uint32_t node, cpu, cell;
 };
 
@@ -70,19 +70,19 @@ struct chain {
 	struct chain *next;
 };
 
-/* Each CPU has its own cells: one may discard a pass that it did not end. */
+/* Each CPU has its own cells, so that it can discard a pass that it did not end. */
 struct cell {
 	uint32_t node, block;
 	uint64_t total, pass;
 };
 
-/* A credited block, and how many instructions had begun when it began. */
+/* A counted block, and the number of instructions that had begun when it began. */
 struct entry {
 	uint64_t start;
 	uint32_t cell, count;
 };
 
-/* Maps pairs of words to numbers. */
+/* A hash table that maps pairs of words to numbers. */
 struct index {
 	struct pair {
 		uint64_t one, other;
@@ -126,7 +126,7 @@ static uint64_t left_open, forgotten;
 static struct block *entered;
 
 static struct chain *asleep[CHAINS];
-/* Of all CPUs, and of the one that executes. */
+/* The progress of each CPU, and that of the CPU that executes. */
 static struct progress progress[CPUS], *on = progress;
 
 /* The number of instructions that have begun on the CPU. */
@@ -258,14 +258,15 @@ static uint64_t address_of(const struct block *block, uint32_t count)
 	return address;
 }
 
-/* Credits the block that began last. `undone` says whether its last instruction was undone. */
+/* Counts the executed instructions of the block that began last. `undone` is whether its last instruction was
+ * undone. */
 static void close_block(int undone)
 {
 	struct block *block = on->open_block;
 	on->open_block = NULL;
 	if (!block)
 		return;
-	/* What was counted for no known CPU may since be that of a CPU that started. */
+	/* Counts for no known CPU may have been moved to a CPU that has started since. */
 	if (begun(KERNEL) < on->open_start)
 		return;
 	uint64_t started = begun(KERNEL) - on->open_start;
@@ -375,7 +376,7 @@ static struct chain *take_sleeper(uint64_t slot)
 	return NULL;
 }
 
-/* Begins a task, the calls of which are not known. */
+/* Begins a task whose calls are not known. */
 static void begin_task(void)
 {
 	push(TASK, 0, 0);
@@ -642,7 +643,7 @@ void profile_gates(const uint64_t *addresses)
 	memcpy(gates, addresses, sizeof gates);
 }
 
-/* Undoes what was credited after `end` instructions had begun. */
+/* Removes the counts that were added after `end` instructions had begun. */
 static void cut_at(uint64_t end)
 {
 	uint64_t first = journaled > JOURNAL ? journaled - JOURNAL : 0;

@@ -87,7 +87,7 @@ static void *mapping(void *argument)
 	return NULL;
 }
 
-/* Starts threads that are in every state. */
+/* Starts threads, at least one in each state. */
 static void start_all(void)
 {
 	static int ends[2];

@@ -94,7 +94,7 @@ static void mounts(void)
 	}
 	CHECK_EQ(reported(set), TELLS | CHANGED);
 	CHECK_EQ(reported(set), TELLS);
-	/* A process that waits for changes only is woken by one. */
+	/* A process that waits only for changes is woken by a change. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		usleep(20000);

@@ -102,7 +102,8 @@ static void status(void)
 	CHECK_EQ(row_in("/proc/self/status", "PPid"), getppid());
 	CHECK_EQ(row_in("/proc/self/status", "Uid"), getuid());
 	CHECK_EQ(row_in("/proc/self/status", "Threads"), 1);
-	/* Linux updates the count of resident pages in batches, so that it is exact to some tens of pages. */
+	/* Linux updates the count of resident pages in batches, so the reported number can be wrong by some
+	 * tens of pages. */
 	enum { PAGES = 4096 };
 	long size = row_in("/proc/self/status", "VmSize"), resident = row_in("/proc/self/status", "VmRSS");
 	CHECK(size > 0 && resident > 0 && resident <= size);

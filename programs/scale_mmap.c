@@ -1,4 +1,4 @@
-/* For what do workers contend that map and unmap private memory without touching it? */
+/* What do workers contend for if they map and unmap private memory without touching it? */
 #include "scale.h"
 
 #define TIMES 16

@@ -1,4 +1,4 @@
-/* For what do workers contend that write-protect private memory and write to it again? */
+/* What do workers contend for if they write-protect private memory and write to it again? */
 #include "scale.h"
 
 static void protect(struct worker *worker)

@@ -1,5 +1,5 @@
-/* For what do workers contend that map, write and unmap private memory? Before frames and page tables are reused, no
- * CPU may have a TLB entry for them.
+/* What do workers contend for if they map, write and unmap private memory? Before frames and page tables are
+ * reused, no CPU may have a TLB entry for them.
  */
 #include "scale.h"
 

@@ -42,7 +42,7 @@ static unsigned long *words_of(unsigned long page)
 	return (unsigned long *)(memory + page * PAGE);
 }
 
-/* Writes contents of which the majority repeats, so that the page compresses well. */
+/* Writes contents that mostly repeat, so that the page compresses well. */
 static void write_page(unsigned long page)
 {
 	unsigned char age = known[page].age % 200 + 1;

@@ -60,7 +60,7 @@ static void no_file(void *unused)
 	CHECK_FAILS(pipe(ends), ENFILE);
 	CHECK_FAILS(epoll_create1(0), ENFILE);
 	CHECK_FAILS(memfd_create("one too many", 0), ENFILE);
-	/* A duplicate descriptor of an open file does not count. */
+	/* The limit counts open files, so a duplicate descriptor of an open file does not count. */
 	int again = dup(0);
 	CHECK(again >= 0);
 	close(again);

@@ -135,7 +135,7 @@ static void emulation(void)
 	pid_t child = traced_child(emulated);
 	CHECK_EQ(request(PTRACE_SETOPTIONS, child, 0, (void *)PTRACE_O_TRACESYSGOOD), 0);
 	regs = until_call(child, SYS_getppid);
-	/* The request with which the call is continued determines its mode. */
+	/* A call that is continued by PTRACE_SYSCALL is executed and stops again at its exit. */
 	CHECK_EQ(request(PTRACE_SYSCALL, child, 0, 0), 0);
 	CHECK_EQ(stopped_by(child), SIGTRAP | 0x80);
 	CHECK_EQ(request(PTRACE_GETREGS, child, 0, &regs), 0);

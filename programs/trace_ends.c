@@ -45,7 +45,7 @@ static void killed_in_each_stop(void)
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		CHECK_EQ(ended_with(child), 256 + SIGKILL);
 	}
-	/* The entries and exits of raise, fork, wait4 and exit, and the child's signal. */
+	/* The child stops at the entries and exits of raise, fork, wait4 and exit, and for its signal. */
 	CHECK(stops > 5 && stops < 20);
 }
 

@@ -107,7 +107,7 @@ static void *ends(void *unused)
 	return unused;
 }
 
-/* The exit of a traced thread is reported too. */
+/* The tracer is also notified of the exit of a traced thread that is not the leader. */
 static void threads(void)
 {
 	pid_t child = fork();

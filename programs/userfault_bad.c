@@ -257,7 +257,8 @@ static void modes(void)
 	CHECK_FAILS(copy(fd, room, unmapped, 1, 0, &copied), EFAULT);
 	CHECK_EQ(copied, -EFAULT);
 	CHECK_FAILS(copy(fd, room, (void *)KERNEL, 1, 0, &copied), EINVAL);
-	/* Of two pages, first the first one and then the second one is already present. */
+	/* A fill of two pages fails at the page that is already present: here the first one, then the second
+	 * one. */
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, room, 1, 0), 0);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room, 2, 0), EEXIST);
 	struct filling filling = { range_of(room + PAGE, 2), 0, 0 };

@@ -12,7 +12,7 @@ static void *volatile bad = (void *)8;
 
 static char large[VALUE_MOST + 1], seen[VALUE_MOST + 1];
 
-/* Not every C library's headers contain this. */
+/* The kernel's struct xattr_args, which not every C library's headers contain. */
 struct arguments {
 	uint64_t value;
 	uint32_t size, flags;

@@ -1,4 +1,4 @@
-//! The compiler flags that keep the paths of this machine out of what is built. The build script and `cargo xtask dist`
+//! The compiler flags that keep the paths of this machine out of the binaries. The build script and `cargo xtask dist`
 //! share them.
 
 use std::env;
@@ -6,21 +6,21 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the compiler's flags that replace the [`places`]. Equal sources then produce equal binaries in every folder
-/// and for every user.
+/// Returns the compiler flags that replace the paths of [`places`] in a binary. Equal sources then produce equal
+/// binaries in every folder and for every user.
 pub fn flags(rustc: &OsStr, workspace: &Path) -> Vec<String> {
     let flag =
         |(from, to): (PathBuf, String)| format!("--remap-path-prefix={}={to}", from.display());
     places(rustc, workspace).into_iter().map(flag).collect()
 }
 
-/// Returns the folders of the workspace, of Cargo's packages and of the standard library's source, each with what
-/// replaces it in what is built.
+/// Returns the folders of the workspace, of Cargo's packages and of the standard library's source, each with the path
+/// that replaces it in a binary.
 pub fn places(rustc: &OsStr, workspace: &Path) -> Vec<(PathBuf, String)> {
     let mut places = vec![(workspace.to_owned(), "/memwright".to_owned())];
     places.extend(cargo_home().map(|home| (home, "/cargo".to_owned())));
-    // With the component `rust-src`, the compiler names this machine's copy of the source. Without it, it names the
-    // commit.
+    // If the component `rust-src` is installed, binaries contain the path of its copy of the source, otherwise a path
+    // with the commit's hash.
     let sysroot = said(rustc, &["--print", "sysroot"]);
     let about = said(rustc, &["--version", "--verbose"]);
     let commit = about

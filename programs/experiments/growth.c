@@ -1,10 +1,10 @@
 /* How does the cost of an operation grow with what there is?
  *
- * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors, directory entries,
- * processes, forks, processes that map a page, futex waiters, swapped pages, merged pages, cgroups, the limit of a cgroup,
- * mounts, connections or levels of cgroups. The figure is the cheapest of a few repetitions. For each operation a last
- * record has the exponent of the growth between the smallest and the largest size: 0 for a cost that stays, 1 for one that is
- * proportional.
+ * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors,
+ * directory entries, processes, forks, processes that map a page, futex waiters, swapped pages, merged pages,
+ * cgroups, the limit of a cgroup, mounts, connections or levels of cgroups. The figure is the cheapest of a
+ * few repetitions. For each operation a last record has the exponent of the growth between the smallest and
+ * the largest size: 0 for a constant cost, 1 for a cost proportional to the size.
  *
  * Usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|merged|cgroups|limit|
  *               mounts|connections|levels

@@ -24,10 +24,10 @@ struct operation {
 struct dimension {
 	const char *word, *things;
 	unsigned long sizes[MOST_SIZES];
-	/* Creates things until there are N. */
+	/* Creates things of this kind until there are N. */
 	void (*grow)(unsigned long n);
 	struct operation operations[MOST_OPERATIONS];
-	/* Returns whether the kernel has such things. NULL if every kernel has them. */
+	/* Returns whether the kernel has things of this kind. NULL if every kernel has. */
 	int (*is_offered)(void);
 };
 

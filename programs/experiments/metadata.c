@@ -1,9 +1,9 @@
-/* How many bytes of the kernel's memory does a thing take that a program creates?
+/* How many bytes of kernel memory does each thing take that a program creates?
  *
- * Free memory before and after, divided by the number of things. The pages that the program itself touched are
- * subtracted. A kernel may have free pages in lists of each CPU, which do not count as free, so as many things are created
- * before the first look. A kernel may also keep what was freed for the next thing of the kind, so each kind has a run of
- * its own.
+ * Free memory before and after, divided by the number of things. The pages that the program itself touched
+ * are subtracted. A kernel may have free pages in lists of each CPU, which do not count as free, so the
+ * program creates as many things before the first measurement. A kernel may also keep what was freed for the
+ * next thing of the kind, so each kind has a run of its own.
  *
  * Usage: metadata KIND
  */
@@ -59,7 +59,7 @@ static unsigned long create_tables(unsigned long count)
 	return count * PAGE;
 }
 
-/* Processes and threads that wait, and a pipe that tells when all do. */
+/* The pipe to which each new process or thread writes a byte before it waits. */
 static int started[2];
 
 static void wait_for_start(void)

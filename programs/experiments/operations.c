@@ -2,9 +2,10 @@
  *
  * Usage: operations [OPERATION]
  *
- * Without an argument, every operation is measured; with the name of one, that one alone. Region 1 is the operation, so that
- * `memwright compare --functions --region 1` tells in which functions of the kernel its instructions are. Memory is aligned
- * to 2 MiB, and its page table exists before faults are counted.
+ * Without an argument, every operation is measured; with the name of an operation, only that one is measured.
+ * Region 1 is the operation, so that `memwright compare --functions --region 1` shows which functions of the
+ * kernel execute its instructions. Memory is aligned to 2 MiB, and its page table exists before faults are
+ * counted.
  */
 #include "experiment.h"
 
@@ -186,7 +187,7 @@ static void unprotect_block(struct series *costs)
 	}
 }
 
-/* To an address that is a page above a multiple of 2 MiB, so that the entries move one by one. */
+/* Moves a block to an address that is a page above a multiple of 2 MiB, so that the entries move one by one. */
 static void move_block(struct series *costs)
 {
 	for (int i = 0; i < TIMES; i++) {

@@ -37,8 +37,9 @@ static uint64_t sum(const char *memory)
 	return sum;
 }
 
-/* Records the cost per page, and that of compression and decompression: the cost beyond that of a page that repeats a
- * byte, of which the device stores only the byte. */
+/* Records the cost per page. Unless the page repeats a byte, also records the part of the cost that its
+ * contents cause, which is the excess over the cost of such a page. The device stores only the byte of a page
+ * that repeats it, and compresses other pages. */
 static void record_page(const char *name, const char *what, double instructions, double *plain)
 {
 	char measure[64];

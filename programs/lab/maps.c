@@ -141,7 +141,8 @@ static int at_stop(struct task *task, int status)
 		return 0;
 	case PTRACE_EVENT_EXEC:
 		task->image = ++images;
-		/* The next stop is at the return of the call, of which the first task had no stop before. */
+		/* The next stop is at the return of execve. For the first task, there was no stop at its
+		 * beginning. */
 		task->in_call = 1;
 		return 0;
 	case PTRACE_EVENT_EXIT:

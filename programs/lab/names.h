@@ -45,7 +45,8 @@ enum { LOAD_WORD = 0x20, JUMP_IF_EQUAL = 0x15, RETURN = 0x06 };
 
 enum { NAMES_SEEN = 1 << 16 };
 
-/* Where the path is among the arguments, and the folder from which it starts; -1: the working directory. */
+/* The index of the argument with the path, and of the argument with the folder to which it is relative; -1
+ * for the working directory. */
 static const struct {
 	int call, folder, path;
 } calls_with_path[] = {
@@ -134,7 +135,7 @@ static int make_absolute(const struct stopped_call *call, int folder, const char
 	return snprintf(absolute + length, 2 * NAME - length, "/%s", path) > 0;
 }
 
-/* Returns whether a name is new, and remembers it. In a full table every name is new. */
+/* Returns whether a name is new, and adds it to the table. If the table is full, every name counts as new. */
 static int is_new_name(const char *name)
 {
 	static uint64_t seen[NAMES_SEEN];

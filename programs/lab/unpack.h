@@ -13,7 +13,7 @@
 enum { SELECTOR_PORT = 0x510, DATA_PORT = 0x511, DMA_HIGH_PORT = 0x514, DMA_LOW_PORT = 0x518, DIRECTORY = 0x19 };
 enum { DMA_ERROR = 1, DMA_READ = 2, DMA_SELECT = 8 };
 #define PROGRAM_FILE "opt/memwright/program"
-/* The same archive; names that the program does not find are to be reported. */
+/* The item with the same archive if the program must report the names that it does not find. */
 #define WATCHED_PROGRAM_FILE "opt/memwright/watched-program"
 
 struct transfer {
@@ -175,7 +175,7 @@ static int write_body(int file, size_t length)
 	return 1;
 }
 
-/* A folder whose time is set when its contents are there. */
+/* A folder whose time is set after its contents have been created. */
 struct folder_time {
 	struct folder_time *next;
 	struct timespec times[2];

@@ -1,4 +1,5 @@
-/* The state of a worker of sequences.c between calls, and how it makes one: everything else is in terms of this.
+/* The state of a worker of sequences.c between calls, and the functions and macros by which the worker makes
+ * calls.
  *
  * System calls go to the kernel without the C library, because threads without thread-local storage make some too. A call
  * returns what the kernel returned: -errno on failure.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const FAULTS: u64 = 7;
 const FLUSHES: u64 = 5;
 
-/// Assembles the kernel with these symbols defined.
+/// Assembles the kernel with these symbols defined. Returns the path of its image.
 fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/alone");
     let image = folder.path().join(name);
@@ -56,7 +56,7 @@ fn run(image: &Path, options: &[&str]) -> (Output, Value) {
     (output, document)
 }
 
-/// The instructions of the marked region, as the head of alone.S counts them.
+/// Returns the number of instructions of the marked region, by the rule at the top of alone.S.
 fn instructions(faults: u64, flushes: u64) -> u64 {
     6 + (3 + 4 * faults) + 11 * faults + (3 + 4 * flushes)
 }

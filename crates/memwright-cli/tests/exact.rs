@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A program that was counted by hand: its file, and a function that returns its number of user instructions for a
-/// number of iterations.
+/// A program whose instructions were counted by hand: its file, and a function that returns its number of user
+/// instructions for a number of iterations.
 type Counted = (&'static str, fn(u64) -> u64);
 
 const PROGRAMS: [Counted; 7] = [
@@ -26,7 +26,7 @@ const PROGRAMS: [Counted; 7] = [
 ];
 const TICKS: Counted = ("ticks", |times| 18 + 2 * times);
 
-/// Assembles a program.
+/// Assembles a program. Returns its path.
 fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/counted");
     // All programs have the same path, because a longer path takes more kernel instructions.

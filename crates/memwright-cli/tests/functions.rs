@@ -28,7 +28,7 @@ fn compile(arguments: &[&str], to: &Path, source: &Path) {
     assert!(output.status.success(), "{said}");
 }
 
-/// Assembles the kernel of `programs/lab/kernel` with these symbols defined.
+/// Assembles the kernel of `programs/lab/kernel` with these symbols defined. Returns the path of its image.
 fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     let image = folder.path().join(name);
     let script = format!("-Wl,-T,{}", sources().join("kernel/kernel.ld").display());

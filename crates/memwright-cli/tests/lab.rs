@@ -652,8 +652,8 @@ fn names_that_only_linux_looks_up_are_said() {
         fs::write(root.join("data").join(name), name).unwrap();
     }
     std::os::unix::fs::symlink("inner", root.join("data/link")).unwrap();
-    // The removed file is alone in its folder, because a run that removes a name also reports the folder that contained
-    // it.
+    // The removed file has a folder of its own, because a run on Memwright that removes a file also reads its folder,
+    // and so finds the other names in it.
     fs::create_dir(root.join("gone")).unwrap();
     fs::write(root.join("gone/removed"), "").unwrap();
     let file = folder.path().join("account.json");

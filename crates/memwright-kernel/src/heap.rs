@@ -86,7 +86,7 @@ pub fn is_low() -> bool {
     !(HEAP.close_reserve() || HEAP.grow_by_a_chunk(CHUNK_ORDER, 0) && HEAP.close_reserve())
 }
 
-/// Returns the bytes allocated.
+/// Returns the number of allocated bytes.
 pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }

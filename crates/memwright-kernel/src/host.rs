@@ -320,7 +320,7 @@ impl Host for Hardware {
     }
 }
 
-/// Serves a system call of the thread.
+/// Serves a system call of the thread. Returns whether the thread can return to user mode at once.
 extern "C" fn serve_call(thread: &UserThread<'_>) -> bool {
     let served = thread.serve();
     if cfg!(debug_assertions) {

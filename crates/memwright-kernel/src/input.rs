@@ -87,7 +87,7 @@ pub fn ask(request: Channel, payload: &[u8], to: &mut [u8]) -> Option<usize> {
     kept
 }
 
-/// Receives the answer to a request.
+/// Receives the answer to a request, and stores it in `to`. Returns its length, or `None` if the request was withdrawn.
 fn answer(to: &mut [u8]) -> Option<usize> {
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
     if length == INPUT_WITHDRAWN {

@@ -10,7 +10,7 @@ pub const LENGTH: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// No event.
+    /// The slot of the ring has no event yet.
     Empty = 0,
     /// An exception or interrupt in user mode; the detail is its vector.
     UserTrap = 1,

@@ -88,7 +88,7 @@ pub struct Reclaim {
     reclaiming: AtomicU64,
 }
 
-/// A guard: permits a thread to reclaim for a page fault until it is dropped.
+/// Permits a thread to reclaim for a page fault. Dropping this value ends the permission.
 pub struct Reclaiming<'a>(&'a AtomicU64);
 
 impl Drop for Reclaiming<'_> {

@@ -17,7 +17,7 @@ use support::{
     unmap, write,
 };
 
-/// The pages of the program. The first two are in one page table, the others in the next one.
+/// The number of pages of the program. The first two are in one page table, the others in the next one.
 const PAGES: u64 = 6;
 
 /// A page far from the pages of the program.

@@ -1,4 +1,4 @@
-//! Types for addresses, pages and frames. No function of this crate takes a bare integer for one of them.
+//! Types for addresses, pages and frames, so that the compiler rejects code that confuses one with another.
 
 use core::fmt;
 
@@ -190,7 +190,7 @@ impl Page {
         VirtAddr(self.0 << PAGE_SHIFT)
     }
 
-    /// Returns the page that follows this one by `pages` pages.
+    /// Returns the page that is `pages` pages after this one.
     #[inline]
     #[must_use]
     pub const fn add(self, pages: u64) -> Self {
@@ -371,7 +371,7 @@ impl CpuSet {
     /// No CPU.
     pub const EMPTY: CpuSet = CpuSet(0);
 
-    /// The set whose member `n` is bit `n` of `bits`.
+    /// The set of the CPUs whose bits are set in `bits`. Bit `n` stands for CPU `n`.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)

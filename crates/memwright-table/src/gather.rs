@@ -335,7 +335,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// The pool of frames of the gather's table.
+    /// The frame allocator of the gather's table.
     #[inline]
     pub(crate) fn frames(&self) -> &'t Frames<M> {
         self.table.frames()

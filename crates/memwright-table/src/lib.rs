@@ -157,7 +157,7 @@ pub use rising::{Rising, RisingRoom};
 pub use sync::{OneCpu, Threads};
 pub use table::{
     AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, EditedRuns, Extent,
-    LeftTables, Look, MoveRule, PageAccess, Prepared, ShareRule, SharedTables, Table, Touched,
-    Tracked, Translation,
+    Look, MoveRule, PageAccess, Prepared, ShareRule, Table, TableTotals, Touched, Tracked,
+    Translation,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

@@ -66,7 +66,7 @@
 //! range/     operations on the entries of a range, or on all entries that map a page: reverse mapping, zapping, flags
 //! hugetlb/   areas and files of the hugetlb pool
 //! ksm/       KSM: merging pages with equal contents into one frame
-//! numa/      memory policies, migration, NUMA balancing
+//! numa/      NUMA policies, migration, NUMA balancing
 //! reclaim/   selecting pages to reclaim, swapping out anonymous and shared memory, writing back files
 //! shmem/     shared memory and the files of a tmpfs; their swap-out and swap-in
 //! fault/     the page fault handler, one file per outcome

@@ -44,9 +44,9 @@ pub struct Row {
 pub struct Name {
     /// The name of the measure, with its case.
     pub measure: String,
-    /// The unit.
+    /// The unit of the measure.
     pub unit: String,
-    /// The statistic.
+    /// The statistic of the measured values, such as the median.
     pub statistic: String,
 }
 

@@ -49,7 +49,7 @@ impl Mistake {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
-    /// All mistakes.
+    /// All mistakes of the files.
     #[serde(rename = "mistake")]
     pub mistakes: Vec<Mistake>,
     /// All edits. Some edits plant several mistakes, and some mistakes need several edits.

@@ -180,8 +180,8 @@ impl Suite {
         Ok(())
     }
 
-    /// Returns `yes` if the later QEMU of Debian's backports is available, otherwise `no`. It is determined once for
-    /// all processes.
+    /// Returns `yes` if the later QEMU of Debian's backports is available, otherwise `no`. Called once, and the result
+    /// is passed to all test processes.
     fn later_qemu(&self) -> Result<&'static str> {
         let busybox = shell::which("busybox").context("busybox is missing")?;
         let mut command = command::start(&self.built.memwright);

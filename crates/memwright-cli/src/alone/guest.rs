@@ -40,7 +40,7 @@ pub struct AloneGuest {
     pub code: Code,
     /// Its command line; may be empty.
     pub command_line: String,
-    /// The machine.
+    /// The CPUs, memory and clock of the guest.
     pub machine: Machine,
     /// The QEMU features that count the run.
     pub counting: Counting,

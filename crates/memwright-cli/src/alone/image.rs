@@ -211,8 +211,8 @@ fn only(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// Sorts ranges, and joins those that overlap or are adjacent. Ranges of the upper half are left out, because all code
-/// there is the kernel's.
+/// Returns the ranges in order. Joins those that overlap or are adjacent, and omits ranges of the upper half, because
+/// all code there is the kernel's. If more than [`MOST_RANGES`] are left, returns one range that covers all of them.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty() && range.start >> 63 == 0);
     ranges.sort_by_key(|range| (range.start, range.end));

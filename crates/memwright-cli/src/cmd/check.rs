@@ -132,7 +132,7 @@ fn baseline(path: &Path) -> anyhow::Result<Saved> {
     parsed.map_err(|error| anyhow!("--baseline {error:#}"))
 }
 
-/// Checks the options before a program runs.
+/// Returns an error if the options are invalid. Called before the first run, so that wrong usage is reported at once.
 fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()> {
     if let Some(limit) = args.limits.iter().find(|limit| limit.is_relative())
         && baseline.is_none()

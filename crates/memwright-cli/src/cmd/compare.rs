@@ -66,8 +66,8 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
             profiles.write_two_faults([before, after], names, &command)?;
         }
     }
-    // Between Linux and Memwright, counting a function as its caller would combine unrelated functions. Without lists
-    // of names, no function is counted so.
+    // Between Linux and Memwright, counting a function as its caller would combine unrelated functions. If the lists of
+    // names are missing, no function is counted as its caller.
     if columns
         .iter()
         .any(|column| column.image.system != columns[0].image.system)
@@ -171,7 +171,8 @@ fn functions(
     [functions].into_iter().chain(lines).collect()
 }
 
-/// Checks the options before a kernel is fetched or a program runs.
+/// Returns an error if the options are invalid. Called before a kernel is fetched, so that wrong usage is reported at
+/// once.
 fn check_options(args: &CompareArgs) -> anyhow::Result<()> {
     if args.run.kernel.len() < 2 {
         return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));

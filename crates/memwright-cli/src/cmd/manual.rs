@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use crate::cmd::args::Cli;
 use crate::host::output;
 
-/// Prints the completions for a shell.
+/// Prints the completions for a shell. Returns the exit code.
 ///
 /// # Errors
 /// I/O errors of printing.
@@ -21,7 +21,7 @@ pub fn completions(shell: Shell) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Writes a manual page for the command and one for each of its subcommands.
+/// Writes a manual page for the command and one for each of its subcommands. Returns the exit code.
 ///
 /// # Errors
 /// I/O errors of writing.

@@ -99,7 +99,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     conclude(args, &columns, &outputs)
 }
 
-/// Merges folders of results, and reports the complete bench.
+/// Merges folders of results, and reports the complete bench. Returns the exit code.
 fn folders(args: &ReportArgs) -> Result<u8, Failure> {
     if let Some(text) = args.files.iter().find(|text| !Path::new(text).is_dir()) {
         let why = "folders of results are not mixed with documents";
@@ -155,7 +155,7 @@ fn conclude(
     compare::conclude("memwright report", columns, Vec::new(), &shown, outputs)
 }
 
-/// Renders one document.
+/// Renders one document. Returns the exit code.
 fn one(
     args: &ReportArgs,
     file: &File,

@@ -95,7 +95,7 @@ fn section(run: &MeasuredRun) -> Section {
     }
 }
 
-/// Returns whether both records have the same case and measure.
+/// Returns whether both records have the same case, measure and unit.
 fn is_same(one: &Record, other: &Record) -> bool {
     one.case == other.case && one.measure == other.measure && one.unit == other.unit
 }

@@ -20,7 +20,7 @@ pub struct Limit {
 /// The bound of a limit: a count, or a percentage above the baseline's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// A count.
+    /// The highest count that passes.
     Count(u64),
     /// A percentage above the baseline.
     Percent(Percent),

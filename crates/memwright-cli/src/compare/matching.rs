@@ -34,7 +34,7 @@ pub struct Folded {
     pub into: String,
     /// The function that executed the instructions.
     pub from: String,
-    /// The number of instructions.
+    /// The number of these instructions.
     pub instructions: u64,
 }
 

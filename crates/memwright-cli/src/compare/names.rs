@@ -135,8 +135,9 @@ fn known(in_cpu: usize, in_region: u16) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks before a program runs that a pattern can match a row of the run, of the region that the pattern names, or of
-/// any region. [`region_names::numbered`] checks whether a region has the name that the pattern contains.
+/// Checks that a pattern matches the name of a row that a run can have: a row of the run, of the region that the
+/// pattern names, or of any region. [`region_names::numbered`] checks whether a region has the name that the pattern
+/// contains.
 ///
 /// # Errors
 /// [`UnknownRow`], with similar names.

@@ -159,7 +159,7 @@ pub fn unit(name: &str) -> &'static str {
         .map_or("", |(_, unit)| unit)
 }
 
-/// Checks before a program runs that a pattern can match a row.
+/// Checks that a pattern matches the name of a row that a run can have.
 ///
 /// # Errors
 /// [`UnknownRow`], with similar names.

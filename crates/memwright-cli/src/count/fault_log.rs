@@ -55,7 +55,8 @@ struct Fault {
     space: u64,
     image: u32,
     instruction: Option<u64>,
-    /// The number of the system call in which the kernel took the fault.
+    /// The number of the system call in which the kernel took the fault; `Some(None)` if the number is unknown. `None`
+    /// for a fault in user mode, or if the plugin reports no system calls.
     call: Option<Option<u64>>,
     page: u64,
     kind: (bool, &'static str),

@@ -5,7 +5,7 @@ use crate::model::counts::Instructions;
 /// An exception or interrupt that QEMU delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exception {
-    /// The vector.
+    /// The vector of the exception or interrupt.
     pub vector: u8,
     /// The error code; 0 if the exception has none.
     pub error: u16,
@@ -63,7 +63,7 @@ pub enum Line {
     Apic {
         /// The number of the register.
         register: u8,
-        /// The value.
+        /// The value that the CPU wrote.
         value: u64,
     },
     /// The next instruction loads CR3.

@@ -22,7 +22,7 @@ pub struct Open {
 pub enum Ended {
     /// The pass that began with these counts.
     Pass(Vec<Counts>),
-    /// No pass.
+    /// No pass: no begin mark of the region is open.
     NoPass {
         /// Whether the end mark discarded a pass that the thread had begun on another CPU.
         moved: bool,
@@ -41,7 +41,8 @@ impl OpenPasses {
         again.is_some()
     }
 
-    /// Ends the pass that this thread began on this CPU.
+    /// Ends the pass of `region` that this thread began on this CPU. The pass of the run is ended by any thread, on any
+    /// CPU.
     pub fn end(&mut self, region: u16, cpu: usize, thread: u64) -> Ended {
         let is_run = region == THE_RUN;
         let ended = |one: &Open| is_here(one, region, cpu) && (is_run || one.thread == thread);

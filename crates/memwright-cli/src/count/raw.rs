@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// How control entered a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// By CALL.
+    /// By a CALL instruction.
     Called,
     /// From user mode: a system call or an exception.
     FromUser,

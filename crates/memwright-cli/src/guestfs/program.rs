@@ -97,8 +97,7 @@ fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Checks that this machine can execute the file PROGRAM. Without this check, perf would pass a file that cannot be
-/// executed to a shell.
+/// Checks that this machine can execute the file PROGRAM. Otherwise perf would have a shell interpret the file.
 ///
 /// # Errors
 /// The failures of [`add`].

@@ -107,7 +107,8 @@ impl<'a> Archive<'a> {
         [action.to_owned()].into_iter().chain(names).collect()
     }
 
-    /// Runs one of apt's programs, which keeps all of its state in the folder `work`.
+    /// Runs one of apt's programs, and returns its standard output. The program keeps all of its state in the folder
+    /// `work`.
     fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
         let work = self.work;
         let mut command = Command::new(program);

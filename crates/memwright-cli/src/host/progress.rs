@@ -80,7 +80,7 @@ impl Drop for Stage {
     }
 }
 
-/// Hides the spinners while a function writes to the terminal.
+/// Calls `write`, which writes to the terminal, and hides the spinners meanwhile. Returns its result.
 pub fn suspended<T>(write: impl FnOnce() -> T) -> T {
     match DRAWN.load(Ordering::Relaxed) {
         0 => write(),

@@ -123,7 +123,7 @@ pub fn find(
     Ok(Names::new(symbols, &text))
 }
 
-/// Boots a guest whose program is the init process, which prints `/proc/kallsyms`.
+/// Boots a guest whose only program prints `/proc/kallsyms`, and returns what it prints.
 fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec<u8>> {
     let folder = private_folder().context("cannot make a temporary folder")?;
     let archive = folder.path().join("initrd.cpio");

@@ -37,7 +37,7 @@ pub struct Guest {
     pub with_faults: bool,
     /// Words that are appended to the kernel's command line.
     pub append: String,
-    /// The machine.
+    /// The CPUs, memory and clock of the guest.
     pub machine: Machine,
     /// The QEMU features that count the run.
     pub counting: Counting,

@@ -18,7 +18,8 @@ pub enum NoResult {
 }
 
 impl NoResult {
-    /// Reads the guest's serial output and QEMU's standard error. `signal` is the signal that killed QEMU, if any.
+    /// Determines the reason from the files with the guest's serial output and QEMU's standard error. `signal` is the
+    /// signal that killed QEMU, if any.
     pub fn read(serial: &Path, errors: &Path, signal: Option<i32>) -> Self {
         let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         Self::of(&read(serial), &read(errors), signal)

@@ -20,7 +20,7 @@ const MODULES: [&str; 2] = ["usr/lib/modules", "lib/modules"];
 /// The files of a kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unpacked {
-    /// The image.
+    /// The kernel image.
     pub image: PathBuf,
     /// Its configuration, if the packages have it.
     pub configuration: Option<PathBuf>,

@@ -130,7 +130,7 @@ mod tests {
         window
     }
 
-    /// A stream of which each read returns at most this many bytes.
+    /// The rest of a stream, and the maximum number of bytes that one read returns.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

@@ -38,7 +38,7 @@ pub struct OwnGuest<'a> {
     pub initrd: PathBuf,
     /// The program's standard input.
     pub input: &'a [u8],
-    /// The machine.
+    /// The CPUs, memory and clock of the guest.
     pub machine: Machine,
     /// The QEMU features that count the run.
     pub counting: Counting,

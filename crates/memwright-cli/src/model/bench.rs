@@ -23,7 +23,7 @@ pub struct Document {
     pub kind: String,
     /// The kernels, in the order of the tables' columns.
     pub columns: Vec<Kernel>,
-    /// The experiments.
+    /// The experiments, each with its results.
     pub experiments: Vec<Measured>,
 }
 

@@ -34,14 +34,14 @@ pub struct CellPlan {
     pub all: bool,
     /// The patterns of `--rows`, which select the rows of the table; empty if no pattern was given.
     pub rows: Vec<String>,
-    /// What is run.
+    /// The experiments, or the program whose events QEMU counts.
     pub work: Work,
 }
 
 /// A build of this command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Its version.
+    /// The version of the command.
     pub version: String,
     /// SHA-256 of its file.
     pub sha256: String,
@@ -71,7 +71,7 @@ pub struct Experiments {
 /// A program or workloads whose events QEMU counts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Program {
-    /// The columns.
+    /// The columns of the tables, one for each kernel and set of options.
     pub columns: Vec<Column>,
     /// The version and SHA-256 of QEMU for the columns.
     pub qemu: Vec<String>,
@@ -98,7 +98,7 @@ pub struct Needs {
 /// A column: a kernel, and the guest options that have another value in this column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Column {
-    /// Its name.
+    /// The name of the column in tables.
     pub name: String,
     /// SHA-256 of the image.
     pub sha256: String,

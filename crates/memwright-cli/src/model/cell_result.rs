@@ -25,7 +25,7 @@ pub struct CellResult {
     pub kind: String,
     /// The address of the cell.
     pub address: String,
-    /// The result.
+    /// The figures or counts that the run of the cell gave.
     pub found: Found,
 }
 
@@ -76,9 +76,9 @@ impl CellResult {
 
 /// The results of a complete bench.
 pub enum Whole {
-    /// Of experiments.
+    /// The results of experiments.
     Experiments(bench::Document),
-    /// Of a program or of workloads.
+    /// The results of a program or of workloads.
     Program(sweep::Document),
 }
 

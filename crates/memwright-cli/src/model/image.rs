@@ -18,17 +18,17 @@ pub enum System {
 /// A kernel image given on the command line.
 #[derive(Debug, Clone)]
 pub struct Image {
-    /// Its kind.
+    /// Whether the image is a Linux kernel, Memwright's own or another one.
     pub system: System,
-    /// Its name in reports.
+    /// The name of the kernel in reports.
     pub name: String,
-    /// Its path.
+    /// The path of the image.
     pub path: PathBuf,
     /// SHA-256 of the image.
     pub sha256: String,
     /// SHA-256 of its configuration, if known.
     pub config_sha256: Option<String>,
-    /// Its version text.
+    /// The version text of the kernel.
     pub version: String,
     /// The addresses of its code; empty for Linux and Memwright, whose code is in the upper half.
     pub code: Code,

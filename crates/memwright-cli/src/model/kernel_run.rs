@@ -31,7 +31,7 @@ pub struct Document {
     pub arguments: Vec<String>,
     /// Interpreters and libraries that the program needs.
     pub companions: Vec<HashedFile>,
-    /// The kernel.
+    /// The kernel that ran the program.
     pub kernel: Kernel,
     /// SHA-256 of the guest's init process, which is embedded in this command.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,7 @@ impl Document {
 /// The kernel that ran.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Its name.
+    /// The name of the kernel in reports.
     pub name: String,
     /// SHA-256 of its image.
     pub sha256: String,
@@ -134,7 +134,7 @@ pub struct Kernel {
 /// The emulator that ran the guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Qemu {
-    /// Its version.
+    /// The version of QEMU.
     pub version: String,
     /// SHA-256 of the executable.
     pub sha256: String,

@@ -24,7 +24,7 @@ pub const SCHEMA: u32 = 2;
 pub struct Document {
     /// The version of the document's format: [`SCHEMA`].
     pub schema: u32,
-    /// The program.
+    /// The executable of the program, with its hash.
     pub program: HashedFile,
     /// The program's arguments, beginning with `argv[0]`.
     pub arguments: Vec<String>,

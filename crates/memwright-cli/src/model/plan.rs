@@ -203,8 +203,8 @@ pub struct Setup {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_huge_pages)]
     pub hugetlb: Option<HugePages>,
 
-    /// NUMA nodes of the guest: their number, sharing CPUs and memory evenly, or the memory and CPUs of each, separated
-    /// by commas.
+    /// NUMA nodes of the guest: a number of nodes that share CPUs and memory evenly, or the memory and CPUs of each,
+    /// separated by commas
     #[arg(long, value_name = "N|SIZE:CPUS", default_value = "1",
         allow_hyphen_values = true, value_parser = parse_nodes)]
     pub numa: Nodes,

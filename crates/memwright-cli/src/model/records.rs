@@ -23,7 +23,7 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Found {
-    /// One value.
+    /// A single measured value.
     Value {
         /// The value.
         #[serde(serialize_with = "plain")]

@@ -18,7 +18,7 @@ pub struct RegionNames(BTreeMap<u16, String>);
 /// A region as an option names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegionId {
-    /// By its number.
+    /// The number of the region.
     Number(u16),
     /// By the name that the program gives it.
     Name(String),
@@ -44,14 +44,14 @@ impl FromStr for RegionId {
 pub enum UnknownRegion {
     /// No program gives this name to a region.
     Unknown {
-        /// The name.
+        /// The name that the option gives.
         name: String,
         /// The names that the programs do give.
         known: Vec<String>,
     },
     /// The compared programs give this name to different regions.
     Ambiguous {
-        /// The name.
+        /// The name that the option gives.
         name: String,
         /// The numbers of these regions.
         numbers: Vec<u16>,

@@ -13,9 +13,9 @@ use crate::model::{kernel_run as document, memwright_run as report};
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Saved {
-    /// On Memwright.
+    /// The document of a run on Memwright.
     Memwright(Box<report::Document>),
-    /// On a kernel image.
+    /// The document of a run on a kernel image.
     Kernel(Box<Document>),
 }
 

@@ -9,7 +9,7 @@ pub struct Sent {
     pub from: usize,
     /// The CPU to which they were sent.
     pub to: usize,
-    /// Their vector.
+    /// The vector of the interrupts.
     pub vector: u8,
     /// How often they were sent. Several that are sent before the receiver handles the first are received as one.
     pub count: u64,

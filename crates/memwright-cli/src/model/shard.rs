@@ -14,7 +14,7 @@ pub struct Shard {
 /// The value of `--shard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// This part.
+    /// The part that the user gave, as `I/N`.
     Given(Shard),
     /// The part whose index and number of parts are in environment variables of Slurm.
     Array,

@@ -5,9 +5,9 @@ use crate::model::size::MemorySize;
 
 /// An option of QEMU's command line.
 pub struct NodeOption {
-    /// Its name.
+    /// The name of the option.
     pub name: &'static str,
-    /// Its value.
+    /// The value of the option.
     pub value: String,
 }
 

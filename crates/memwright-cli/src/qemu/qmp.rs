@@ -49,10 +49,10 @@ impl From<serde_json::Error> for QmpError {
 /// An event that QEMU reported.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct Event {
-    /// Its name.
+    /// The name of the event.
     #[serde(rename = "event")]
     pub name: String,
-    /// Its data.
+    /// The data of the event.
     #[serde(default)]
     pub data: Value,
 }

@@ -14,7 +14,7 @@ use crate::model::hash::hexadecimal_hash;
 use crate::model::machine::Machine;
 use crate::qemu::backports;
 
-/// The default program name.
+/// The program that runs as QEMU unless another one is selected.
 const USUAL: &str = "qemu-system-x86_64";
 
 /// A version of QEMU.

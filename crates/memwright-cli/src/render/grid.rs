@@ -1,4 +1,4 @@
-//! The table of a section, which all formats share except CSV.
+//! The table of a section, from which all formats except CSV are made.
 
 use crate::model::statistic::Pass;
 use crate::sheet::{Row, Section, Sheet};

@@ -61,7 +61,7 @@ pub struct Section {
     /// Whether the rows are ranked, as the functions of a profile are. A ranked section is always printed completely,
     /// and the tables of changed rows omit it.
     pub is_ranked: bool,
-    /// Its rows.
+    /// The rows of the section, in order.
     pub rows: Vec<Row>,
 }
 
@@ -234,7 +234,7 @@ pub mod tests {
         }
     }
 
-    /// Returns a sheet in which every optional part is present.
+    /// Returns a sheet with two sections, notes, a command and the kernels, but without a verdict.
     pub fn example() -> Sheet {
         let section = |title: &str, rows| Section {
             title: title.to_owned(),

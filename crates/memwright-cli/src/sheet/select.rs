@@ -12,7 +12,7 @@ const ALIKE: f64 = 0.6;
 /// A pattern that matches no row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRow {
-    /// The pattern.
+    /// The pattern, as the user wrote it.
     pub pattern: String,
     /// Similar names, the closest first.
     pub close: Vec<String>,

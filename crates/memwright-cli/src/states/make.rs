@@ -114,7 +114,8 @@ fn time_of(said: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(time.try_into().ok()?))
 }
 
-/// Waits for the guest to stop, saves everything except its memory, and makes QEMU exit.
+/// Waits for the guest to stop, and makes QEMU save its state and exit. Returns the saved state, which does not contain
+/// the memory.
 fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::Result<Vec<u8>> {
     let mut monitor = Monitor::open(listener.accept(output)?)?;
     monitor.wait_for(|event| event.name == "STOP")?;

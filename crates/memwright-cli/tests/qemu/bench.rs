@@ -207,8 +207,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("async-scan", 0, "1 %, clustered", "scan and re-protect", 250_000.0),
     ("async-scan", 0, "1 %, random", "scan and re-protect", 1_200_000.0),
     ("async-scan", 0, "1 %, random", "whole round", 1_250_000.0),
-    // The value was 25.0 until each elided flush was counted, and 25.1 until files accessed their callers through a
-    // port.
+    // The value was 25.0 before each elided flush was counted.
     ("async-scan", 0, "pages of 2 MiB", "arming, per page", 25.1),
     ("async-scan", 0, "pages of 2 MiB", "faults per 2 MiB page written", 1.0),
     ("async-scan", 0, "pages of 2 MiB", "written, per 2 MiB page written", 1.0),

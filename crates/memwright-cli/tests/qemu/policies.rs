@@ -22,7 +22,7 @@ fn run(policy: &str, arguments: &[&str]) -> Result<Ending, Failed> {
 
 /// Returns the values at the beginning of a help text: the words before the colon, which commas and "or" separate.
 ///
-/// `a number N` stands for any number, of which the list has one.
+/// Replaces the item `a number N` by the number 3.
 fn values(help: &str) -> Vec<&str> {
     let list = help.split_once(": ").map_or("", |(list, _)| list);
     let items = list.split(", ").flat_map(|item| item.split(" or "));

@@ -57,7 +57,7 @@ static SLOT_TABLE: Lock<Slots> = Lock::new(
     },
 );
 
-/// First byte past the stack of a slot.
+/// Returns the address of the first byte past the stack of a slot.
 const fn top(slot: u32) -> u64 {
     STACKS_BASE + (slot as u64 + 1) * SLOT_SIZE
 }
@@ -228,7 +228,7 @@ impl Slots {
         if used { *word |= bit } else { *word &= !bit }
     }
 
-    /// Takes the lowest slot that is neither in use nor spare.
+    /// Takes the lowest slot that is neither in use nor spare. Returns its number, or `None` if there is none.
     fn take(&mut self) -> Option<u32> {
         let spare = &self.spare[..self.spares];
         let word_count = self.used.len() as u32;
@@ -243,7 +243,7 @@ impl Slots {
     }
 }
 
-/// Takes a slot and maps its stack.
+/// Takes a slot and maps its stack. Returns the number of the slot.
 fn map_new() -> Result<u32, OutOfMemory> {
     // Allocate frames before taking the lock: the number that the stack needs, and two for page tables.
     const NEEDED: usize = STACK_PAGES as usize + 2;

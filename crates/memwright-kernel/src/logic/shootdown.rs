@@ -30,7 +30,7 @@ pub struct Order<'a> {
     /// Physical address of the root whose translations are invalidated; 0 for the kernel's translations, which all
     /// roots share.
     pub root: u64,
-    /// The translations.
+    /// The ranges of translations to invalidate.
     pub what: &'a [Invalidation],
 }
 

@@ -122,7 +122,7 @@ pub fn run(user: &mut UserState) -> Trap {
     unsafe { host::run(user, serve_nothing as *const (), core::ptr::null()) }
 }
 
-/// Counts a system call in `served`, and serves it if it is the first one.
+/// Counts a system call in `served`. Returns whether it is the first one, which is served.
 extern "C" fn serve_one(served: *const AtomicU64) -> bool {
     // SAFETY: `run_two_calls` passes a live counter.
     unsafe { &*served }.fetch_add(1, Ordering::Relaxed) == 0

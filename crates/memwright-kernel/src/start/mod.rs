@@ -202,8 +202,8 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     }
 }
 
-/// Creates the memory manager with the policies of the run. Skips policies whose names the memory manager does not
-/// know: they can belong to another part of the system. The command refuses policies that no part supports.
+/// Creates the memory manager with the policies of the run. Skips policies that the memory manager does not have: they
+/// can belong to another part of the system. The command refuses policies that no part supports.
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {

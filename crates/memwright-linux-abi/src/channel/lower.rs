@@ -17,7 +17,7 @@ const NODE_HEADER: usize = 13;
 pub enum LowerRequest<'a> {
     /// Looks up a path. The answer is an encoded [`LowerNode`].
     LookUp {
-        /// The path.
+        /// The path in the lower tree.
         path: &'a [u8],
     },
     /// Lists the entries of a folder, sorted by name, starting at index `from`. The answer has as many entries as fit

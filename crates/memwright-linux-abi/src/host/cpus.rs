@@ -25,7 +25,7 @@ impl InterruptKind {
 pub struct CpuTimes {
     /// In user mode. While the CPU is in user mode, the time since its last interrupt is missing.
     pub user: u64,
-    /// In the kernel.
+    /// In the kernel, except while waiting for an interrupt.
     pub system: u64,
     /// Waiting for an interrupt.
     pub idle: u64,

@@ -83,7 +83,7 @@ pub enum Detail {
     Key {
         /// The address accessed.
         address: u64,
-        /// The key.
+        /// The protection key of the page.
         key: u8,
     },
     /// The access hit a poisoned page.

@@ -1,4 +1,4 @@
-//! NUMA memory policies of threads, and NUMA balancing.
+//! NUMA policies of threads, and NUMA balancing.
 
 mod balance;
 
@@ -13,7 +13,7 @@ use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 /// The maximum number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
 pub const MOST_NODES: u64 = 1024;
 
-/// Chooses the node of each new page by the memory policy of the running thread.
+/// Chooses the node of each new page by the NUMA policy of the running thread.
 struct Placements {
     memory: Arc<Memory>,
     tasks: &'static Tasks,

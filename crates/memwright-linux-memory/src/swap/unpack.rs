@@ -11,7 +11,7 @@ pub struct Corrupt;
 /// The length of the shortest match, which is encoded as 0.
 const MATCH_MIN: usize = 4;
 
-/// The value of a length field of a token that says that the length continues in the following bytes.
+/// The value of the length field of a token whose length continues in the following bytes.
 const GOES_ON: usize = 15;
 
 /// Number of bytes copied at a time.

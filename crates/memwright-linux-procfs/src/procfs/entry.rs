@@ -20,7 +20,7 @@ use memwright_linux_vfs::fs::{
 
 /// A node of `/proc` or `/sys`, with the parts of the kernel whose state its text reports.
 pub struct ProcEntry {
-    /// The node.
+    /// The file, directory or link that the node is.
     pub node: ProcNode,
     parts: &'static dyn Parts,
 }

@@ -628,7 +628,8 @@ impl<T: Schedulable> Scheduler<T> {
         previous
     }
 
-    /// Replaces the loaded address space by the kernel's own page table.
+    /// Replaces the loaded address space by the kernel's own page table. Returns the replaced address space, or `None`
+    /// if none was loaded.
     fn leave_space(&self) -> Option<Arc<Space>> {
         let root = self.host.kernel_root()?;
         let previous = self.cpu().loaded.lock().take()?;

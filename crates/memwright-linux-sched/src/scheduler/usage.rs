@@ -55,7 +55,7 @@ impl Usage {
         }
     }
 
-    /// Adds a snapshot to the counters. The peak becomes the larger of the two.
+    /// Adds a snapshot to the counters. The peak becomes the larger of the two peaks.
     pub fn add(&self, other: &UsageSnapshot) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
         add(&self.user, other.user);
@@ -70,7 +70,7 @@ impl Usage {
 }
 
 impl UsageSnapshot {
-    /// Returns the sum of two snapshots. Its peak is the larger of the two.
+    /// Returns the sum of two snapshots. Its peak is the larger of the two peaks.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {

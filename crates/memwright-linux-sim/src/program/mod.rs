@@ -69,7 +69,7 @@ pub const NAME_ROOM: u64 = 64;
 /// One argument of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// This number.
+    /// This number, as it is.
     Value(u64),
     /// An address in the program's data.
     Data(u16),

@@ -115,7 +115,7 @@ const ADVICE: Choice = OneOf(&[
 /// Values for the `mode` of `UFFDIO_REGISTER`: combinations of `UFFDIO_REGISTER_MODE_...`.
 const WATCH_MODE: Choice = OneOf(&[1, 2, 3, 4, 6, 7]);
 
-/// Modes of memory policies (`MPOL_...`), some of them combined with a flag (`MPOL_F_...`).
+/// Modes of NUMA policies (`MPOL_...`), some of them combined with a flag (`MPOL_F_...`).
 const MEMORY_POLICY: Choice = OneOf(&[
     0,
     1,

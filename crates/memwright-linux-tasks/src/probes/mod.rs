@@ -32,7 +32,7 @@ pub struct Probe {
     pub instruction: [u8; LONGEST],
     /// The length of the instruction in bytes.
     pub length: usize,
-    /// The id of the thread that is counted.
+    /// The id of the thread whose executions of the instruction are counted.
     pub thread: u32,
     /// The id of the process whose memory contains the breakpoint.
     pub process: u32,
@@ -96,7 +96,7 @@ impl Probe {
 /// An offset in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// The file.
+    /// The device and inode numbers of the file.
     pub file: ObjectIdentity,
     /// The offset in bytes.
     pub offset: u64,

@@ -1,9 +1,10 @@
 //! The times at which the CPU time of a process is compared with its limit and its timers.
 //!
-//! Linux compares them at each tick. Here a deadline is set for the earliest time at which the process can reach the
-//! limit or a timer, assuming that it runs on all CPUs. If the process has used less CPU time when the deadline
-//! expires, the next deadline is set in the same way. A process of which no thread runs sets no new deadline; the first
-//! thread that is switched to sets one. So a sleeping process costs no time, whatever timers it has.
+//! Linux compares the CPU time with the limit and the timers at each tick. Here a deadline is set for the earliest time
+//! at which the process can reach the limit or a timer, assuming that it runs on all CPUs. If the process has used less
+//! CPU time when the deadline expires, the next deadline is set in the same way. A process of which no thread runs sets
+//! no new deadline; the first thread that is switched to sets one. So a sleeping process costs no time, whatever timers
+//! it has.
 
 use super::{Process, Thread, cpu_clock::wait_for};
 use crate::process::send_to_process;

@@ -54,7 +54,7 @@ pub struct Image {
     pub addresses: ImageAddresses,
     /// The auxiliary vector as it was passed to the program.
     pub auxiliary: alloc::vec::Vec<u8>,
-    /// The heap.
+    /// The range of the heap, which `brk` changes.
     pub heap: Lock<Heap>,
 }
 

@@ -1,10 +1,10 @@
-//! The memory policy of a thread.
+//! The NUMA policy of a thread.
 
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use memwright::{PlacePolicy, PolicyId};
 use memwright_linux_abi::Memory;
 
-/// The memory policy of a thread. It applies to areas without a policy of their own.
+/// The NUMA policy of a thread. It applies to areas without a policy of their own.
 #[derive(Debug, Default)]
 pub struct ThreadPlacement {
     id: AtomicU16,

@@ -218,7 +218,7 @@ impl Process {
         (self.space.lock().take(), image)
     }
 
-    /// Replaces the descriptor table (`unshare`, or `execve` with a shared table).
+    /// Replaces the descriptor table (`unshare`, or `execve` with a shared table). Returns the previous one.
     pub fn replace_files(&self, files: Arc<FileTable>) -> Option<Arc<FileTable>> {
         self.files.lock().replace(files)
     }

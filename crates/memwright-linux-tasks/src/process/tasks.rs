@@ -81,7 +81,7 @@ pub struct TaskTable {
     pub(super) sessions: BTreeSet<(u32, u32)>,
     /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
     cgroups: BTreeSet<(u32, u32)>,
-    /// The populated cgroups below the root, by id of the parent and id.
+    /// The populated cgroups below the root, by the id of the parent and the id of the cgroup.
     pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
     last_id: u32,
     /// Number of living processes that adopt orphans.
@@ -309,12 +309,12 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
-    /// Records that a process is in a cgroup. Returns false if it was recorded already.
+    /// Records that a process is in a cgroup. Returns false if this was recorded already.
     pub(super) fn index_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
         self.cgroups.insert((cgroup, process))
     }
 
-    /// Records that a process is no longer in a cgroup. Returns whether it was in it.
+    /// Records that a process is no longer in a cgroup. Returns false if the process was not recorded as a member.
     pub(super) fn unindex_cgroup(&mut self, cgroup: u32, process: u32) -> bool {
         self.cgroups.remove(&(cgroup, process))
     }

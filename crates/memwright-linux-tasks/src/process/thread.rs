@@ -32,7 +32,7 @@ pub enum Start {
 /// How `restart_syscall` continues an interrupted call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RestartBlock {
-    /// A relative sleep, as the deadline at which it ends.
+    /// A relative sleep. It is continued until the deadline, so time that has passed is not slept again.
     Sleep {
         /// Deadline by the host's clock.
         deadline: u64,
@@ -94,7 +94,7 @@ pub struct Thread {
     /// Whether the thread is exiting and no longer waits for userfaultfd contexts. Only the thread itself sets this.
     pub ends: AtomicBool,
     start: Lock<Option<Start>>,
-    /// The memory policy of the thread.
+    /// The NUMA policy of the thread.
     pub placement: ThreadPlacement,
     /// Whether the thread traces other threads, or has traced some.
     pub traces: AtomicBool,
@@ -207,7 +207,7 @@ impl Thread {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 
-    /// Copies the CPU set, the CPU, the nice value and the memory policy of the parent thread.
+    /// Copies the CPU set, the CPU, the nice value and the NUMA policy of the parent thread.
     pub fn inherit_placement(&self, parent: &Self) {
         self.inherit_scheduling(parent);
         self.placement.inherit(&parent.placement);

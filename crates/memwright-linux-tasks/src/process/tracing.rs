@@ -56,7 +56,8 @@ pub struct Tracing {
     pub options: TraceOptions,
     /// Whether the tracer attached by `PTRACE_SEIZE`.
     pub seized: bool,
-    /// Whether the trap flag was set by the tracer, not by the program, so that the thread single-steps.
+    /// Whether the thread runs in single steps because its tracer has requested this. A trap flag that the program
+    /// itself has set has no influence on this field.
     pub steps: bool,
     /// The action of the thread at system calls.
     pub calls: AtCalls,

@@ -1,4 +1,4 @@
-//! The NUMA steps: memory policies, page migration and NUMA hints.
+//! The NUMA steps: NUMA policies, page migration and NUMA hints.
 
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
 use memwright_table::{CpuId, NodeChoice, NodeSet, Page};

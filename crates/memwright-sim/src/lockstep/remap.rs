@@ -55,7 +55,7 @@ impl Lockstep {
             (remap.to, refused, &real, several)
         {
             // The range is uniform in the model but consists of several areas, as on Linux if memory was moved, or if
-            // parts of it have different memory policies.
+            // parts of it have different NUMA policies.
             self.succeeded("remap of several areas refused");
             return Ok(());
         }

@@ -30,14 +30,14 @@ pub enum Source {
     Anonymous,
     /// A private mapping of an object's pages, starting at `index`.
     Private {
-        /// The object.
+        /// The object that the area maps.
         object: ObjectNumber,
         /// The index in the object of the first page of the mapping.
         index: u64,
     },
     /// A shared mapping of an object's pages, starting at `index`.
     Shared {
-        /// The object.
+        /// The object that the area maps.
         object: ObjectNumber,
         /// The index in the object of the first page of the mapping.
         index: u64,

@@ -43,7 +43,7 @@ fn family() -> World {
     world
 }
 
-/// Like `family`, but the second CPU runs the parent again.
+/// Like `family`, but the child does not run: the parent runs on both CPUs, and has read the pages on both.
 fn parent_of_two() -> World {
     let world = parent(2);
     *world.other.lock().unwrap() = Some(support::fork(world.process(), FIRST));
@@ -89,7 +89,7 @@ fn own_and_own() {
     );
 }
 
-/// Two threads of one process write to the pages of a shared table. No write is lost, and each thread sees both.
+/// Two threads of one process write to pages that a shared table maps. No write is lost, and each thread sees both.
 #[test]
 fn two_threads_own() {
     explore(
@@ -165,7 +165,7 @@ fn exit_and_exit() {
     );
 }
 
-/// The parent unmaps a page of the shared table while the child writes to another page of it.
+/// The parent unmaps a page that the shared table maps, while the child writes to another page that it maps.
 #[test]
 fn unmap_and_own() {
     explore(
@@ -200,7 +200,7 @@ fn protect_and_own() {
     );
 }
 
-/// A page of the shared table is swapped out while the child writes to it.
+/// A page that the shared table maps is swapped out while the child writes to it.
 #[test]
 fn swap_out_and_own() {
     explore(

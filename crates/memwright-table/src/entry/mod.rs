@@ -91,7 +91,7 @@ impl Bits {
 
 impl Bits {
     /// Returns `IDLE` if both `IDLE` and `ACCESSED` are set, otherwise no bit. An operation that clears `ACCESSED` must
-    /// also clear this result (rule: fold-before-clearing).
+    /// also clear the returned bit (rule: fold-before-clearing).
     #[inline]
     pub const fn past_idle(self) -> Self {
         self.difference(self.without_past_idle())

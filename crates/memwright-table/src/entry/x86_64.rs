@@ -53,10 +53,11 @@ pub(crate) const fn table(frame: Frame) -> u64 {
     frame.address().as_u64() | READ | WRITE | USER | ACCESSED
 }
 
-/// Encodes an entry that points to a shared lower table: no page of the table can be written through this entry.
+/// Returns a new entry that points to the same lower table as `word`, and through which no page of the table can be
+/// written.
 #[inline]
-pub(crate) const fn shared_table(frame: Frame) -> u64 {
-    table(frame) & !WRITE
+pub(crate) const fn shared_table(word: u64) -> u64 {
+    word & !WRITE | ACCESSED
 }
 
 /// Returns the leaf entry `word` of a shared table as it is for each address space that shares the table: neither

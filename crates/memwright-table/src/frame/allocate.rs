@@ -145,7 +145,7 @@ impl<M: Machine> Frames<M> {
         Ok(frame)
     }
 
-    /// Allocates one frame after an attempt found no frame while other CPUs had locked their caches, which may hold
+    /// Allocates one frame if a previous attempt failed while other CPUs had locked their caches, which may contain
     /// free frames. Retries until it gets a frame, or until no other CPU has locked its cache and no frame is free.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {

@@ -61,14 +61,15 @@ impl Buddy {
         self.free - self.earmarked
     }
 
-    /// Earmarks up to `frames` of the free frames, and returns how many: [`take`](Self::take) does not take them.
+    /// Earmarks up to `frames` free frames, which [`take`](Self::take) then does not take. Returns the number of frames
+    /// that it earmarked.
     pub(super) fn earmark(&mut self, frames: u64) -> u64 {
         let earmarked = frames.min(self.free());
         self.earmarked += earmarked;
         earmarked
     }
 
-    /// Releases the earmarks of up to `frames` frames, and returns of how many.
+    /// Releases up to `frames` earmarks. Returns the number of earmarks that it released.
     pub(super) fn release(&mut self, frames: u64) -> u64 {
         let taken = frames.min(self.earmarked);
         self.earmarked -= taken;

@@ -223,7 +223,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The use of the frame with this number, or `None` if there is no memory at this number.
+    /// The kind of the frame with this number, or `None` if there is no memory at this number.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
         self.metas().find(number)?;
         let kind = self.kind(Frame::new(number));
@@ -242,7 +242,7 @@ impl<M: Machine> Frames<M> {
         self.shown(frame).1
     }
 
-    /// Returns the use of `frame`, and the number of entries that map it.
+    /// Returns the kind of `frame`, and the number of entries that map it.
     #[inline]
     pub fn shown(&self, frame: Frame) -> (FrameKind, u32) {
         let meta = self.meta(frame);

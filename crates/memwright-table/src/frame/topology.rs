@@ -15,7 +15,7 @@ impl NodeSet {
     /// No node.
     pub const EMPTY: Self = Self(0);
 
-    /// The set whose member `n` is bit `n` of `bits`.
+    /// The set of the nodes whose bits are set in `bits`. Bit `n` stands for node `n`.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)

@@ -22,9 +22,16 @@ impl<M: Machine> Gather<'_, M> {
         self.record_upper(Change::LostCachedBit, 1);
     }
 
-    /// Records that an upper-level entry that points to a table has lost the right to write.
-    pub(crate) fn record_upper_protected(&mut self) {
-        self.record_upper(Change::Shrank, 1);
+    /// Records that upper-level entries that point to tables are about to lose the right to write.
+    #[inline(never)]
+    pub(crate) fn expect_upper_protected(&mut self) {
+        self.record_upper(Change::Shrank, 0);
+    }
+
+    /// Counts `entries` upper-level entries that have lost the right to write since
+    /// [`expect_upper_protected`](Self::expect_upper_protected).
+    pub(crate) fn count_upper_protected(&mut self, entries: u64) {
+        self.counts.changed[Change::Shrank.index()] += entries;
     }
 
     /// Records that shared tables were unlinked, or replaced by copies. Their entries count as neither changed nor

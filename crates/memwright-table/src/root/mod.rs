@@ -48,7 +48,7 @@ pub(crate) struct State {
 }
 
 impl<M: Machine> Table<M> {
-    /// The pool from which the frames of the tables are allocated.
+    /// The allocator of the frames of the tables.
     #[inline]
     pub fn frames(&self) -> &Arc<Frames<M>> {
         &self.frames

@@ -1,12 +1,13 @@
 //! Unlinking the shared tables of a range that is unmapped.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
-use super::drop::LeftTables;
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index};
-use super::shared::is_shared;
+use super::numbers::{Sum, TableTotals};
+use super::shared::{count_empty, is_shared_table, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
+use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -21,8 +22,8 @@ impl<M: Machine> Table<M> {
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
-    pub fn leave_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> LeftTables {
-        let mut left = LeftTables::default();
+    pub fn leave_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> TableTotals {
+        let mut left = TableTotals::default();
         if !self.has_shared() {
             return left;
         }
@@ -56,28 +57,37 @@ impl<M: Machine> Table<M> {
     }
 
     /// Unlinks the shared tables below some entries of the upper table `above`.
+    #[inline(never)]
     fn leave_below(
         &self,
         above: Frame,
         entries: core::ops::Range<usize>,
-        left: &mut LeftTables,
+        left: &mut TableTotals,
         gather: &mut Gather<'_, M>,
     ) {
-        let meta = self.frames().meta(above);
-        let mut slots = &self.frames().table_words(above)[entries];
-        while !slots.is_empty() {
+        let metas = self.frames().metas();
+        let meta = metas.get(above.number());
+        let mut rest = &self.frames().table_words(above)[entries];
+        loop {
+            rest = &rest[count_empty::<M::Threads>(rest)..];
+            if rest.is_empty() {
+                return;
+            }
+            let (slots, others) = rest.split_at(rest.len().min(TOGETHER));
+            rest = others;
             let mut tables = [Frame::new(0); TOGETHER];
             let mut count = 0;
             meta.lock.lock::<M::Threads>(Rank::Table);
-            while let [slot, rest @ ..] = slots {
-                if count == TOGETHER {
-                    break;
+            for slot in slots {
+                step::<M::Threads>(Step::Entry);
+                let word = slot.load(Ordering::Acquire);
+                if let Slot::Table(lower) = x86_64::slot(word, ABOVE) {
+                    if is_left(metas.get(lower.number())) {
+                        slot.store(0, Ordering::Release);
+                        tables[count] = lower;
+                        count += 1;
+                    }
                 }
-                if let Some(table) = self.unlink_shared(slot) {
-                    tables[count] = table;
-                    count += 1;
-                }
-                slots = rest;
             }
             if count > 0 {
                 let live = meta.live.load(Ordering::Relaxed);
@@ -89,24 +99,32 @@ impl<M: Machine> Table<M> {
                 // The tables belong to others as soon as this address space leaves them, so no CPU may walk them for it
                 // any more (rule: flush-before-leaving).
                 gather.flush();
-                for table in &tables[..count] {
-                    self.leave_one(*table, left);
-                }
+                self.leave(&tables[..count], left);
             }
         }
     }
 
-    /// If `slot` points to a table that other address spaces share, empties it and returns the table.
-    fn unlink_shared(&self, slot: &AtomicU64) -> Option<Frame> {
-        step::<M::Threads>(Step::Entry);
-        let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) else {
-            return None;
-        };
-        let meta = self.frames().meta(lower);
-        if !is_shared(meta) || meta.references.load(Ordering::Acquire) == 1 {
-            return None;
+    /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Frees those that
+    /// all others have unlinked at the same time.
+    fn leave(&self, tables: &[Frame], left: &mut TableTotals) {
+        let metas = self.frames().metas();
+        let mut sum = Sum::default();
+        let mut last = 0;
+        for table in tables {
+            let meta = metas.get(table.number());
+            sum.add(meta.live.load(Ordering::Relaxed));
+            if !stop_sharing(meta) {
+                last += 1;
+                self.drop_last_shared(*table);
+            }
         }
-        slot.store(0, Ordering::Release);
-        Some(lower)
+        left.add(sum);
+        self.frames().release_earmarks(tables.len() as u64 - last);
     }
+}
+
+/// Whether other address spaces share the table, so that this one can leave it.
+#[inline]
+fn is_left(meta: &Meta) -> bool {
+    is_shared_table(meta) && meta.references.load(Ordering::Acquire) != 1
 }

@@ -4,9 +4,10 @@ use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent, Purpose};
-use super::level::{ROOT_LEVEL, SHARED_OWNER, slot_index};
+use super::level::{ROOT_LEVEL, slot_index};
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
+use super::shared::is_shared_table;
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
@@ -155,7 +156,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// If the cursor is at the end of its range.
     #[inline]
     pub fn peek(&self) -> Entry {
-        if is_shared_by(self.0.meta) {
+        if is_shared_table(self.0.meta) {
             return self.entry().entry;
         }
         self.0.peek()
@@ -191,7 +192,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// Returns an entry of the locked table as it is for the address space, which may share the table.
     #[inline]
     fn shown(&self, extent: Extent) -> Extent {
-        if is_shared_by(self.0.meta) {
+        if is_shared_table(self.0.meta) {
             of_shared(extent)
         } else {
             extent
@@ -217,7 +218,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     continue;
                 }
                 let extent = Extent {
-                    entry: x86_64::decode(shown(cursor.meta, word), 1),
+                    entry: x86_64::decode(shown_word(cursor.meta, word), 1),
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
@@ -258,7 +259,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     pass_alike::<M::Threads>(others, x86_64::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
-                let word = shown(cursor.meta, word);
+                let word = shown_word(cursor.meta, word);
                 if !visitor(AlikeRun::new(PageRange::new(start, next), word, 1)) {
                     return;
                 }
@@ -278,12 +279,6 @@ impl<'t, M: Machine> Look<'t, M> {
     }
 }
 
-/// Whether the locked table is shared. Only last-level tables are.
-#[inline(always)]
-fn is_shared_by(meta: &Meta) -> bool {
-    meta.owner.load(Ordering::Relaxed) == SHARED_OWNER
-}
-
 /// Returns an entry of a shared table as it is for the address spaces that share it.
 #[cold]
 #[inline(never)]
@@ -296,8 +291,8 @@ fn of_shared(extent: Extent) -> Extent {
 
 /// Returns the entry `word` of the locked table as it is for the address space, which may share the table.
 #[inline]
-fn shown(meta: &Meta, word: u64) -> u64 {
-    if is_shared_by(meta) {
+fn shown_word(meta: &Meta, word: u64) -> u64 {
+    if is_shared_table(meta) {
         x86_64::as_shared(word)
     } else {
         word
@@ -307,7 +302,7 @@ fn shown(meta: &Meta, word: u64) -> u64 {
 fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun {
     AlikeRun::new(
         cursor.entry().range,
-        shown(cursor.meta, cursor.word()),
+        shown_word(cursor.meta, cursor.word()),
         cursor.level,
     )
 }

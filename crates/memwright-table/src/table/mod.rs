@@ -66,11 +66,11 @@ pub use collapse::Collapsed;
 pub use copy::Copied;
 pub use copy_entries::{CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
-pub use drop::LeftTables;
 pub use look::Look;
 pub use move_entries::MoveRule;
+pub use numbers::TableTotals;
 pub use quiet::{AlikeRun, EditedRuns, Prepared, Touched, Tracked};
-pub use share_tables::{ShareRule, SharedTables};
+pub use share_tables::ShareRule;
 pub use translate::{PageAccess, Translation};
 
 pub use crate::root::Table;

@@ -31,8 +31,38 @@ pub(super) const fn counted(numbers: u32) -> u32 {
 }
 
 /// Returns the number of swap entries, in a last-level table.
-pub(super) const fn swapped(numbers: u32) -> u32 {
+#[cfg(test)]
+const fn swapped(numbers: u32) -> u32 {
     (numbers / SWAPPED) & MASK
+}
+
+/// The total numbers of the entries of some last-level tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableTotals {
+    /// The number of tables.
+    pub tables: u64,
+    /// The number of entries that are not empty.
+    pub live: u64,
+    /// The number of entries that map pages and hold references.
+    pub counted: u64,
+    /// The number of swap entries.
+    pub swapped: u64,
+}
+
+impl TableTotals {
+    /// Adds the tables that were summed up.
+    pub(super) fn add(&mut self, sum: Sum) {
+        self.tables += sum.tables;
+        self.live += sum.outer % (1 << (2 * EACH));
+        self.counted += sum.counted >> EACH;
+        self.swapped += sum.outer >> (2 * EACH);
+    }
+
+    /// Returns the number of special pages and markers.
+    #[must_use]
+    pub fn others(&self) -> u64 {
+        self.live - self.counted - self.swapped
+    }
 }
 
 /// Returns what a page adds to the numbers of a last-level table. `word` is the entry, or its bits.
@@ -75,6 +105,30 @@ const fn of_other(word: u64) -> u32 {
     }
 }
 
+/// The sum of the numbers of the tables below one upper table, which is cheaper to extend than [`TableTotals`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    tables: u64,
+    /// The sum of the lowest and of the highest numbers, with as many bits between them as one number has.
+    outer: u64,
+    /// The sum of the numbers between them, as the metadata contains them.
+    counted: u64,
+}
+
+const _: () = assert!(ENTRIES * ENTRIES < 1 << (2 * EACH));
+
+impl Sum {
+    /// Adds a table whose metadata contains `numbers`.
+    #[inline(always)]
+    pub(super) fn add(&mut self, numbers: u32) {
+        let middle = MASK * COUNTED;
+        // None of the sums of an upper table overflows.
+        self.tables = self.tables.wrapping_add(1);
+        self.outer = self.outer.wrapping_add((numbers & !middle).into());
+        self.counted = self.counted.wrapping_add((numbers & middle).into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +147,27 @@ mod tests {
             let found = (live(numbers), counted(numbers), swapped(numbers));
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn the_sum_of_an_upper_table_has_the_total_of_each_kind() {
+        let (mut sum, mut one_by_one) = (Sum::default(), TableTotals::default());
+        for table in 0..ENTRIES as u32 {
+            let (pages, swapped) = (table, ENTRIES as u32 - table);
+            let numbers = pages * (LIVE + COUNTED) + swapped * (LIVE + SWAPPED);
+            sum.add(numbers);
+            one_by_one.tables += 1;
+            one_by_one.live += ENTRIES as u64;
+            one_by_one.counted += u64::from(pages);
+            one_by_one.swapped += u64::from(swapped);
+        }
+        let mut totals = TableTotals::default();
+        totals.add(sum);
+        totals.add(sum);
+        assert_eq!(totals.tables, 2 * one_by_one.tables);
+        assert_eq!(totals.live, 2 * one_by_one.live);
+        assert_eq!(totals.counted, 2 * one_by_one.counted);
+        assert_eq!(totals.swapped, 2 * one_by_one.swapped);
+        assert_eq!(totals.others(), 0);
     }
 }

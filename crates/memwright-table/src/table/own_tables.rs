@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::copy_entries::{Alike, CopyRule, copy_swapped};
 use super::level::{ABOVE, TABLE_PAGES, slot_index, table_owner};
-use super::shared::{count_empty, is_shared};
+use super::shared::{count_empty, is_shared, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, Meta};
@@ -63,10 +63,10 @@ impl<M: Machine> Table<M> {
             meta.lock.lock::<M::Threads>(Rank::TableChild);
             if is_shared(meta) {
                 self.state.shared.fetch_sub(1, Ordering::Relaxed);
-                if meta.references.load(Ordering::Acquire) == 1 {
-                    self.take(meta, slot);
-                } else {
+                if stop_sharing(meta) {
                     self.copy_shared((lower, meta), slot, page);
+                } else {
+                    self.take(meta, slot);
                 }
             }
             meta.lock.unlock::<M::Threads>(Rank::TableChild);
@@ -84,7 +84,8 @@ impl<M: Machine> Table<M> {
         self.frames().unshared().note_taken();
     }
 
-    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held.
+    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held, and this address space
+    /// no longer counts among those that share the table.
     fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &AtomicU64, page: Page) {
         let frames = self.frames();
         let own = frames.allocate_earmarked();
@@ -98,11 +99,10 @@ impl<M: Machine> Table<M> {
         copy.live.store(numbers, Ordering::Relaxed);
         slot.store(x86_64::table(own), Ordering::Release);
         // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
-        // address space has taken it (rule: flush-before-leaving).
+        // address space has taken it, which needs the lock (rule: flush-before-leaving).
         let mut gather = self.gather();
         gather.record_left();
         let counts = gather.finish();
-        meta.references.fetch_sub(1, Ordering::AcqRel);
         let flushes = [counts.local, counts.remote, counts.interrupted];
         frames.unshared().note_copied(flushes);
     }

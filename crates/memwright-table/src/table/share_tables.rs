@@ -4,18 +4,18 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::Cursor;
 use super::level::{ABOVE, ENTRIES, SHARED_OWNER, TABLE_PAGES, slot_index, table_owner};
-use super::numbers;
-use super::shared::{count_entries, is_shareable, is_shared};
+use super::numbers::{self, Sum, TableTotals};
+use super::shared::{count_entries, is_shareable, is_shared_table, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
-use crate::frame::{OutOfFrames, add_references};
+use crate::frame::{Meta, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 
 /// The maximum number of tables that are shared while their upper table is locked.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 256;
 
 /// Which tables are shared, decided once per fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,30 +25,6 @@ pub struct ShareRule {
     /// Whether entries can have state that belongs to one address space. If so, each entry is read, and a table with
     /// such an entry is not shared.
     pub looks: bool,
-}
-
-/// The result of [`Table::share_tables`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedTables {
-    /// The number of tables that the child shares now.
-    pub tables: u64,
-    /// The number of their pages whose entries hold references.
-    pub counted: u64,
-    /// The number of their swap entries.
-    pub swapped: u64,
-    /// The number of their other entries: special pages, and markers.
-    pub others: u64,
-}
-
-impl SharedTables {
-    fn add(&mut self, numbers: u32) {
-        let (live, counted) = (numbers::live(numbers), numbers::counted(numbers));
-        let swapped = numbers::swapped(numbers);
-        self.tables += 1;
-        self.counted += u64::from(counted);
-        self.swapped += u64::from(swapped);
-        self.others += u64::from(live - counted - swapped);
-    }
 }
 
 impl<M: Machine> Table<M> {
@@ -70,7 +46,7 @@ impl<M: Machine> Table<M> {
         &self,
         child: &Table<M>,
         (range, rule): (PageRange, ShareRule),
-        shared: &mut SharedTables,
+        shared: &mut TableTotals,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, OutOfFrames> {
         let mut page = range.start;
@@ -88,7 +64,7 @@ impl<M: Machine> Table<M> {
             let first = slot_index(page, ABOVE);
             let whole = ((range.end.number() - page.number()) / TABLE_PAGES) as usize;
             let most = whole.min(ENTRIES - first).min(TOGETHER);
-            if most == 0 {
+            if most == 0 || self.is_refused(above, first, rule) {
                 break;
             }
             let mut words = [0; TOGETHER];
@@ -116,92 +92,117 @@ impl<M: Machine> Table<M> {
         Ok(page)
     }
 
+    /// Whether the table below an entry of the upper table `above` is certainly not shared: it has too few entries, or
+    /// there is a huge page or a marker instead. The areas are locked, so no thread adds entries.
+    fn is_refused(&self, above: Frame, entry: usize, rule: ShareRule) -> bool {
+        step::<M::Threads>(Step::Entry);
+        let word = self.frames().table_words(above)[entry].load(Ordering::Acquire);
+        match x86_64::slot(word, ABOVE) {
+            Slot::Table(lower) => {
+                let numbers = self.frames().meta(lower).live.load(Ordering::Relaxed);
+                numbers != 0 && numbers::live(numbers) < rule.least
+            }
+            Slot::Entry => word != 0,
+        }
+    }
+
     /// Makes the tables below the entries of the upper table `above` shared, from `page` on, one for each element of
     /// `words`, and counts the child among the address spaces that share them. Stores the entry for the child in each
-    /// element, or 0 if there is no table. Returns the number of entries before the first that cannot be shared.
+    /// element; an element stays 0 if there is no table. Returns the number of entries before the first that cannot be
+    /// shared.
+    #[inline(never)]
     fn offer(
         &self,
         (above, rule): (Frame, ShareRule),
         (page, words): (Page, &mut [u64]),
-        shared: &mut SharedTables,
+        shared: &mut TableTotals,
         gather: &mut Gather<'_, M>,
     ) -> usize {
-        let frames = self.frames();
-        let meta = frames.meta(above);
+        let metas = self.frames().metas();
+        let lock = &metas.get(above.number()).lock;
         let first = slot_index(page, ABOVE);
-        let slots = &frames.table_words(above)[first..first + words.len()];
+        let slots = &self.frames().table_words(above)[first..first + words.len()];
+        let words = &mut words[..slots.len()];
+        let most = slots.len() as u64;
+        let mut sum = Sum::default();
         let mut handled = 0;
-        meta.lock.lock::<M::Threads>(Rank::Table);
-        for (slot, for_child) in slots.iter().zip(words) {
+        let mut new = 0;
+        // Counted before the first table is shared: other threads that lock a table look for shared ones from now on.
+        self.state.shared.fetch_add(most, Ordering::Relaxed);
+        lock.lock::<M::Threads>(Rank::Table);
+        while handled < slots.len() {
             step::<M::Threads>(Step::Entry);
+            let slot = &slots[handled];
             let word = slot.load(Ordering::Acquire);
-            let start = page.add(handled as u64 * TABLE_PAGES);
-            match x86_64::slot(word, ABOVE) {
-                Slot::Table(lower) => match self.offer_one((slot, rule), (lower, start), gather) {
-                    Offered::Shared(numbers) => {
-                        shared.add(numbers);
-                        *for_child = x86_64::shared_table(lower);
+            let Slot::Table(lower) = x86_64::slot(word, ABOVE) else {
+                if word == 0 {
+                    handled += 1;
+                    continue;
+                }
+                break;
+            };
+            let meta = metas.get(lower.number());
+            // While the upper table is locked, a shared table stays shared: this address space does not leave it.
+            if !is_shared_table(meta) {
+                if new == 0 {
+                    gather.expect_upper_protected();
+                }
+                if !self.make_shared((slot, rule), (lower, meta)) {
+                    if meta.live.load(Ordering::Relaxed) == 0 {
+                        // The child needs no table.
+                        handled += 1;
+                        continue;
                     }
-                    Offered::Empty => {}
-                    Offered::Refused => break,
-                },
-                Slot::Entry if word == 0 => {}
-                Slot::Entry => break,
+                    break;
+                }
+                new += 1;
             }
+            add_references(meta, 1);
+            sum.add(meta.live.load(Ordering::Relaxed));
+            words[handled] = x86_64::shared_table(word);
             handled += 1;
         }
-        meta.lock.unlock::<M::Threads>(Rank::Table);
+        lock.unlock::<M::Threads>(Rank::Table);
+        self.state.shared.fetch_sub(most - new, Ordering::Relaxed);
+        gather.count_upper_protected(new);
+        shared.add(sum);
         handled
     }
 
-    /// Makes the table `lower`, to which `slot` points, shared, and counts one more address space that shares it.
-    fn offer_one(
+    /// Makes the table `lower`, to which `slot` points, shared, if `rule` permits it. No other address space shares it
+    /// yet. Returns whether it is shared now.
+    #[inline(always)]
+    fn make_shared(
         &self,
         (slot, rule): (&AtomicU64, ShareRule),
-        (lower, start): (Frame, Page),
-        gather: &mut Gather<'_, M>,
-    ) -> Offered {
-        let frames = self.frames();
-        let meta = frames.meta(lower);
+        (lower, meta): (Frame, &Meta),
+    ) -> bool {
         meta.lock.lock::<M::Threads>(Rank::TableChild);
+        let words = || self.frames().table_words(lower);
         let numbers = meta.live.load(Ordering::Relaxed);
-        let words = frames.table_words(lower);
         debug_assert_eq!(
             numbers,
-            count_entries(words),
+            count_entries(words()),
             "the numbers of a table are wrong"
         );
-        let offered = if numbers == 0 {
-            Offered::Empty
-        } else if numbers::live(numbers) < rule.least {
-            Offered::Refused
-        } else if is_shared(meta) {
-            Offered::Shared(numbers)
-        } else if !rule.looks || is_shareable::<M::Threads>(words) {
+        let shares = numbers::live(numbers) >= rule.least
+            && (!rule.looks || is_shareable::<M::Threads>(words()));
+        if shares {
             debug_assert!(
-                is_shareable::<M::Threads>(words),
+                is_shareable::<M::Threads>(words()),
                 "shared a table with state of one address space"
             );
             debug_assert_eq!(
                 meta.owner.load(Ordering::Relaxed),
                 table_owner(self.root(), 1)
             );
-            debug_assert_eq!(meta.index.load(Ordering::Relaxed), start.number());
             meta.disturb();
             meta.owner.store(SHARED_OWNER, Ordering::Release);
             // From now on, the processor permits no store through this entry. The exchange keeps the accessed bit.
             slot.fetch_and(!x86_64::WRITE, Ordering::AcqRel);
-            gather.record_upper_protected();
-            self.state.shared.fetch_add(1, Ordering::Relaxed);
-            Offered::Shared(numbers)
-        } else {
-            Offered::Refused
-        };
-        if matches!(offered, Offered::Shared(_)) {
-            add_references(meta, 1);
         }
         meta.lock.unlock::<M::Threads>(Rank::TableChild);
-        offered
+        shares
     }
 
     /// Links shared tables in this address space, a child's, from `page` on. `words` are the entries above them, 0 for
@@ -213,7 +214,7 @@ impl<M: Machine> Table<M> {
             .min(Page::USER_END);
         let mut cursor = self.second_cursor(PageRange::new(page, end));
         cursor.reach_level(ABOVE)?;
-        cursor.link_tables(words);
+        cursor.link_tables(words, linked as u32);
         drop(cursor);
         self.state.shared.fetch_add(linked, Ordering::Relaxed);
         self.share().count_tables::<M::Threads>(linked as i64);
@@ -226,11 +227,8 @@ impl<M: Machine> Table<M> {
     fn withdraw(&self, words: &[u64], linked: u64) {
         for word in words {
             if let Slot::Table(lower) = x86_64::slot(*word, ABOVE) {
-                let meta = self.frames().meta(lower);
-                meta.lock.lock::<M::Threads>(Rank::Table);
-                let left = meta.references.fetch_sub(1, Ordering::AcqRel);
-                debug_assert!(left > 1, "the parent shares the table");
-                meta.lock.unlock::<M::Threads>(Rank::Table);
+                let remains = stop_sharing(self.frames().meta(lower));
+                debug_assert!(remains, "the parent shares the table");
             }
         }
         self.frames().release_earmarks(linked);
@@ -246,35 +244,22 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(())
     }
 
-    /// Stores the upper entries `words`, 0 for none, in the locked upper table from the position on. Nothing is mapped
+    /// Stores the upper entries `words`, 0 for none and `linked` others, in the locked upper table from the position on. Nothing is mapped
     /// there.
-    fn link_tables(&self, words: &[u64]) {
+    fn link_tables(&self, words: &[u64], linked: u32) {
         assert!(
             self.level == ABOVE,
             "a child has tables where it shares some"
         );
         let first = slot_index(self.position, ABOVE);
-        let mut live = self.meta.live.load(Ordering::Relaxed);
-        for (slot, word) in self.words[first..]
-            .iter()
-            .zip(words)
-            .filter(|(_, word)| **word != 0)
-        {
-            debug_assert_eq!(slot.load(Ordering::Relaxed), 0);
-            slot.store(*word, Ordering::Release);
-            live += 1;
+        let slots = &self.words[first..][..words.len()];
+        for index in 0..slots.len() {
+            if words[index] != 0 {
+                debug_assert_eq!(slots[index].load(Ordering::Relaxed), 0);
+                slots[index].store(words[index], Ordering::Release);
+            }
         }
-        self.meta.live.store(live, Ordering::Relaxed);
+        let live = self.meta.live.load(Ordering::Relaxed);
+        self.meta.live.store(live + linked, Ordering::Relaxed);
     }
-}
-
-/// Whether a table was shared.
-#[derive(Clone, Copy, Debug)]
-enum Offered {
-    /// It is shared; these are the numbers of its entries.
-    Shared(u32),
-    /// It has no entries, so the child needs no table.
-    Empty,
-    /// It cannot be shared.
-    Refused,
 }

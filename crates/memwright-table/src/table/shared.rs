@@ -41,11 +41,42 @@ use crate::sync::{Step, Threads, step};
 /// the table's lock is held.
 #[inline]
 pub(super) fn is_shared(meta: &Meta) -> bool {
-    meta.is_table() && meta.owner.load(Ordering::Acquire) == SHARED_OWNER
+    meta.is_table() && is_shared_table(meta)
+}
+
+/// Like [`is_shared`], for a frame that is certainly a table: it is locked, or the upper table that points to it is.
+#[inline(always)]
+pub(super) fn is_shared_table(meta: &Meta) -> bool {
+    meta.owner.load(Ordering::Acquire) == SHARED_OWNER
+}
+
+/// Removes one address space from those that share the table whose metadata is `meta`, unless it is the last. Returns
+/// whether others remain.
+///
+/// # Locks
+/// None, if no CPU walks the table for this address space any more. Else the caller holds the lock of the table until
+/// that is so. While the lock is held, no other address space takes the table or frees it.
+#[inline]
+pub(super) fn stop_sharing(meta: &Meta) -> bool {
+    let mut before = meta.references.load(Ordering::Relaxed);
+    while before > 1 {
+        let exchanged = meta.references.compare_exchange_weak(
+            before,
+            before - 1,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        match exchanged {
+            Ok(_) => return true,
+            Err(now) => before = now,
+        }
+    }
+    false
 }
 
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
 /// the table.
+#[inline(never)]
 pub(super) fn is_shareable<H: Threads>(words: &[AtomicU64; ENTRIES]) -> bool {
     step::<H>(Step::Entry);
     let mut rest = &words[..];
@@ -136,11 +167,20 @@ impl<M: Machine> Table<M> {
             step::<M::Threads>(Step::Entry);
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) else {
-                let span = slot_pages(level);
-                return Err(Page::new((page.number() / span + 1) * span));
+                return Err(self.next_upper(node, page, level));
             };
             node = lower;
         }
         Ok(node)
+    }
+
+    /// Returns the first page, after the entry for `page` in the table `node` at `level`, whose entry is not empty, or
+    /// the end of the table.
+    #[cold]
+    fn next_upper(&self, node: Frame, page: Page, level: u8) -> Page {
+        let after = slot_index(page, level) + 1;
+        let empty = count_empty::<M::Threads>(&self.frames().table_words(node)[after..]);
+        let span = slot_pages(level);
+        Page::new((page.number() / span + 1 + empty as u64) * span)
     }
 }

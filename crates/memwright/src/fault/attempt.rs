@@ -81,7 +81,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Like `check_absent`, but also applies the memory policy of the area, and reports a missing page of anonymous
+    /// Like `check_absent`, but also applies the NUMA policy of the area, and reports a missing page of anonymous
     /// memory to the userfaultfd of the area.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
@@ -92,7 +92,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The slow path of `check_fill`, for areas with a userfaultfd or a memory policy. Reports a missing page of
+    /// The slow path of `check_fill`, for areas with a userfaultfd or a NUMA policy. Reports a missing page of
     /// anonymous memory to the userfaultfd that is registered for missing pages of the area. A page under a
     /// write-protection marker is mapped write-protected, even for a store: the store faults again on the present page,
     /// and that fault is reported to the userfaultfd (Linux 7.2 `mm/memory.c`, `pte_marker_handle_uffd_wp`). In

@@ -36,8 +36,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Attempts once to resolve the fault in an area that maps `object`. Returns `None` if the caller must retry. Sets
-    /// `read` if a swap-in read a swap device. Not inlined into the loop: otherwise the compiler computes the values
-    /// that all attempts share before the first attempt, which costs a fault on a present page more than the call.
+    /// `read` if a swap-in read a swap device. Not inlined: in the loop of the caller, the compiler would compute
+    /// before the first attempt all values that the attempts share. For a fault on a present page, that costs more than
+    /// a call.
     #[inline(never)]
     fn attempt_object(
         &self,
@@ -369,7 +370,7 @@ mod tests {
     #[test]
     fn the_window_begins_where_it_is_aligned_or_where_the_area_does() {
         // The columns: the page, the area, and the expected range of fault-around. The range has 16 pages from the
-        // later of the two starts, unless the area or the page table ends before.
+        // later of the two starts, unless the area or the page table ends earlier.
         for (page, area, around) in [
             (40, (0, 100), (32, 48)),
             (40, (35, 100), (35, 51)),

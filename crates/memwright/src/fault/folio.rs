@@ -10,7 +10,7 @@ use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
     /// Handles a store to untouched memory for which the settings enable large folios. Allocates the largest folio that
-    /// contains the page and replaces only empty entries, and maps it by 4 KiB entries. Returns `None` if no folio fits
+    /// contains the page and whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no folio fits
     /// or no memory is available. The caller then maps a single page.
     #[cold]
     #[inline(never)]

@@ -112,9 +112,9 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Handles a store to a huge page that is not exclusive: marks it exclusive if this is its only
-    /// reference, replaces the huge zero page as a whole, or splits any other page and copies the 4 KiB page
-    /// that is written.
+    /// Handles a store to a huge page that is not exclusive: marks it exclusive if the entry holds the only reference
+    /// to it, replaces the huge zero page as a whole, or splits any other page and copies the 4 KiB page that is
+    /// written.
     #[cold]
     pub(super) fn write_shared_folio(
         self,

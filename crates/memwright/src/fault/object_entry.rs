@@ -89,7 +89,7 @@ impl Window {
 /// The frames that fault-around has found, with a reference to each frame.
 pub(super) struct Around {
     range: PageRange,
-    /// The pages of `range`, of which those are wanted that are not mapped.
+    /// The pages of `range`. Those that are not mapped are marked as wanted.
     run: CachedRun,
 }
 

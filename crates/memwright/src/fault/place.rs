@@ -5,7 +5,7 @@ use memwright_table::Machine;
 use crate::fault::attempt::Fault;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Selects the nodes of the next allocation on this CPU by the memory policy of the page that faulted. Does nothing
+    /// Selects the nodes of the next allocation on this CPU by the NUMA policy of the page that faulted. Does nothing
     /// if the fault is a load or if the area maps an object.
     #[cold]
     pub(crate) fn place(self) {

@@ -83,8 +83,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Handles a store to a private page that is not exclusive: marks it exclusive if this is the only reference of any
-    /// kind, otherwise copies it (rule: exclusive-in-the-entry).
+    /// Handles a store to a private page that is not exclusive: marks it exclusive if the entry holds the only
+    /// reference of any kind, otherwise copies it (rule: exclusive-in-the-entry).
     #[inline(always)]
     fn write_shared_frame(
         self,

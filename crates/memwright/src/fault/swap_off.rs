@@ -50,7 +50,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Swaps in the pages from `from` on that are on swap device `device`: see [`bring_back`](Self::bring_back).
+    /// Swaps in the pages from `from` on that are on swap device `device`. Subtracts their number from `left`. Returns
+    /// the page to continue with once `left` is 0, or `None` after the last area.
     fn bring_areas_back(
         &self,
         device: usize,

@@ -8,8 +8,8 @@
 //!
 //! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
 //! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. If the bytes
-//! differ, write permission is restored where the rule allows it. A page that is pinned, has an extra reference or is
-//! being migrated is skipped.
+//! differ, write permission is restored where [`writable`](crate::writable) permits it. A page that is pinned, has an
+//! extra reference or is being migrated is skipped.
 //!
 //! **A KSM page is never exclusive.** Its frame has the kind of KSM frames. The index holds one reference to the frame,
 //! in addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)

@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, LeftTables, Machine,
-    OutOfMemory, Page, PageRange, Present, SharedTables, Table, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
+    PageRange, Present, Table, TableTotals, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -57,7 +57,7 @@ pub(crate) struct Core<M: Machine> {
     pinned: AtomicBool,
     /// The number of resident pages, divided among the CPUs so that faults on two CPUs write no common cache line.
     resident: Vec<CpuResident>,
-    /// Pages in swap.
+    /// The number of pages in swap.
     swapped: AtomicI64,
     /// The memcg that is charged for the swap slots of this address space.
     memcg: AtomicU16,
@@ -65,7 +65,7 @@ pub(crate) struct Core<M: Machine> {
     merge_number: AtomicU64,
     /// The rate at which entries of this address space are turned into NUMA hints.
     pace: Pace,
-    /// Pages that are accounted as long-term pinned.
+    /// The number of pages that are accounted as long-term pinned.
     pinned_pages: AtomicU64,
     /// Whether the address space ever mapped hugetlb pages, or pages of an object that is not memory. To count these,
     /// `totals` examines their areas.
@@ -345,9 +345,9 @@ impl<M: Machine> Core<M> {
     }
 
     /// Counts the entries of the tables that a fork shares with this address space, the child's.
-    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &SharedTables) {
+    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &TableTotals) {
         self.note_resident(cpu, shared.counted);
-        self.note_uncounted(cpu, shared.others);
+        self.note_uncounted(cpu, shared.others());
         if shared.swapped > 0 {
             self.note_swapped(shared.swapped as i64);
         }
@@ -355,7 +355,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Counts the entries of shared tables that this address space has left.
-    pub(crate) fn note_left(&self, cpu: CpuId, left: &LeftTables) {
+    pub(crate) fn note_left(&self, cpu: CpuId, left: &TableTotals) {
         let cell = &self.resident[cpu.index()].pages;
         cell.store(
             cell.load(Ordering::Relaxed) - left.counted as i64,

@@ -189,7 +189,7 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Calls `visitor` with each area of the interval that overlaps `mapped.pages`, and with the pages of the overlap.
+    /// Calls `visitor` with each area of `mapped.interval` that contains some of `mapped.pages`, and with these pages.
     ///
     /// # Locks
     /// As for [`for_each_area`](Self::for_each_area).

@@ -31,7 +31,7 @@ pub struct Memory<M: Machine> {
     huge: HugeSettings,
     merging: Merging<M>,
     pub(crate) swap: Arc<Swap<M>>,
-    /// The memory policies that areas refer to.
+    /// The NUMA policies that areas refer to.
     placements: Policies<M::Threads>,
     /// All address spaces.
     spaces: Spaces<M>,
@@ -134,7 +134,7 @@ impl<M: Machine> Memory<M> {
         &self.merging
     }
 
-    /// Returns the memory policies that areas refer to.
+    /// Returns the NUMA policies that areas refer to.
     pub(crate) fn placements(&self) -> &Policies<M::Threads> {
         &self.placements
     }
@@ -144,7 +144,7 @@ impl<M: Machine> Memory<M> {
         &self.spaces
     }
 
-    /// Returns the number by which areas refer to the memory policy `policy`. Adds the policy if it is new.
+    /// Returns the number by which areas refer to the NUMA policy `policy`. Adds the policy if it is new.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for one more policy.
@@ -152,7 +152,7 @@ impl<M: Machine> Memory<M> {
         self.placements.number(policy)
     }
 
-    /// Returns the memory policy with the number `id`, or `None` if there is none.
+    /// Returns the NUMA policy with the number `id`, or `None` if there is none.
     pub fn placement(&self, id: PolicyId) -> Option<PlacePolicy> {
         self.placements.get(id)
     }

@@ -1,4 +1,4 @@
-//! Memory policies of areas (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
+//! NUMA policies of areas (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};

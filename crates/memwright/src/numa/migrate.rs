@@ -59,7 +59,7 @@ impl<M: Machine> AddressSpace<M> {
     /// its entries, but only with [`Moving::All`] or if at most one entry maps it.
     ///
     /// # Errors
-    /// See [`Unmoved`]; the page stays in its frame, as writable as the rule allows.
+    /// See [`Unmoved`]; the page stays in its frame, as writable as [`writable`](crate::writable) permits.
     pub fn migrate(
         &self,
         page: Page,

@@ -8,12 +8,12 @@
 //! pace.rs     the scan period
 //! ```
 //!
-//! The memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with several entries
+//! The NUMA policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with several entries
 //! (`range/rmap.rs`) are in other folders.
 //!
 //! # First touch
 //! A page is allocated on the node of the CPU that touches it first. If that node has no free memory, the page is
-//! allocated on the nearest node that has some ([`memwright_table::frame::NodeChoice`]). A memory policy overrides
+//! allocated on the nearest node that has some ([`memwright_table::frame::NodeChoice`]). A NUMA policy overrides
 //! this; the policy of the area takes precedence over that of the thread.
 //!
 //! # Migration

@@ -28,7 +28,7 @@ pub enum MapKind<M: Machine> {
     Anonymous,
     /// An object. Shared anonymous memory is a new [`Shmem`](crate::object::Shmem).
     Object {
-        /// The object.
+        /// The object to map.
         object: Arc<dyn Object<M>>,
         /// The start of the mapping in the object, in bytes.
         offset: u64,
@@ -428,8 +428,8 @@ fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last start in the free range that is `beyond` pages above a multiple of the folio size, as the offset in the
-    // object is.
+    // The last start in the free range that is `beyond` pages above a multiple of the folio size. The offset in the
+    // object is `beyond` pages above such a multiple, too.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }

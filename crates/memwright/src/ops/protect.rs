@@ -1,7 +1,8 @@
 //! Changing protection (Linux 7.2 `mm/mprotect.c`, `do_mprotect_pkey`).
 //!
 //! A change makes one pass over the areas, collects all their entries in one gather, and flushes once at the end. Write
-//! permission is granted eagerly wherever the rule allows it, so that the next store does not fault.
+//! permission is granted eagerly wherever [`writable`](crate::writable) permits it, so that the next store does not
+//! fault.
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};

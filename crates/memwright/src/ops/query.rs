@@ -70,8 +70,8 @@ impl<M: Machine> AddressSpace<M> {
         areas.map.overlapping(range).next().is_some()
     }
 
-    /// Gives the address space page tables of its own for the pages of `range`. Each entry that maps one of the pages
-    /// then has a reference to its frame, as far as this address space is concerned.
+    /// Gives the address space page tables of its own for the pages of `range`. Afterwards, each entry of this address
+    /// space that maps one of the pages holds a reference to its frame.
     pub fn own_tables(&self, range: PageRange) {
         let _areas = self.core.areas.read(self.core.cpu());
         self.core.table.own_tables(range);

@@ -4,7 +4,7 @@
 //! the entries of all of them by the rule for private anonymous memory (rule: shared-table-has-one-rule).
 
 use memwright_table::{
-    CpuId, Gather, Machine, OutOfFrames, Page, PageRange, ShareRule, SharedTables,
+    CpuId, Gather, Machine, OutOfFrames, Page, PageRange, ShareRule, TableTotals,
 };
 
 use crate::mm::areas::Areas;
@@ -110,7 +110,7 @@ impl Sharing {
         let mut next = range.start.max(self.shared);
         while next < range.end {
             if !tables.is_empty() && tables.start <= next {
-                let mut shared = SharedTables::default();
+                let mut shared = TableTotals::default();
                 let end =
                     core.table
                         .share_tables(&child.table, (tables, rule), &mut shared, gather);

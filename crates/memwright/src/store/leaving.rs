@@ -6,7 +6,7 @@ use crate::types::memcg::Memcg;
 /// Pages of an object that are to be swapped out or written back.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    /// The pages.
+    /// The pages, by their indices in the object.
     pub pages: Cluster,
     /// Whether to skip pages that were accessed since the previous scan.
     pub unused: bool,

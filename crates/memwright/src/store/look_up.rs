@@ -24,8 +24,8 @@ pub(crate) struct Vacancy<'f> {
 }
 
 impl<M: Machine> Pages<M> {
-    /// Looks up page `index` like [`get`](Self::get), and also tells a page in swap from none. `frames` are those of the
-    /// store.
+    /// Looks up page `index` like [`get`](Self::get), and also distinguishes a page in swap from an index without a
+    /// page. `frames` are those of the store.
     #[inline(always)]
     pub(crate) fn look_up<'f>(&self, frames: &'f Frames<M>, index: u64) -> Lookup<'f> {
         debug_assert!(core::ptr::eq(frames, &*self.frames));
@@ -58,7 +58,7 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Returns a bitmap of the pages that are stored, in memory or in swap, among the pages `first + i` for which bit
-    /// `i` is set in `wanted`. There are 64 at most.
+    /// `i` is set in `wanted`.
     #[inline(always)]
     pub(crate) fn stored_of(&self, first: u64, wanted: u64) -> u64 {
         if self.ends_before(first + u64::from(wanted.trailing_zeros())) {

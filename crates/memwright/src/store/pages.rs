@@ -53,19 +53,19 @@ pub struct Pages<M: Machine> {
     /// The number of pages, in memory and in swap.
     count: u64,
     /// The index after the last page that was ever stored; `u32::MAX` if it is larger. Pages are often created in
-    /// ascending order, and a search for existing ones after the last one then reads no node.
+    /// ascending order: the lookup of an index from here on finds no page, and reads no node.
     end: u32,
     /// The number of pages in swap. 32 bits suffice for 16 TiB.
     swapped: u32,
     /// The page limit that this store shares with other stores, or `None` if there is no limit.
     room: Option<Arc<Room>>,
-    /// The part of 512 pages to which the last walk led, the index of such a page divided by 512, and its lowest node.
-    /// Further accesses to this part need no walk.
+    /// The last walk led to a part of 512 pages: the number of this part, which is the index of a page divided by 512,
+    /// and its lowest node. Further accesses to the part need no walk.
     recent_part: Cell<u64>,
     recent_node: Cell<Frame>,
 }
 
-/// The number of a part that no index has.
+/// The value of `recent_part` before the first walk. No part has this number.
 const NO_PART: u64 = u64::MAX;
 
 impl<M: Machine> Pages<M> {
@@ -521,7 +521,7 @@ impl<M: Machine> Pages<M> {
         self.walk(index)
     }
 
-    /// Walks to the lowest node on the path to `index`.
+    /// Walks from the root to the lowest node on the path to `index`, and returns that node.
     #[inline(never)]
     fn walk(&self, index: u64) -> Option<Frame> {
         let mut node = self.root?;

@@ -28,7 +28,7 @@ pub(crate) enum Cached<'a, M: Machine> {
 
 /// The slot for a page that is swapped out.
 pub(crate) struct Way {
-    /// The slot.
+    /// The number of the slot.
     pub(crate) slot: u64,
     /// Whether the slot already holds the contents of the page.
     pub(crate) kept: bool,

@@ -23,11 +23,11 @@ pub enum Direction {
 /// The transfer of one page between a frame and a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// The direction.
+    /// Whether the page is read or written.
     pub direction: Direction,
-    /// The slot.
+    /// The slot on the device.
     pub slot: u32,
-    /// The frame.
+    /// The frame that is read into, or written from.
     pub frame: Frame,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct IntervalKey {
     /// The owner of the interval.
     pub(crate) owner: u64,
     first: u64,
-    /// One more than the number of the node: 0 sorts before all nodes.
+    /// The number of the node plus one, so that 0 sorts before all nodes.
     place: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Memory policies: from which nodes pages are allocated (Linux 7.2 `mm/mempolicy.c`).
+//! NUMA policies: from which nodes pages are allocated (Linux 7.2 `mm/mempolicy.c`).
 
 use alloc::vec::Vec;
 use memwright_table::grow::lock_with_room;
@@ -22,10 +22,10 @@ pub enum PlaceMode {
     WeightedInterleave,
 }
 
-/// A memory policy.
+/// A NUMA policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlacePolicy {
-    /// The mode.
+    /// How the policy selects among the nodes.
     pub mode: PlaceMode,
     /// The nodes; empty for [`PlaceMode::Local`].
     pub nodes: NodeSet,

@@ -10,12 +10,12 @@ use crate::types::huge::HugeMode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WriteUpgrade {
-    /// Never for private pages: the next store faults. Shared pages become writable wherever the rule allows it, as on
-    /// every version of Linux.
+    /// Never for private pages: the next store faults. Shared pages become writable wherever
+    /// [`writable`](crate::writable) permits it, as on every version of Linux.
     Off = 0,
     /// A private page only if its entry is dirty (Linux 6.0).
     Dirty = 1,
-    /// Wherever the rule allows it (Linux 6.2 and later for private pages).
+    /// Wherever [`writable`](crate::writable) permits it (Linux 6.2 and later for private pages).
     On = 2,
 }
 
@@ -33,7 +33,7 @@ pub enum Track {
 pub enum SwapInReuse {
     /// Only if a store swaps it in (Linux before 6.4). After a load, the next store faults.
     WriteOnly,
-    /// Also if a load swaps it in, wherever the rule allows it.
+    /// If a load or a store swaps it in, provided that [`writable`](crate::writable) permits it.
     On,
 }
 
@@ -42,12 +42,12 @@ pub enum SwapInReuse {
 pub enum ForkTables {
     /// The child gets copies of all entries, as on Linux.
     Copy,
-    /// The child shares the last-level tables that have at least this number of entries, until an entry of them
+    /// The child shares the last-level tables that have at least this number of entries, until one of these entries
     /// changes.
     Share(u32),
 }
 
-/// The number of entries of a page table from which on a fork shares it. To copy fewer entries costs less than to stop
+/// A fork shares a page table that has at least this number of entries. Copying fewer entries costs less than to stop
 /// sharing the table later.
 const LEAST_SHARED: u32 = 64;
 
@@ -60,8 +60,8 @@ pub enum PolicyError {
     UnknownValue,
 }
 
-/// Returns the number of entries from which on a fork shares a page table under the policy `fork=value`, or 0 if it shares
-/// none.
+/// Returns the number of entries that a page table must have for a fork to share it under the policy `fork=value`, or 0
+/// if a fork shares no table.
 fn least_shared(value: &str) -> Result<u32, PolicyError> {
     match value {
         "copy" => Ok(0),
@@ -266,7 +266,8 @@ impl Policy {
         }
     }
 
-    /// Returns whether every page may become writable as soon as the rule allows it (`write-upgrade=on`).
+    /// Returns whether every page may become writable as soon as [`writable`](crate::writable) permits it
+    /// (`write-upgrade=on`).
     #[inline]
     pub(crate) fn upgrades_all(&self) -> bool {
         self.write_upgrade.load(Ordering::Relaxed) == WriteUpgrade::On as u8

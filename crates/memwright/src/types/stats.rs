@@ -346,7 +346,7 @@ impl Counters {
         }
     }
 
-    /// Tells the lock statistics that `cpu`, the calling CPU, has written the cache lines of its counters.
+    /// Reports to the lock statistics that `cpu`, the calling CPU, has written the cache lines of its counters.
     pub(crate) fn note_lines<H: Threads>(&self, cpu: CpuId) {
         for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
             stat::line::<H>(Line::Account, counter);

@@ -123,9 +123,9 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Returns the bits of an entry for a page with the bits `state`: write-protected if the caller asked for it, and
-    /// writable if the rule allows it. If this call did not store the contents (`stored` is false), the write-upgrade
-    /// policy must allow write permission too.
+    /// Returns the bits of an entry for a page with the bits `state`: write-protected if the caller requests it, and
+    /// writable if [`writable`](crate::writable) permits it. If this call did not store the contents (`stored` is
+    /// false), the write-upgrade policy must allow write permission too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;

@@ -120,8 +120,9 @@ impl<M: Machine> Place<'_, M> {
         view.ok_or(FillError::Invalid)
     }
 
-    /// Allocates a huge page from the pool for the range to fill, which must not be mapped, and marks its index in the
-    /// file as being filled. The contents are undefined. The caller owns one reference to the frame.
+    /// Allocates a huge page from the pool for the range to fill, and marks its index in the file as being filled.
+    /// Fails if the range is mapped already. The contents of the page are undefined. The caller owns one reference to
+    /// the frame.
     fn take_hugetlb(&self) -> Result<Frame, FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();

@@ -118,7 +118,8 @@ impl<M: Machine> Core<M> {
             .edit_run(range.end, rule, gather);
     }
 
-    /// Unprotects `range`, a part of `area`. Write permission is granted at once where the rule allows it.
+    /// Unprotects `range`, a part of `area`. Grants write permission at once where [`writable`](crate::writable)
+    /// permits it.
     pub(crate) fn unprotect_part(
         &self,
         area: &Area<M>,

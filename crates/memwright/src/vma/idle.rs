@@ -49,7 +49,7 @@ impl<B: Backed> Area<B> {
 }
 
 impl Arming {
-    /// Returns the edits for an area. `grant` is the rule for write permission.
+    /// Returns the edits for an area. `grant` decides which entries may be writable.
     pub(crate) fn of<B: Backed>(area: &Area<B>, grant: Grant) -> Self {
         let access = access_bits(area.rights());
         Self { access, grant }
@@ -78,7 +78,7 @@ impl Arming {
     }
 
     /// Returns the edit that disarms an entry with these bits: the entry gets the rights of the area, and write
-    /// permission if the rule grants it.
+    /// permission if `grant` allows it.
     pub(crate) fn disarm(self, bits: Bits) -> Edit {
         if !bits.contains(Bits::UFFD_WP) {
             return Edit {

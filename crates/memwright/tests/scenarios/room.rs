@@ -1,5 +1,5 @@
 //! Tests of objects that share a size limit, like the files of a mounted tmpfs: how many pages they can have, which
-//! folios they get, and which operations give pages back to the limit.
+//! folios they get, and after which operations other pages fit within the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -13,7 +13,7 @@ use crate::world::{PAGE, Process, R, RW, World, page, rows};
 /// The rows of page tables: those that forks shared, and those that were copied and taken over.
 const TABLES: [Row; 3] = [Row::TablesShared, Row::TablesCopied, Row::TablesTaken];
 
-/// The number of pages of a last-level table.
+/// The number of pages that a last-level table maps.
 const TABLE: u64 = 512;
 
 /// The first page after the end of the table that contains the page with index 0.

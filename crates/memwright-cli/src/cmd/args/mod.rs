@@ -97,7 +97,7 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
 
-    /// With --kernel: boot the kernel, and neither use nor save a state.
+    /// With --kernel: boot the kernel, and neither use nor keep a saved state.
     #[arg(long, requires = "kernel")]
     pub cold: bool,
 
@@ -279,7 +279,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_verify: bool,
 
-    /// Boot Linux kernels for each run, and neither use nor save a state.
+    /// Boot Linux kernels for each run, and neither use nor keep a saved state.
     #[arg(long)]
     pub cold: bool,
 

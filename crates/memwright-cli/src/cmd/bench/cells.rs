@@ -56,7 +56,7 @@ impl Job {
     }
 
     /// Runs the cells of this job that have no result yet. If the job is the complete bench, prints its results. A
-    /// guest that gives no result does not end the job: its cell is missing.
+    /// guest that gives no result does not end the job: its cell is missing. Returns the exit code.
     ///
     /// # Errors
     /// If the folder cannot be used, or if a cell has no result.

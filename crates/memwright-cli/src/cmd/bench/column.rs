@@ -32,7 +32,7 @@ pub enum Column {
     },
     /// A Linux kernel image.
     Linux {
-        /// The image.
+        /// The kernel image, and its name in tables.
         image: Image,
         /// Words that are appended to the kernel's command line; may be empty.
         append: String,

@@ -9,7 +9,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// The question, in one line.
     pub question: &'static str,
-    /// The program's source.
+    /// The C source of the program.
     pub source: &'static str,
     /// The runs of the program.
     pub runs: &'static [Run],

@@ -42,7 +42,8 @@ use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::render::outputs::Outputs;
 
-/// Runs the selected experiments or workloads, or the user's own program, and prints the results.
+/// Runs the selected experiments or workloads, or the user's own program, and prints the results. Returns the exit
+/// code.
 ///
 /// # Errors
 /// If the usage is wrong, or if a run gave no figures. The error of a run names the experiment and the column.
@@ -66,7 +67,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     bench_experiments(args, &chosen.experiments)
 }
 
-/// Runs experiments and prints their results.
+/// Runs experiments and prints their results. Returns the exit code.
 fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result<u8, Failure> {
     if let Some(label) = experiments::unknown_label(chosen, &args.labels) {
         return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
@@ -115,7 +116,7 @@ fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result
     present::experiments(&document, &sheets, &outputs)
 }
 
-/// Prints the QEMU command line of every run.
+/// Prints the QEMU command line of every run. Returns the exit code.
 fn lines(
     programs: &[(&'static Experiment, PathBuf)],
     columns: &[Column],

@@ -61,7 +61,7 @@ impl Subject<'_> {
 }
 
 /// Runs the user's program at every point of the sweep on every kernel, and prints the rows that differ between points
-/// or kernels.
+/// or kernels. Returns the exit code.
 ///
 /// # Errors
 /// If the usage is wrong, if a tool is missing, or if a guest gives no result.
@@ -76,7 +76,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     sweep(args, &subject)
 }
 
-/// Runs workloads on every kernel, and prints the rows that differ between workloads or kernels.
+/// Runs workloads on every kernel, and prints the rows that differ between workloads or kernels. Returns the exit code.
 ///
 /// # Errors
 /// The errors of [`bench()`], and an error if a package is not installed. With `--dry-run`, packages are not checked.
@@ -103,7 +103,7 @@ pub fn bench_workloads(args: &BenchArgs, workloads: &[&Workload]) -> Result<u8, 
 }
 
 /// Runs the subject at every point of the sweep on every kernel, and prints the rows that differ between points or
-/// kernels.
+/// kernels. Returns the exit code.
 fn sweep(args: &BenchArgs, subject: &Subject<'_>) -> Result<u8, Failure> {
     columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
@@ -265,7 +265,7 @@ fn described(column: &Column) -> cell_plan::Column {
     }
 }
 
-/// Checks the options before a program runs.
+/// Returns an error if the options are invalid. Called before the first run, so that wrong usage is reported at once.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(name) = args.names.first() {
         return Err(anyhow!(

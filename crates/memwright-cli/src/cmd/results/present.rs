@@ -17,9 +17,9 @@ const TITLE: &str = "memwright bench";
 
 /// The results of a complete bench.
 pub enum Bench {
-    /// Of experiments.
+    /// The results of experiments.
     Experiments(Experiments),
-    /// Of a program or of workloads.
+    /// The results of a program or of workloads.
     Program(Program),
 }
 

@@ -101,7 +101,8 @@ mod tests {
             (25, 0xff, true, Ok(())),
             (26, 0x01, true, Err(Unloadable)),
             (27, 0x80, false, Err(Unloadable)),
-            // Features, the format, and the reserved bytes after it.
+            // Bytes of the XSAVE header: the features (XSTATE_BV), the format (XCOMP_BV), and the reserved bytes after
+            // them.
             (512, 0x07, true, Ok(())),
             (512, 0x08, true, Err(Unloadable)),
             (512, 0x08, false, Ok(())),

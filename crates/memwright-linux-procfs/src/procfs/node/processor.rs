@@ -14,9 +14,9 @@ pub type ProcessorWriter = fn(&View<'_>, u32, &mut Text) -> fmt::Result;
 /// An entry in the directory of a CPU or NUMA node.
 #[derive(Clone, Copy)]
 pub enum ProcessorEntry {
-    /// A file.
+    /// A file with this text.
     Text(ProcessorWriter),
-    /// A directory.
+    /// A directory with these entries.
     Directory(&'static ProcessorDirectory),
 }
 

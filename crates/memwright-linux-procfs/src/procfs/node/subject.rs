@@ -88,7 +88,8 @@ pub struct ProcessWriter {
     pub needs: Needs,
 }
 
-/// A resource that a process must have for a file about it to be opened. A zombie has none of these resources.
+/// A resource of a process. A file about the resource can be opened only while the process has it. A zombie has none of
+/// these resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing.

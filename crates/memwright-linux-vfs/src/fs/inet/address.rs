@@ -139,9 +139,9 @@ impl Ip {
 /// An address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// The address.
+    /// The IPv4 or IPv6 address.
     pub ip: Ip,
-    /// The port.
+    /// The port number.
     pub port: u16,
 }
 

@@ -40,7 +40,7 @@ pub struct Terms {
 /// The claim of a socket on a port: it excludes conflicting claims of other sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// The protocol.
+    /// Whether the port is a TCP or a UDP port.
     pub protocol: Protocol,
     /// The port.
     pub port: u16,

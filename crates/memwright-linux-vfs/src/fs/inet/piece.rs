@@ -12,7 +12,7 @@ const JOINED: usize = 4096;
 
 /// A datagram, or a part of a stream, in an inbox.
 pub struct Piece {
-    /// The bytes.
+    /// The data, including the part that was received already.
     pub bytes: Vec<u8>,
     /// Number of bytes that were received already.
     pub start: usize,

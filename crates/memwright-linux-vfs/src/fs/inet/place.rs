@@ -5,7 +5,7 @@ use crate::fs::inet::address::{Family, Ip};
 /// The addresses at which a bound socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// One address.
+    /// This address only.
     One(Ip),
     /// All IPv4 addresses.
     AnyV4,

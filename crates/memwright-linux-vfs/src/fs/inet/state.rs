@@ -19,7 +19,7 @@ pub enum Phase {
 /// The state of a connection, as one of its ends sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The phase.
+    /// Whether the connection is established.
     pub phase: Phase,
     /// Whether receiving was shut down. It is also set when the other end shuts down sending, and by a reset.
     pub read_shut: bool,

@@ -21,7 +21,7 @@ pub enum Strength {
 /// A held or requested lock on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The holder.
+    /// The process or open file that holds or requests the lock.
     pub holder: Holder,
     /// Shared or exclusive.
     pub strength: Strength,

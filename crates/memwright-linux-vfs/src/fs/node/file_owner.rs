@@ -11,9 +11,9 @@ pub enum Who {
     /// None: the file has no owner.
     #[default]
     Nobody,
-    /// One thread.
+    /// The thread with this id.
     Thread(u32),
-    /// A process.
+    /// The process with this id.
     Process(u32),
     /// All processes of a process group.
     Group(u32),
@@ -78,7 +78,8 @@ impl OwnerSlot {
         slot.get_or_insert_with(|| new.clone()).clone()
     }
 
-    /// Returns the owner and the signal that it gets; the default if the file has never had an owner.
+    /// Returns the owner and the signal that it gets. If the file has never had an owner, returns the default of
+    /// [`Ownership`].
     #[must_use]
     pub fn ownership(&self) -> Ownership {
         let owner = self.get();

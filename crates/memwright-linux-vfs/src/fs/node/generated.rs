@@ -11,7 +11,7 @@ use memwright_linux_abi::errno::Errno;
 /// Inode numbers of the nodes of `/proc/sys`, whose permissions are checked by `permitted_setting`.
 pub const SETTING_NUMBERS: core::ops::Range<u64> = 0x200..0x700;
 
-/// A function that gets the entries of a directory, one per call. It returns `false` if an entry did not fit.
+/// A function that is called with each entry of a directory. It returns `false` if an entry does not fit.
 pub type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
 /// A node of a file system that is not stored, such as `/proc`. Its entries and contents are generated from the state

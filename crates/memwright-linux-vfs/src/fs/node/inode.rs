@@ -48,7 +48,7 @@ pub enum Body {
     Socket,
     /// An anonymous inode: that of a descriptor that refers to no file.
     Anonymous,
-    /// A node of `/proc` or `/sys`.
+    /// A node whose contents are generated on access, such as those of `/proc` and `/sys`.
     Generated(Box<dyn GeneratedNode>),
 }
 
@@ -85,7 +85,7 @@ pub struct Inode {
     pub file_system: Arc<FileSystem>,
     /// The inode number, which is unique in that file system.
     pub number: u64,
-    /// The contents.
+    /// The contents, depending on the type of the file.
     pub body: Body,
     /// Advisory locks.
     pub locks: FileLocks,

@@ -184,8 +184,7 @@ impl File for PipeEnd {
     fn kernel_bytes(&self) -> u64 {
         /// Estimated size in bytes of a pipe with its inode.
         const PLAIN: u64 = 1024;
-        // Each end reports half of the memory, so that a process with both ends open is charged for it once. A process
-        // that fills a pipe from which no other process reads has both ends open.
+        // Each end reports half of the memory, so that it counts once for a process that has both ends open.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 

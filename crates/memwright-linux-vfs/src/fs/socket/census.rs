@@ -17,7 +17,7 @@ pub struct Found {
 /// A row of `/proc/net/unix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The type.
+    /// Whether it is a stream, datagram or sequenced-packet socket.
     pub kind: SocketKind,
     /// Whether the socket accepts connections.
     pub listens: bool,

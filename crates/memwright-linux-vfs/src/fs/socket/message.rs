@@ -15,15 +15,15 @@ const JOINED: usize = 4096;
 
 /// A message in an inbox.
 pub struct Message {
-    /// The bytes.
+    /// The data, including the part that was received already.
     pub bytes: Vec<u8>,
     /// Number of bytes that were received already; 0 unless the socket is a stream.
     pub start: usize,
     /// The open files that the message carries.
     pub rights: Cargo,
-    /// The sender's credentials.
+    /// The credentials of the process that sent the message.
     pub credentials: Credentials,
-    /// The sender's name.
+    /// The name to which the sender is bound, if any.
     pub address: Option<Address>,
 }
 
@@ -74,6 +74,6 @@ pub struct Received {
     pub rights: Vec<Arc<OpenFile>>,
     /// The sender's credentials; `None` if nothing was received.
     pub credentials: Option<Credentials>,
-    /// The sender's name.
+    /// The name to which the sender is bound, if any.
     pub address: Option<Address>,
 }

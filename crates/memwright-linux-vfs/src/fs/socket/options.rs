@@ -121,7 +121,7 @@ pub enum OptionValue {
     Number(i32),
     /// A time.
     Time(Timeval),
-    /// The peer's credentials.
+    /// The credentials of the connected process (`SO_PEERCRED`).
     Credentials(Credentials),
     /// The multicast groups of which the socket is a member, as a bit mask.
     Groups(u64),

@@ -69,7 +69,7 @@ pub(super) struct State {
 
 /// A Unix socket.
 pub struct Socket {
-    /// The type.
+    /// Whether it is a stream, datagram or sequenced-packet socket.
     pub kind: SocketKind,
     /// The registry of all Unix sockets, which contains their names and the open files in flight.
     pub(super) registry: &'static Registry,

@@ -11,9 +11,9 @@ const ALIGNMENT: usize = 8;
 pub struct ControlMessage<'a> {
     /// The level, such as `SOL_SOCKET`.
     pub level: u32,
-    /// The type.
+    /// The type of the message, such as `SCM_RIGHTS`.
     pub kind: u32,
-    /// The data.
+    /// The data after the header.
     pub data: &'a [u8],
 }
 

@@ -118,7 +118,7 @@ const ANY: u64 = u64::MAX;
 
 /// A file system.
 pub struct FileSystem {
-    /// The type.
+    /// Which file system it is, such as tmpfs or procfs.
     pub kind: FileSystemKind,
     /// The device number: an anonymous device with major number 0.
     pub device: DeviceNumber,

@@ -19,7 +19,7 @@ const MODE_BITS: u32 = 0o1777;
 /// A size in an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
-    /// In bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// In percent of the pool.
     Percent(u64),

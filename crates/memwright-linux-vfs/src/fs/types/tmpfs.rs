@@ -335,7 +335,7 @@ fn huge(text: &str) -> Result<SharedMode, Errno> {
 
 /// A tmpfs that a program mounted.
 pub struct Tmpfs {
-    /// The options.
+    /// The options of the mount, which a remount changes.
     options: Lock<TmpfsOptions>,
     /// The limit on its pages, and their accounting.
     pub room: Arc<Room>,

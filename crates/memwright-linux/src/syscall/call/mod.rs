@@ -61,7 +61,7 @@ pub struct SystemCall {
     pub number: u16,
     /// The name, as in the manual pages.
     pub name: &'static str,
-    /// The arguments.
+    /// The types of the arguments.
     pub arguments: &'static [Kind],
     /// How complete the implementation is.
     pub status: Status,

@@ -159,7 +159,7 @@ pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> 
     })
 }
 
-/// Of `asm-generic/mman-common.h`.
+/// The value in `asm-generic/mman-common.h`.
 const MADV_GUARD_INSTALL: u32 = 102;
-/// Of `asm-generic/mman-common.h`.
+/// The value in `asm-generic/mman-common.h`.
 const MADV_GUARD_REMOVE: u32 = 103;

@@ -1,4 +1,4 @@
-//! System calls for NUMA memory policies and page migration.
+//! System calls for NUMA policies and page migration.
 
 mod mask;
 mod pages;

@@ -1,4 +1,4 @@
-//! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
+//! NUMA policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
 use crate::{
     context::{Arguments, CallResult},

@@ -35,7 +35,7 @@ const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
 enum Extent {
     /// The CPUs that can be running a thread of the caller's address space.
     Space,
-    /// All CPUs.
+    /// All CPUs of the machine.
     Machine,
 }
 
