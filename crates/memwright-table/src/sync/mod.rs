@@ -147,31 +147,31 @@ pub fn pause_point<H: Threads>() {
 
 /// The scheduling points of a loop with short rounds: one scheduling point every `every` rounds.
 #[derive(Debug)]
-pub struct PausePoints<H> {
+pub struct PausePoints<H>(Rounds, PhantomData<fn() -> H>);
+
+#[derive(Debug)]
+struct Rounds {
     every: u32,
     left: u32,
-    threads: PhantomData<fn() -> H>,
+}
+
+impl Rounds {
+    const fn new(every: u32) -> Self {
+        Self { every, left: every }
+    }
 }
 
 impl<H: Threads> PausePoints<H> {
     /// Creates a counter with one scheduling point every `every` rounds. `every` must be at least 1.
     #[must_use]
     pub const fn every(every: u32) -> Self {
-        Self {
-            every,
-            left: every,
-            threads: PhantomData,
-        }
+        Self(Rounds::new(every), PhantomData)
     }
 
     /// Creates a counter without scheduling points, for callers that hold locks that do not sleep.
     #[must_use]
     pub const fn never() -> Self {
-        Self {
-            every: 0,
-            left: 0,
-            threads: PhantomData,
-        }
+        Self(Rounds::new(0), PhantomData)
     }
 
     /// Ends a round, and performs the scheduling point if it is due. The caller holds only locks that
@@ -179,9 +179,10 @@ impl<H: Threads> PausePoints<H> {
     #[inline]
     #[track_caller]
     pub fn round(&mut self) {
-        self.left = self.left.wrapping_sub(1);
-        if self.left == 0 {
-            self.left = self.every;
+        let Self(rounds, _) = self;
+        rounds.left = rounds.left.wrapping_sub(1);
+        if rounds.left == 0 {
+            rounds.left = rounds.every;
             pause_point::<H>();
         }
     }

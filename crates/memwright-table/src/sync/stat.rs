@@ -326,7 +326,7 @@ pub(super) fn taken(
     let me = threads.cpu_index();
     let (tag, moved) = retag(old, epoch, me);
     COUNTERS[me].locks[rank as usize].count(moved, waited);
-    wrote(threads, Line::Lock, core::ptr::from_ref(word).addr());
+    wrote(threads, Line::Lock, core::ptr::from_ref(word).cast());
     tag
 }
 
@@ -360,20 +360,16 @@ const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 #[inline]
 pub fn line<H: Threads>(kind: Line, what: &impl ?Sized) {
     if is_on() {
-        wrote(
-            H::functions(),
-            kind,
-            core::ptr::from_ref(what).cast::<u8>().addr(),
-        );
+        wrote(H::functions(), kind, core::ptr::from_ref(what).cast());
     }
 }
 
 #[cold]
-fn wrote(threads: &Functions, kind: Line, address: usize) {
+fn wrote(threads: &Functions, kind: Line, what: *const u8) {
     let epoch = EPOCH.load(Ordering::Relaxed);
     let me = threads.cpu_index();
     // The number of a line has fewer than 48 significant bits.
-    let number = (address as u64 >> 6) & LINE_MASK;
+    let number = (what.addr() as u64 >> 6) & LINE_MASK;
     let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     for probe in 0..PROBES {
         let slot = &LINES[(first as usize + probe) % SLOTS];
