@@ -15,10 +15,12 @@ mod nodes;
 mod process;
 mod reclaim;
 mod remap;
+mod seen;
 mod state;
 mod swap;
 mod tracking;
 
+pub use seen::Seen;
 pub use state::{Difference, Lockstep};
 
 use std::collections::BTreeMap;

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use memwright::SharedMode;
+use memwright::{Row, SharedMode};
 use memwright_sim::lockstep::Lockstep;
-use memwright_sim::script::{Scale, Script};
+use memwright_sim::script::{Action, Scale, Script, Step, What};
 use memwright_sim::{Adversary, HostSwap, MachineOptions, RightsMiss};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -35,6 +35,27 @@ fn compare(
     scripts: impl Strategy<Value = Script>,
     start: impl Fn(&Script) -> Lockstep,
 ) -> BTreeMap<&'static str, u64> {
+    let mut successes = BTreeMap::new();
+    each_script(seed, cases, scripts, |script| {
+        let found = judge(|| start(script), script);
+        for (what, count) in found.map_err(|difference| difference.to_string())? {
+            *successes.entry(what).or_default() += count;
+        }
+        Ok(())
+    });
+    successes
+}
+
+/// Calls `judge` with `cases` scripts, or in the first tier with one of every `FIRST_TIER`.
+///
+/// # Panics
+/// If `judge` returns an error: with the error, and the shortest script for which it does.
+fn each_script(
+    seed: u8,
+    cases: u32,
+    scripts: impl Strategy<Value = Script>,
+    judge: impl FnMut(&Script) -> Result<(), String>,
+) {
     let config = Config {
         cases: if in_first_tier() {
             cases / FIRST_TIER
@@ -48,18 +69,12 @@ fn compare(
     let mut bytes = [seed; 32];
     bytes[0] = 0;
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let successes = std::cell::RefCell::new(BTreeMap::new());
+    let judge = std::cell::RefCell::new(judge);
     let outcome = TestRunner::new_with_rng(config, rng).run(&scripts, |script| {
-        let found = judge(|| start(&script), &script);
-        for (what, count) in
-            found.map_err(|difference| TestCaseError::fail(difference.to_string()))?
-        {
-            *successes.borrow_mut().entry(what).or_default() += count;
-        }
-        Ok(())
+        (judge.borrow_mut())(&script).map_err(TestCaseError::fail)
     });
     match outcome {
-        Ok(()) => successes.into_inner(),
+        Ok(()) => {}
         Err(TestError::Fail(reason, script)) => panic!("{reason}\n{script:?}"),
         Err(error @ TestError::Abort(_)) => panic!("{error}"),
     }
@@ -124,6 +139,50 @@ fn programs_see_it_where_forks_share_page_tables() {
         &["share tables", "copy tables", "take tables over"],
         10,
     );
+}
+
+/// Returns the steps, without those that choose pages by accessed bits, which differ if tables are shared. With
+/// `private`, all memory is private and anonymous, and not registered with a userfaultfd, so that most tables can be
+/// shared.
+fn comparable(script: &Script, private: bool) -> Script {
+    let steps = script.0.iter().filter(|step| match step.action {
+        Action::Reclaim | Action::Merge => false,
+        Action::Watch(..) => !private,
+        _ => true,
+    });
+    let mut steps: Vec<Step> = steps.cloned().collect();
+    for step in &mut steps {
+        if let Action::Map(_, _, what, _) = &mut step.action {
+            if private {
+                *what = What::Anonymous;
+            }
+        }
+    }
+    Script(steps)
+}
+
+/// What programs read about memory is the same whether forks copy page tables or share them, except for the accessed
+/// bits.
+#[test]
+fn programs_read_the_same_whether_forks_copy_or_share() {
+    let mut shared = 0;
+    each_script(8, 300, script(60), |script| {
+        let script = comparable(script, script.0.len() % 4 != 0);
+        let seen = ["copy", "1"].map(|way| {
+            let lockstep = Lockstep::new(machine(), None).with_swap(Arc::new(HostSwap::new(64)));
+            let memory = Arc::clone(lockstep.host().memory());
+            memory.policy().set("fork", way).expect("a known policy");
+            let seen = lockstep.run_and_see(&script);
+            (seen, memory.account().count(Row::TablesShared))
+        });
+        let [(by_copying, _), (by_sharing, tables)] = seen;
+        shared += tables;
+        if by_copying == by_sharing {
+            return Ok(());
+        }
+        Err(format!("fork=copy: {by_copying:?}\nfork=1: {by_sharing:?}"))
+    });
+    assert!(in_first_tier() || shared > 100, "{shared} tables");
 }
 
 #[test]

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use memwright::Row;
 use memwright_sim::HostSwap;
 use memwright_sim::process::Process;
-use memwright_table::CpuId;
+use memwright_table::{CpuId, Page, PageRange};
 
 use crate::fork::{a_fork_is_one_moment, fork};
-use crate::support::{self, FIRST, READ_WRITE, SECOND, program, protect, read, unmap, write};
+use crate::support::{self, FIRST, READ_WRITE, SECOND, at, program, protect, read, unmap, write};
 use crate::swap::page_out;
 use crate::world::{World, explore, explore_with};
 
 /// The number of pages of the parent.
 const PAGES: u64 = 2;
+
+/// The number of pages that a last-level table maps.
+const TABLE: u64 = 512;
 
 /// Creates a parent on a machine where forks share page tables. Each of `cpus` CPUs has written to the pages and has
 /// cached their translations.
@@ -176,6 +179,37 @@ fn unmap_and_own() {
             assert_eq!(read(world.process(), FIRST, 1), Ok(1));
             world.with_other(|child| assert_eq!(read(child, SECOND, 0), Ok(3)));
             world.end()
+        },
+    );
+}
+
+/// The child leaves the shared table, as an munmap of all its pages does, while the parent copies it. The operations are
+/// those of the page table alone, so that every order with two deviations can be tried.
+#[test]
+fn leave_and_own() {
+    explore(
+        &family,
+        &[
+            |world| {
+                world.with_other(|child| {
+                    child.on(SECOND, |space| {
+                        let mut gather = space.table().gather();
+                        let start = Page::new(at(0).page().number() / TABLE * TABLE);
+                        let table = PageRange::new(start, start.add(TABLE));
+                        space.table().leave_tables(table, &mut gather);
+                        gather.finish();
+                    });
+                });
+            },
+            |world| {
+                let pages = PageRange::new(at(0).page(), at(PAGES).page());
+                world.process().on(FIRST, |space| space.own_tables(pages));
+            },
+        ],
+        |world| {
+            assert_eq!(write(world.process(), FIRST, 0, 2), Ok(()));
+            assert_eq!(read(world.process(), FIRST, 1), Ok(1));
+            Ok(())
         },
     );
 }

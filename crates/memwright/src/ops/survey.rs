@@ -27,8 +27,9 @@ pub enum Forget {
 impl<M: Machine> AddressSpace<M> {
     /// Calls `visitor` with each area of `range` in ascending order, followed by every nonempty entry of the area in
     /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
-    /// it. The address space stops sharing page tables of the range, so that each entry has a reference to its frame
-    /// ([`Frames::sharers`](memwright_table::Frames::sharers)).
+    /// it. A visitor that counts the entries that map a frame ([`Frames::sharers`](memwright_table::Frames::sharers))
+    /// needs tables that are not shared: [`own_tables`](Self::own_tables) suffices to tell one entry from several, and
+    /// [`Memory::own_all_tables`](crate::Memory::own_all_tables) makes the number exact.
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -38,7 +39,6 @@ impl<M: Machine> AddressSpace<M> {
             if !visitor(Sight::Area(area)) {
                 return;
             }
-            core.table.own_tables(area.range().intersect(range));
             let mut goes_on = true;
             let mut look = core.table.look(area.range().intersect(range)).pausing();
             look.each_filled(|extent| {

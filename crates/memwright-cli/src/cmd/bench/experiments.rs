@@ -216,6 +216,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         runs: ONCE,
     },
     Experiment {
+        name: "fork-tables",
+        question: "What do a fork, the child's exit and the first writes cost as memory grows?",
+        source: include_str!("../../../../../programs/experiments/fork_tables.c"),
+        runs: ONCE,
+    },
+    Experiment {
         name: "wp-unpopulated",
         question: "What does it cost to write-protect 10 GiB of untouched memory, and to use it later?",
         source: include_str!("../../../../../programs/experiments/wp_unpopulated.c"),

@@ -241,6 +241,7 @@ impl File for PagemapFile {
                 in_swap: 0,
                 last: None,
             };
+            space.own_tables(range);
             space.survey(range, |sight| {
                 match sight {
                     Sight::Area(area) => words.enter(area),
