@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 use memwright::{DeviceError, Direction, Submission, Ticket, Transfer};
 use memwright_linux_abi::channel::{DISK_QUEUE as QUEUE, DISK_SLOT};
 use memwright_linux_abi::host::BlockDevice;
+use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::PAGE_SIZE;
-use memwright_table::sync::{Lock, Rank};
 
 use crate::memory::frames;
 use crate::memory::paging::DIRECT_BASE;

@@ -10,7 +10,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use memwright_table::sync::{self, Lock, Rank};
+use memwright_linux_base::sync::{self, Lock, Rank};
 use talc::DefaultBinning;
 use talc::base::Talc;
 use talc::source::Manual;

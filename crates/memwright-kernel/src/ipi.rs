@@ -36,6 +36,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_kernel_logic::shootdown::{Order, Shootdown, Wait};
 use memwright_linux_abi::host::InterruptKind;
+use memwright_linux_base::sync::Threads;
 use memwright_table::Frame;
 use memwright_table::machine::Invalidation;
 use memwright_table::sync::{SPINS, stat};
@@ -153,7 +154,7 @@ pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
         let order = Order { root, what };
         let interrupt = |target| apic::send(percpu::apic_id(target), vector::INVALIDATE);
         if SHOOTDOWN.ask(index, targets, &order, interrupt, SPINS, &mut ForAnswers) {
-            stat::count_wait(stat::Waits::FlushHalted);
+            stat::count_wait::<Threads>(stat::Waits::FlushHalted);
             resume();
         }
     }

@@ -5,10 +5,11 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use memwright_linux_abi::host::KernelEvents;
+use memwright_linux_base::sync;
 use memwright_table::Frame;
 use memwright_table::addr::{CpuId, CpuSet, FrameRange};
 use memwright_table::machine::{Invalidation, Machine};
-use memwright_table::sync::{GaveWay, Hooks};
+use memwright_table::sync::{GaveWay, Threads};
 
 use crate::arch::fpu;
 use crate::clock::stretch;
@@ -23,7 +24,7 @@ pub struct Hardware;
 /// The only instance.
 pub static HARDWARE: Hardware = Hardware;
 
-memwright_table::link_machine!(HARDWARE);
+memwright_table::link_machine!(HARDWARE, Hardware);
 
 /// Returns the machine as a value of type `M`, with which the memory manager is instantiated.
 #[cfg(target_os = "none")]
@@ -37,22 +38,6 @@ pub fn handle() -> memwright_linux_abi::M {
     &HARDWARE
 }
 
-/// The functions of this machine that the synchronisation layer calls.
-pub static HOOKS: Hooks = Hooks {
-    relax: ipi::relax,
-    cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
-    halt: ipi::halt,
-    wake: ipi::wake,
-    give_way: |waits| usercopy::events().map_or(GaveWay::ToNobody, |events| events.give_way(waits)),
-    pause_due: || {
-        stretch::end(percpu::current());
-        ipi::answer_here();
-        usercopy::events().is_some_and(KernelEvents::pause_due)
-    },
-    resume: ipi::resume,
-    step: None,
-};
-
 fn frame_address(frame: Frame) -> u64 {
     DIRECT_BASE + frame.address().as_u64()
 }
@@ -60,6 +45,8 @@ fn frame_address(frame: Frame) -> u64 {
 // SAFETY: the direct map never changes and covers all memory that `start` provides. When a method returns,
 // invalidations on this CPU are complete; for those on other CPUs, see the argument in `ipi`.
 unsafe impl Machine for Hardware {
+    type Threads = sync::Threads;
+
     #[inline(always)]
     fn memory_base(&self) -> NonNull<u8> {
         const BASE: NonNull<u8> = NonNull::new(DIRECT_BASE as *mut u8).unwrap();
@@ -75,21 +62,12 @@ unsafe impl Machine for Hardware {
         Some(Frame::new((paging::template() / 4096) as u32))
     }
 
-    #[inline(always)]
-    fn cpu(&self) -> CpuId {
-        CpuId::known(percpu::current().index.load(Ordering::Relaxed))
-    }
-
     fn key_rights(&self) -> u32 {
         fpu::key_rights()
     }
 
     fn cpu_count(&self) -> usize {
         percpu::count()
-    }
-
-    fn relax(&self) {
-        ipi::relax();
     }
 
     #[inline]
@@ -140,5 +118,41 @@ unsafe impl Machine for Hardware {
         unsafe {
             asm!("rep movsq", inout("rsi") frame_address(from) => _, inout("rdi") frame_address(to) => _, inout("rcx") 512 => _, options(nostack, preserves_flags));
         }
+    }
+}
+
+impl Threads for Hardware {
+    #[inline(always)]
+    fn cpu() -> CpuId {
+        CpuId::known(percpu::current().index.load(Ordering::Relaxed))
+    }
+
+    #[inline(never)]
+    fn relax() {
+        ipi::relax();
+    }
+
+    fn halt(limit: Option<u32>) {
+        ipi::halt(limit);
+    }
+
+    fn wake(cpu: CpuId) {
+        ipi::wake(cpu.index());
+    }
+
+    fn give_way(waits: bool) -> GaveWay {
+        usercopy::events().map_or(GaveWay::ToNobody, |events| events.give_way(waits))
+    }
+
+    // Not inlined, because the kernel has hundreds of scheduling points.
+    #[inline(never)]
+    fn pause_due() -> bool {
+        stretch::end(percpu::current());
+        ipi::answer_here();
+        usercopy::events().is_some_and(KernelEvents::pause_due)
+    }
+
+    fn resume() {
+        ipi::resume();
     }
 }

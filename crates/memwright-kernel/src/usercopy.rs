@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use memwright_linux_abi::host::{KernelEvents, UserFault};
 
-use memwright_table::sync::{assert_may_sleep, pause_point};
+use memwright_linux_base::sync::{assert_may_sleep, pause_point};
 use memwright_table::{Frame, PAGE_SIZE};
 
 use crate::memory::paging::{DIRECT_BASE, USER_LIMIT};

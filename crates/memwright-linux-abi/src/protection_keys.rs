@@ -43,33 +43,29 @@ pub fn restore(registers: &dyn Registers, before: u32) {
 
 /// Reads and changes the rights of the running thread.
 pub struct ProtectionKeys {
-    machine: &'static dyn Machine,
-    registers: &'static dyn Registers,
+    host: &'static dyn Host,
 }
 
 impl ProtectionKeys {
     /// Creates the accessor for the rights of the thread that runs on the calling CPU.
     pub fn new(host: &'static dyn Host) -> Self {
-        Self {
-            machine: host,
-            registers: host,
-        }
+        Self { host }
     }
 
     /// Returns whether the processor has protection keys.
     pub fn exist(&self) -> bool {
-        has_keys(self.registers)
+        has_keys(self.host)
     }
 
     /// Returns the accesses to memory with this key that the running thread is denied, as `PKEY_DISABLE_` bits.
     pub fn denied(&self, key: u8) -> u32 {
-        self.machine.key_rights() >> (2 * key) & 3
+        self.host.key_rights() >> (2 * key) & 3
     }
 
     /// Sets the accesses to memory with this key that the running thread is denied, as `PKEY_DISABLE_` bits.
     pub fn deny(&self, key: u8, what: u32) {
         let shift = 2 * u32::from(key);
-        let others = self.machine.key_rights() & !(3 << shift);
-        self.registers.set_key_rights(others | what << shift);
+        let others = self.host.key_rights() & !(3 << shift);
+        self.host.set_key_rights(others | what << shift);
     }
 }

@@ -13,9 +13,10 @@ use memwright_linux_abi::{
     Memory, Space,
     signal::{Signal, code},
 };
+use memwright_linux_base::sync;
 use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::Thread;
-use memwright_table::{Machine, VirtAddr};
+use memwright_table::VirtAddr;
 
 /// The maximum number of consecutive retries of a fault that finds no free frame because other threads allocate all
 /// frames that become free (`MAX_RECLAIM_RETRIES`). After that, the OOM killer runs.
@@ -119,7 +120,7 @@ impl Faults {
             None => {
                 self.scheduler.yield_now(thread);
                 // Pause briefly: the thread that this one waits for may run on another CPU.
-                self.memory.frames().machine().relax();
+                sync::relax();
                 Resolved::Retry
             }
         }
@@ -144,7 +145,7 @@ impl Faults {
         let Some(reclaiming) = self.reclaim.begin(cpus) else {
             // As many threads as allowed reclaim already. Retry the fault: the pages that they free may suffice.
             self.scheduler.yield_now(thread);
-            self.memory.frames().machine().relax();
+            sync::relax();
             return Resolved::Retry;
         };
         for _ in 0..MOST_WAITS {
@@ -156,7 +157,7 @@ impl Faults {
                 return Resolved::Retry;
             }
             self.scheduler.yield_now(thread);
-            self.memory.frames().machine().relax();
+            sync::relax();
             match space.fault(VirtAddr::new(address), access) {
                 Err(FaultError::OutOfMemory) => {}
                 Ok(kind) => {
@@ -177,7 +178,7 @@ impl Faults {
         }
         self.scheduler.yield_now(thread);
         // Pause briefly: the threads of the killed process, which free its memory, may run on another CPU.
-        self.memory.frames().machine().relax();
+        sync::relax();
         Resolved::Retry
     }
 }

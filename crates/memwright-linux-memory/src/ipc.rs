@@ -17,12 +17,10 @@ use memwright::object::{
 };
 use memwright::{FolioOrders, PolicyId};
 use memwright_linux_abi::{M, Memory, errno::Errno};
+use memwright_linux_base::sync::{Lock, Rank};
 use memwright_linux_vfs::fs::permission::{Owner, Permission, Subject, permitted_object};
 use memwright_table::TryPush;
-use memwright_table::{
-    Frame, OutOfMemory, PageSize,
-    sync::{Lock, Rank},
-};
+use memwright_table::{Frame, OutOfMemory, PageSize};
 
 /// The device number of the file system in which Linux keeps segments.
 const DEVICE: u64 = 11;

@@ -7,10 +7,11 @@ use memwright_linux_abi::{
     Memory,
     host::{Channel, Channels},
 };
+use memwright_linux_base::sync;
 use memwright_linux_sched::wait::{Interest, WaitError, WaitQueue};
 use memwright_linux_tasks::process::{Cgroup, Event, Process, REAPER, Tasks, Thread, kill_process};
 use memwright_linux_vfs::changes::Changes;
-use memwright_table::{Machine as _, OutOfMemory, PAGE_SIZE};
+use memwright_table::{OutOfMemory, PAGE_SIZE};
 
 /// The result of a run of the OOM killer for a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl OomKiller {
         self.relieve(thread);
         self.tasks.scheduler.yield_now(thread);
         // Pause briefly: the thread that frees the memory may run on another CPU.
-        self.memory.frames().machine().relax();
+        sync::relax();
     }
 
     /// Returns the number of processes that the OOM killer has killed.

@@ -10,6 +10,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::Effort;
 use memwright_linux_abi::{Memory, Space};
+use memwright_linux_base::sync::{self, pause_point};
 use memwright_linux_sched::{
     scheduler::{Expiry, TimerKey},
     time::Daemon,
@@ -19,7 +20,6 @@ use memwright_linux_tasks::{
     reclaim_cursor::{ReclaimCursor, ReclaimPosition},
 };
 use memwright_linux_vfs::direct_reclaim::DirectReclaim;
-use memwright_table::{Machine as _, sync::pause_point};
 
 /// Nanoseconds between two checks of the number of free frames.
 const INTERVAL: u64 = 10_000_000;
@@ -188,7 +188,7 @@ impl DirectReclaim for Reclaim {
         if self.relieve(next) {
             return Some(next);
         }
-        frames.machine().relax();
+        sync::relax();
         (frames.allocations() != allocations).then_some(next)
     }
 }

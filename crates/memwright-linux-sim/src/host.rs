@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use memwright_linux_abi::M;
 use memwright_linux_abi::arch::x86_64::debug::DebugRegisters;
 use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserRegs, UserState};
 use memwright_linux_abi::channel::Channel;
@@ -57,7 +58,7 @@ pub struct Simulated {
     pub(crate) more: Surroundings,
 }
 
-memwright_sim::machine_around!(Simulated);
+memwright_sim::machine_around!(Simulated, <M as Machine>::Threads);
 
 impl Surroundings {
     pub(crate) fn new(contexts: &'static Contexts, operations: Vec<Operation>) -> Self {

@@ -4,7 +4,10 @@ use crate::{current::Current, exec::Programs, kernel::Kernel, thread_registers::
 use alloc::sync::Arc;
 use core::cell::Cell;
 use memwright_linux_abi::{
-    Memory, arch::x86_64::regs::UserState, errno::Errno, host::Cpus,
+    Memory,
+    arch::x86_64::regs::UserState,
+    errno::Errno,
+    host::{Cpus, Host},
     protection_keys::ProtectionKeys,
 };
 use memwright_linux_memory::{
@@ -22,7 +25,6 @@ use memwright_linux_vfs::{
     fs::{inet::Network, netlink::Ports, socket::Registry},
     identity::Users,
 };
-use memwright_table::Machine;
 
 /// The six argument registers.
 pub type Arguments = [u64; 6];
@@ -140,7 +142,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the machine's CPUs and address translation.
-    pub(crate) fn machine(&self) -> &'static dyn Machine {
+    pub(crate) fn machine(&self) -> &'static dyn Host {
         self.kernel.host
     }
 

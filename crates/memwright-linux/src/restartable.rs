@@ -2,10 +2,10 @@
 //! CPU for the program and aborts the critical section that it was in (Linux 6.18 `kernel/rseq.c`).
 
 use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_base::sync;
 use memwright_linux_sched::scheduler::Work;
 use memwright_linux_tasks::process::{Registration, Section, Thread};
 use memwright_linux_vfs::user::UserMemory;
-use memwright_table::Machine;
 
 /// The CPU and the node on which a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 impl Place {
     /// Returns the CPU and the node of the calling thread.
     pub(crate) fn of(memory: &Memory) -> Self {
-        let cpu = memory.frames().machine().cpu();
+        let cpu = sync::cpu();
         Self {
             cpu: cpu.index() as u32,
             node: memory.frames().topology().node_of(cpu).into(),

@@ -19,6 +19,7 @@ use memwright_linux_abi::{
     host::{Host, Registers, Trap},
     signal::{Detail, Signal, SignalInfo, code},
 };
+use memwright_linux_base::sync;
 use memwright_linux_memory::{
     faults::Faults,
     userfault::{Accessor, Resolved},
@@ -45,8 +46,8 @@ pub struct UserThread<'a>(Context<'a>);
 /// Clears [`Work::RESTARTABLE`] after a system call in which the thread waited, if no other flag is set and the thread
 /// is still on the CPU whose number its `struct rseq` contains. No critical section needs to be aborted, because a
 /// critical section contains no system call.
-fn settle_after_call(thread: &Thread, host: &dyn Host) {
-    if thread.work() == Work::RESTARTABLE && thread.is_known_on(host.cpu()) {
+fn settle_after_call(thread: &Thread) {
+    if thread.work() == Work::RESTARTABLE && thread.is_known_on(sync::cpu()) {
         thread.set_work(Work::RESTARTABLE, false);
     }
 }
@@ -106,7 +107,7 @@ impl<'a> UserThread<'a> {
             }
             match machine.run_user(self) {
                 // `serve` has executed the call. The next iteration handles the flags that remain set.
-                Trap::Syscall => settle_after_call(current.thread, kernel.host),
+                Trap::Syscall => settle_after_call(current.thread),
                 Trap::PageFault {
                     address,
                     write,

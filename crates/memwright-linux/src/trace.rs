@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::fmt::{self, Write};
 use memwright::{Event, FaultSink, FaultedIn, TraceSink};
 use memwright_linux_abi::host::{Channel, Host};
+use memwright_linux_base::sync;
 use memwright_linux_procfs::procfs::{Noted, area_at};
 use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::{PROGRAM, Thread};
@@ -94,7 +95,7 @@ impl Trace {
         host.pause_clock();
         let mut line = String::new();
         // Writing to a `String` cannot fail.
-        let _ = write!(line, r#"{{"clock":{now},"cpu":{},"#, host.cpu().index());
+        let _ = write!(line, r#"{{"clock":{now},"cpu":{},"#, sync::cpu().index());
         let thread = self.scheduler.current();
         let origin = thread.as_ref().map(|thread| self.origin(thread));
         if let (Some(thread), Some(origin)) = (&thread, origin) {

@@ -91,8 +91,8 @@ impl HostSwap {
             Some(UnderWay::Moving | UnderWay::Over(_)) | None => return,
         };
         if asked == Direction::In {
-            assert_none_held();
-            relax();
+            assert_none_held::<SimulatedMachine>();
+            relax::<SimulatedMachine>();
             let hook = locked(&self.while_reading).take();
             if let Some(hook) = hook {
                 hook();
@@ -211,7 +211,7 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
                 // Another caller carries the transfer out.
                 Some(UnderWay::Moving) => {
                     locked(&self.under_way).insert(ticket.0, UnderWay::Moving);
-                    relax();
+                    relax::<SimulatedMachine>();
                 }
                 Some(UnderWay::Asked(_)) | None => panic!("{ticket:?} is of no transfer"),
             }

@@ -5,11 +5,11 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use memwright_table::{
     CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS, Machine, Region,
-    Tags, Topology, sync,
+    Tags, Threads, Topology, sync,
 };
 
 use crate::cost::Cost;
@@ -235,7 +235,7 @@ impl std::fmt::Debug for SimulatedMachine {
 thread_local! {
     /// The CPU that this host thread acts as.
     static CURRENT: Cell<u16> = const { Cell::new(0) };
-    /// The machine that the CPU belongs to, for the hooks, which receive no machine.
+    /// The machine that the CPU belongs to, for the functions of [`Threads`], which receive no machine.
     static MACHINE: RefCell<Option<SimulatedMachine>> = const { RefCell::new(None) };
 }
 
@@ -254,29 +254,32 @@ impl Drop for RunningOn {
     }
 }
 
-static HOOKS: sync::Hooks = sync::Hooks {
-    relax: std::thread::yield_now,
-    cpu: || usize::from(CURRENT.get()),
+impl Threads for SimulatedMachine {
+    fn cpu() -> CpuId {
+        CpuId::new(CURRENT.get())
+    }
+
+    fn relax() {
+        std::thread::yield_now();
+    }
+
     // If the thread runs under a schedule, the scheduler has suspended it before this call. Otherwise the thread yields
     // and checks its condition again.
-    halt: |_| std::thread::yield_now(),
-    wake: |_| (),
-    give_way: |_| sync::GaveWay::ToNobody,
-    pause_due: || false,
-    resume: || (),
-    step: Some(step),
-};
+    fn halt(_limit: Option<u32>) {
+        std::thread::yield_now();
+    }
 
-/// Called at every step of the sync layer, for example before a lock is acquired or an entry is accessed. Lets a
-/// [schedule] decide which thread runs next. Then gives the agent a turn, because hardware can walk the tables between
-/// any two of these steps.
-fn step(step: sync::Step) {
-    schedule::step(Point::Sync(step));
-    MACHINE.with_borrow(|machine| {
-        if let Some(machine) = machine {
-            machine.provoke();
-        }
-    });
+    /// Called at every step of the sync layer, for example before a lock is acquired or an entry is accessed. Lets a
+    /// [schedule] decide which thread runs next. Then gives the agent a turn, because hardware can walk the tables
+    /// between any two of these steps.
+    fn step(step: sync::Step) {
+        schedule::step(Point::Sync(step));
+        MACHINE.with_borrow(|machine| {
+            if let Some(machine) = machine {
+                machine.provoke();
+            }
+        });
+    }
 }
 
 impl SimulatedMachine {
@@ -286,8 +289,6 @@ impl SimulatedMachine {
     /// If `options` have no frames, no CPU or more than [`MAX_CPUS`].
     #[must_use]
     pub fn new(options: MachineOptions) -> Self {
-        static INSTALL: Once = Once::new();
-        INSTALL.call_once(|| sync::install(&HOOKS));
         assert!(
             (1..=MAX_CPUS).contains(&options.cpus),
             "{} CPUs",
@@ -480,6 +481,8 @@ impl SimulatedMachine {
 // have dropped what they name when they return (a planted mistake breaks that on purpose: it leads to wrong bytes in
 // simulated memory, never to undefined behaviour of the host).
 unsafe impl Machine for SimulatedMachine {
+    type Threads = Self;
+
     fn memory_base(&self) -> NonNull<u8> {
         self.board.memory.base
     }
@@ -488,23 +491,15 @@ unsafe impl Machine for SimulatedMachine {
         range.end_number() <= u64::from(self.board.memory.frames)
     }
 
-    fn cpu(&self) -> CpuId {
-        CpuId::new(CURRENT.get())
-    }
-
     fn cpu_count(&self) -> usize {
         self.board.cores.len()
-    }
-
-    fn relax(&self) {
-        std::thread::yield_now();
     }
 
     fn load_root(&self, root: Frame) {
         let keep = self.mistake() == Some(Mistake::KeptForever);
         let tags = self.board.options.tags;
         schedule::step(Point::Load);
-        self.core(self.cpu()).load_root(root, tags, keep);
+        self.core(Self::cpu()).load_root(root, tags, keep);
     }
 
     fn keeps_translations(&self) -> bool {
@@ -514,12 +509,12 @@ unsafe impl Machine for SimulatedMachine {
     fn load_kept_root(&self, root: Frame) {
         let tags = self.board.options.tags;
         schedule::step(Point::Load);
-        self.core(self.cpu()).load_root(root, tags, true);
+        self.core(Self::cpu()).load_root(root, tags, true);
     }
 
     fn invalidate_local(&self, what: &Invalidation) {
         self.provoke();
-        let cpu = self.cpu();
+        let cpu = Self::cpu();
         self.core(cpu).cost.local_invalidations += 1;
         if let Some(what) = Mistake::local(self.mistake(), what) {
             self.deliver(cpu, &what);
@@ -527,7 +522,7 @@ unsafe impl Machine for SimulatedMachine {
     }
 
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
-        let sender = self.cpu();
+        let sender = Self::cpu();
         let window = locked(&self.board.window).clone();
         let mistake = self.mistake();
         for (cpu, root, what) in std::mem::take(&mut *locked(&self.board.late)) {
@@ -581,15 +576,17 @@ unsafe impl Machine for SimulatedMachine {
 }
 
 /// Implements [`Machine`] for a type with a field `machine`, which is a [`SimulatedMachine`]. For callers that
-/// implement further traits on a type with additional state.
+/// implement further traits on a type with additional state. `$threads` becomes the type [`Machine::Threads`].
 ///
 /// Frame 0, which belongs to no allocator, is the empty table from which new tables are created.
 #[macro_export]
 macro_rules! machine_around {
-    ($type:ty) => {
+    ($type:ty, $threads:ty) => {
         // SAFETY: every method forwards to the simulated machine, which keeps the contract and lives as long; frame 0
         // is in its memory, zeroed, and is not given to Memwright.
         unsafe impl ::memwright_table::Machine for $type {
+            type Threads = $threads;
+
             fn memory_base(&self) -> ::core::ptr::NonNull<u8> {
                 self.machine.memory_base()
             }
@@ -602,16 +599,8 @@ macro_rules! machine_around {
                 Some(::memwright_table::Frame::new(0))
             }
 
-            fn cpu(&self) -> ::memwright_table::CpuId {
-                self.machine.cpu()
-            }
-
             fn cpu_count(&self) -> usize {
                 self.machine.cpu_count()
-            }
-
-            fn relax(&self) {
-                self.machine.relax();
             }
 
             fn load_root(&self, root: ::memwright_table::Frame) {

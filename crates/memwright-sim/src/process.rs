@@ -294,7 +294,7 @@ impl Process {
             Ok(_) => Ok(()),
             // The page is busy only for a short time: another thread reads it or migrates it. The access is retried.
             Err(FaultError::WouldBlock) => {
-                relax();
+                relax::<SimulatedMachine>();
                 Ok(())
             }
             Err(FaultError::NoArea | FaultError::Guard | FaultError::StackLimit) => {

@@ -452,8 +452,8 @@ impl<S: Send + Sync> Ask for Run<S> {
                     }
                 }
             }
-            Point::Sync(sync::Step::Halt(cpu)) => state.halt(thread, cpu),
-            Point::Sync(sync::Step::Wake(cpu)) => state.wake(cpu),
+            Point::Sync(sync::Step::Halt(cpu)) => state.halt(thread, cpu.index()),
+            Point::Sync(sync::Step::Wake(cpu)) => state.wake(cpu.index()),
             Point::Sync(
                 sync::Step::Lock(_)
                 | sync::Step::Entry

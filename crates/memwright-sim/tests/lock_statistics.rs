@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use memwright::Row;
 use memwright::{Advice, MapRequest, Placement};
-use memwright_sim::MachineOptions;
 use memwright_sim::process::{Host, Process};
+use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::sync::stat::{self, Line, Waits};
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{CpuId, Page, VirtAddr};
@@ -209,7 +209,7 @@ fn a_wait_is_counted_once() {
     host.memory().policy().set("locks", "count").unwrap();
     let waits = || [Waits::Contended, Waits::Halted].map(stat::waits);
     let before = waits();
-    let lock = Lock::new(Rank::Leaf, ());
+    let lock = Lock::<_, SimulatedMachine>::new(Rank::Leaf, ());
     host.memory().set_lock_statistics(true);
     std::thread::scope(|scope| {
         let _cpu = host.machine().run_on(CpuId::new(0));
@@ -238,7 +238,7 @@ fn writes_beyond_the_table_are_told() {
     let lines: Vec<[u64; 8]> = vec![[0; 8]; 64 * stat::SLOTS];
     bench.host.memory().set_lock_statistics(true);
     for line in &lines {
-        stat::line(Line::Frame, line);
+        stat::line::<SimulatedMachine>(Line::Frame, line);
     }
     bench.host.memory().set_lock_statistics(false);
     // The number of tracked lines is the number of slots, so the lines occupy every slot of the table.

@@ -30,6 +30,7 @@ use crate::entry::Change;
 use crate::frame::{END, FOLIO_FRAMES, FrameKind, FrameRef, Frames, UNLINKED};
 use crate::machine::{Invalidation, Machine};
 use crate::root::{CpuShare, Table};
+use crate::sync::Threads;
 use send::send;
 
 /// The maximum number of pages that are invalidated one by one.
@@ -608,7 +609,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     fn invalidate_grown_too(&mut self, loaded: CpuSet) {
         let machine = self.table.frames().machine();
         let Some(runs) = self.grown.few() else { return };
-        if !loaded.contains(machine.cpu()) {
+        if !loaded.contains(M::Threads::cpu()) {
             return;
         }
         self.counts.local_pages += self.grown.count;
@@ -644,7 +645,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// too.
     #[cold]
     fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
-        let cpu = self.table.frames().machine().cpu();
+        let cpu = M::Threads::cpu();
         1 + u32::from(loaded.contains(cpu))
     }
 
@@ -659,7 +660,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else {
             Invalidation::All
         };
-        self.counts.local_full += u32::from(loaded.contains(self.table.frames().machine().cpu()));
+        self.counts.local_full += u32::from(loaded.contains(M::Threads::cpu()));
         send(self.table, &mut self.counts, loaded, &[what], 0, true);
     }
 

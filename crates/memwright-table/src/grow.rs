@@ -10,7 +10,7 @@ use rust_alloc::vec::Vec;
 
 use crate::handle::OutOfMemory;
 use crate::rising::{Rising, RisingRoom};
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{Lock, LockGuard, Threads};
 
 /// A collection that a lock protects. The memory by which it grows is allocated before the lock is acquired.
 pub trait Grows: Sized {
@@ -99,10 +99,10 @@ grow_in_one_piece!(VecDeque);
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub fn lock_with_room<S, L: Grows>(
-    lock: &Lock<S>,
+pub fn lock_with_room<S, L: Grows, H: Threads>(
+    lock: &Lock<S, H>,
     list: impl Fn(&mut S) -> &mut L,
-) -> Result<LockGuard<'_, S>, OutOfMemory> {
+) -> Result<LockGuard<'_, S, H>, OutOfMemory> {
     lock_with_room_for(lock, 1, list)
 }
 
@@ -110,11 +110,11 @@ pub fn lock_with_room<S, L: Grows>(
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub fn lock_with_room_for<S, L: Grows>(
-    lock: &Lock<S>,
+pub fn lock_with_room_for<S, L: Grows, H: Threads>(
+    lock: &Lock<S, H>,
     more: usize,
     list: impl Fn(&mut S) -> &mut L,
-) -> Result<LockGuard<'_, S>, OutOfMemory> {
+) -> Result<LockGuard<'_, S, H>, OutOfMemory> {
     loop {
         let wanted = {
             let mut guard = lock.lock();

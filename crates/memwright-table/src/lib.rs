@@ -14,7 +14,7 @@
 //! | [`table`] | [`Table`] and [`Cursor`]: the only way to read or change entries |
 //! | [`gather`] | [`Gather`]: the pending invalidations, and the frames that are freed only after the flush |
 //! | [`tags`] | the root to which each address-space tag (PCID) of a CPU is assigned |
-//! | [`sync`] | locks with a documented order, and the hooks through which tests control scheduling |
+//! | [`sync`] | locks with a documented order, waits, and [`Threads`]: what a machine provides for them |
 //! | [`handle`] | [`Shared`] and [`TryPush`]: fallible heap allocation |
 //!
 //! # How a change is made
@@ -48,11 +48,10 @@
 //!
 //! // SAFETY: `FRAMES` frames are valid from the base on, for as long as the process lives.
 //! unsafe impl Machine for Toy {
+//!     type Threads = OneCpu;
 //!     fn memory_base(&self) -> NonNull<u8> { self.0 }
 //!     fn has_memory(&self, range: FrameRange) -> bool { range.end_number() <= FRAMES.into() }
-//!     fn cpu(&self) -> CpuId { CpuId::new(0) }
 //!     fn cpu_count(&self) -> usize { 1 }
-//!     fn relax(&self) { std::hint::spin_loop() }
 //!     fn load_root(&self, _root: Frame) {}
 //!     fn invalidate_local(&self, what: &Invalidation) { println!("forget {what:?}") }
 //!     fn invalidate_remote(&self, _: CpuSet, _: Frame, _: &[Invalidation]) {}
@@ -103,7 +102,7 @@
 //! Leaf ─ Heap                     under any other; under a leaf memory may be freed, not allocated
 //! ```
 //! A CPU may send a remote invalidation while it holds any lock up to `TableChild`, because a CPU that waits for a lock
-//! serves invalidations ([`Machine::relax`]).
+//! serves invalidations ([`Threads::relax`]).
 //!
 //! # Obligations of callers
 //! Safe functions of this crate cannot break Rust's memory safety, but misuse can break the guarantees of the memory
@@ -155,6 +154,7 @@ pub use handle::{OutOfMemory, Shared, TryPush};
 pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
+pub use sync::{OneCpu, Threads};
 pub use table::{
     AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, EditedRuns, Extent,
     Look, MoveRule, PageAccess, Prepared, ShareRule, Table, TableTotals, Touched, Tracked,

@@ -8,6 +8,7 @@ use core::ptr::NonNull;
 
 use crate::addr::{CpuId, CpuSet, Frame, FrameRange};
 use crate::machine::{Invalidation, Machine};
+use crate::sync::{Functions, GaveWay, Step, Threads};
 
 // SAFETY: `link_machine!` defines all of these functions, once per image, with these signatures. Each calls the
 // `Machine` method of the same name.
@@ -15,9 +16,7 @@ unsafe extern "Rust" {
     safe fn memwright_linked_memory_base() -> NonNull<u8>;
     safe fn memwright_linked_has_memory(range: FrameRange) -> bool;
     safe fn memwright_linked_template() -> Option<Frame>;
-    safe fn memwright_linked_cpu() -> CpuId;
     safe fn memwright_linked_cpu_count() -> usize;
-    safe fn memwright_linked_relax();
     safe fn memwright_linked_load_root(root: Frame);
     safe fn memwright_linked_keeps_translations() -> bool;
     safe fn memwright_linked_load_kept_root(root: Frame);
@@ -27,6 +26,15 @@ unsafe extern "Rust" {
     safe fn memwright_linked_clear_frame(frame: Frame);
     safe fn memwright_linked_clear_frames(range: FrameRange);
     safe fn memwright_linked_copy_frame(from: Frame, to: Frame);
+
+    safe fn memwright_linked_cpu() -> CpuId;
+    safe fn memwright_linked_relax();
+    safe fn memwright_linked_halt(limit: Option<u32>);
+    safe fn memwright_linked_wake(cpu: CpuId);
+    safe fn memwright_linked_give_way(waits: bool) -> GaveWay;
+    safe fn memwright_linked_pause_due() -> bool;
+    safe fn memwright_linked_resume();
+    safe fn memwright_linked_step(step: Step);
 }
 
 /// The machine that [`link_machine!`](crate::link_machine) named, as a zero-sized handle.
@@ -35,6 +43,8 @@ pub struct Linked;
 
 // SAFETY: every method forwards to one `Machine`, which keeps the contract.
 unsafe impl Machine for Linked {
+    type Threads = Self;
+
     #[inline(always)]
     fn memory_base(&self) -> NonNull<u8> {
         memwright_linked_memory_base()
@@ -51,18 +61,8 @@ unsafe impl Machine for Linked {
     }
 
     #[inline(always)]
-    fn cpu(&self) -> CpuId {
-        memwright_linked_cpu()
-    }
-
-    #[inline(always)]
     fn cpu_count(&self) -> usize {
         memwright_linked_cpu_count()
-    }
-
-    #[inline(always)]
-    fn relax(&self) {
-        memwright_linked_relax();
     }
 
     #[inline(always)]
@@ -111,22 +111,71 @@ unsafe impl Machine for Linked {
     }
 }
 
-/// Names the machine of the image: a static whose type is a [`Machine`]. Use it once, in the crate that creates the
-/// image.
+impl Threads for Linked {
+    #[inline(always)]
+    fn cpu() -> CpuId {
+        memwright_linked_cpu()
+    }
+
+    #[inline(always)]
+    fn relax() {
+        memwright_linked_relax();
+    }
+
+    #[inline(always)]
+    fn halt(limit: Option<u32>) {
+        memwright_linked_halt(limit);
+    }
+
+    #[inline(always)]
+    fn wake(cpu: CpuId) {
+        memwright_linked_wake(cpu);
+    }
+
+    #[inline(always)]
+    fn give_way(waits: bool) -> GaveWay {
+        memwright_linked_give_way(waits)
+    }
+
+    #[inline(always)]
+    fn pause_due() -> bool {
+        memwright_linked_pause_due()
+    }
+
+    #[inline(always)]
+    fn resume() {
+        memwright_linked_resume();
+    }
+
+    #[inline(always)]
+    fn step(step: Step) {
+        memwright_linked_step(step);
+    }
+
+    #[inline(always)]
+    fn functions() -> &'static Functions {
+        &FUNCTIONS
+    }
+}
+
+/// The functions of the linked machine. A static, and not a constant, which each crate would contain.
+static FUNCTIONS: Functions = Functions::of::<Linked>();
+
+/// Names the machine of the image: a static, and its type, which implements [`Machine`] and [`Threads`]. Use it once,
+/// in the crate that creates the image.
 #[macro_export]
 macro_rules! link_machine {
-    ($machine:path) => {
+    ($machine:path, $type:ty) => {
         const _: () = {
             use ::core::ptr::NonNull;
+            use $crate::sync::{GaveWay, Step, Threads};
             use $crate::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine};
 
-            $crate::link_machine!(@define $machine,
+            $crate::link_machine!(@machine $machine,
                 memwright_linked_memory_base, memory_base() -> NonNull<u8>;
                 memwright_linked_has_memory, has_memory(range: FrameRange) -> bool;
                 memwright_linked_template, template() -> Option<Frame>;
-                memwright_linked_cpu, cpu() -> CpuId;
                 memwright_linked_cpu_count, cpu_count() -> usize;
-                memwright_linked_relax, relax() -> ();
                 memwright_linked_load_root, load_root(root: Frame) -> ();
                 memwright_linked_keeps_translations, keeps_translations() -> bool;
                 memwright_linked_load_kept_root, load_kept_root(root: Frame) -> ();
@@ -139,9 +188,19 @@ macro_rules! link_machine {
                 memwright_linked_clear_frames, clear_frames(range: FrameRange) -> ();
                 memwright_linked_copy_frame, copy_frame(from: Frame, to: Frame) -> ();
             );
+            $crate::link_machine!(@threads $type,
+                memwright_linked_cpu, cpu() -> CpuId;
+                memwright_linked_relax, relax() -> ();
+                memwright_linked_halt, halt(limit: Option<u32>) -> ();
+                memwright_linked_wake, wake(cpu: CpuId) -> ();
+                memwright_linked_give_way, give_way(waits: bool) -> GaveWay;
+                memwright_linked_pause_due, pause_due() -> bool;
+                memwright_linked_resume, resume() -> ();
+                memwright_linked_step, step(step: Step) -> ();
+            );
         };
     };
-    (@define $machine:path, $(
+    (@machine $machine:path, $(
         $name:ident, $method:ident($($argument:ident: $type:ty),*) -> $result:ty;
     )*) => {
         $(
@@ -150,6 +209,18 @@ macro_rules! link_machine {
             #[inline(always)]
             fn $name($($argument: $type),*) -> $result {
                 Machine::$method(&$machine, $($argument),*)
+            }
+        )*
+    };
+    (@threads $threads:ty, $(
+        $name:ident, $method:ident($($argument:ident: $type:ty),*) -> $result:ty;
+    )*) => {
+        $(
+            // SAFETY: no other symbol has this prefix, and `link_machine!` is used once per image.
+            #[unsafe(no_mangle)]
+            #[inline(always)]
+            fn $name($($argument: $type),*) -> $result {
+                <$threads as Threads>::$method($($argument),*)
             }
         )*
     };

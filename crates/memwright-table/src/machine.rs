@@ -2,7 +2,8 @@
 
 use core::ptr::NonNull;
 
-use crate::addr::{CpuId, CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
+use crate::addr::{CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
+use crate::sync::Threads;
 
 /// A set of translations that CPUs must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +37,16 @@ pub enum Invalidation {
 ///   of it.
 /// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, including those that
 ///   it had kept.
-/// - `cpu` is below `cpu_count`, which never changes and is from 1 to
+/// - The CPU that [`Threads::cpu`] returns is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames that they are given as the
 ///   target.
 /// - The frame that `template` returns is a live root table, whose bytes are at `memory_base() + 4096 * number`.
 pub unsafe trait Machine: Send + Sync + 'static {
+    /// The functions that apply to the calling thread and its CPU. The locks and waits of this crate are generic over
+    /// this type. For a machine with one CPU and no threads of its own, it can be [`OneCpu`](crate::OneCpu).
+    type Threads: Threads;
+
     /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after it.
     fn memory_base(&self) -> NonNull<u8>;
 
@@ -54,14 +59,8 @@ pub unsafe trait Machine: Send + Sync + 'static {
         None
     }
 
-    /// The calling CPU.
-    fn cpu(&self) -> CpuId;
-
     /// The number of CPUs of the machine.
     fn cpu_count(&self) -> usize;
-
-    /// Performs one step of a spin wait: pauses, and serves invalidations that other CPUs request from this one.
-    fn relax(&self);
 
     /// Makes `root` the root table of this CPU. Drops every non-global translation of the old root, or keeps these
     /// translations under the tag of the old root for [`load_kept_root`](Machine::load_kept_root). Also drops the
@@ -130,6 +129,8 @@ pub(crate) fn frame_pointer(base: NonNull<u8>, frame: Frame) -> *mut u8 {
 
 // SAFETY: every method forwards to `T`, which keeps the contract.
 unsafe impl<T: Machine + ?Sized> Machine for &'static T {
+    type Threads = T::Threads;
+
     #[inline]
     fn memory_base(&self) -> NonNull<u8> {
         (**self).memory_base()
@@ -146,18 +147,8 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     }
 
     #[inline]
-    fn cpu(&self) -> CpuId {
-        (**self).cpu()
-    }
-
-    #[inline]
     fn cpu_count(&self) -> usize {
         (**self).cpu_count()
-    }
-
-    #[inline]
-    fn relax(&self) {
-        (**self).relax();
     }
 
     #[inline]

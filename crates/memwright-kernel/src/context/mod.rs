@@ -10,8 +10,8 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux_abi::host::{ContextId, OutOfMemory, StackDepth};
+use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::MAX_CPUS;
-use memwright_table::sync::{Lock, Rank};
 
 use crate::clock::stretch;
 use crate::memory::frames;

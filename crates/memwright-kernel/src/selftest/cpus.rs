@@ -6,10 +6,10 @@ use memwright_linux_abi::host::UserAccess;
 
 use memwright_linux_abi::arch::x86_64::regs::UserState;
 use memwright_linux_abi::host::{InterruptKind, Trap};
+use memwright_linux_base::sync::{self, Lock, Rank};
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
 use memwright_table::sync::stat::{self, Waits};
-use memwright_table::sync::{Lock, Rank};
 use memwright_table::{CpuId, CpuSet, Frame, Machine, PageSize, VirtAddr};
 
 use super::user::{self, UserMemory, with_user_memory};
@@ -78,7 +78,7 @@ pub fn secondary() -> ! {
 }
 
 fn own_index() -> usize {
-    HARDWARE.cpu().index()
+    sync::cpu().index()
 }
 
 fn others() -> impl Iterator<Item = CpuId> {
@@ -216,7 +216,7 @@ fn shoot_at_all() {
 
 pub fn shootdowns_cross() -> Outcomes {
     let count = || {
-        let own = taken(HARDWARE.cpu(), InterruptKind::Invalidation);
+        let own = taken(sync::cpu(), InterruptKind::Invalidation);
         own + others()
             .map(|cpu| taken(cpu, InterruptKind::Invalidation))
             .sum::<u64>()

@@ -8,8 +8,9 @@ use memwright_linux_abi::host::Registers;
 use memwright_linux_abi::arch::x86_64::debug::STATUS_STEP;
 use memwright_linux_abi::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux_abi::host::Trap;
+use memwright_linux_base::sync;
+use memwright_table::Frame;
 use memwright_table::addr::MAX_CPUS;
-use memwright_table::{Frame, Machine};
 
 use super::{Outcomes, check, check_time};
 use crate::arch::{self, fpu};
@@ -396,7 +397,7 @@ pub fn spin() {
         return;
     };
     load(memory.root());
-    SPINNING[HARDWARE.cpu().index()].store(memory.data, Ordering::Release);
+    SPINNING[sync::cpu().index()].store(memory.data, Ordering::Release);
     let mut user = UserState::start(CODE, DATA + 4096);
     let in_turns = percpu::count() > 1 && clock::counts_nanoseconds();
     loop {

@@ -15,13 +15,13 @@ use memwright_kernel_logic::nodes::NodeMap;
 use memwright_linux::account::refuse;
 use memwright_linux_vfs::cpio::CpioArchive;
 use memwright_linux_vfs::manifest::Manifest;
+use memwright_table::OutOfMemory;
 use memwright_table::addr::{Frame, FrameRange};
 use memwright_table::frame::{Frames, Region};
-use memwright_table::{OutOfMemory, sync};
 
 use crate::boot::memory_map::MemoryMap;
 use crate::boot::pvh::{PhysicalRange, StartInfo};
-use crate::machine::{self, HARDWARE, HOOKS};
+use crate::machine::{self, HARDWARE};
 use crate::memory::frames::{self, M};
 use crate::memory::paging::{self, DIRECT_BASE};
 use crate::memory::ranges;
@@ -51,7 +51,6 @@ const MOST_RESERVE: u64 = 4096;
 extern "C" fn kernel_main(start_info: u64) -> ! {
     // SAFETY: this is the boot processor, once, with interrupts disabled.
     unsafe { percpu::setup_boot_cpu() };
-    sync::install(&HOOKS);
     context::fill_boot_stack();
     idt::fill();
     // SAFETY: the table was just filled; GS and the stacks were set up above.

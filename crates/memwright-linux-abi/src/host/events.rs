@@ -12,7 +12,7 @@ pub trait KernelEvents: Sync {
     fn user_fault(&self, address: u64, write: bool) -> bool;
 
     /// Lets the threads that are ready on this CPU run before the calling one: see
-    /// [`Hooks::give_way`](memwright_table::sync::Hooks::give_way).
+    /// [`Threads::give_way`](memwright_table::sync::Threads::give_way).
     fn give_way(&self, waits: bool) -> GaveWay;
 
     /// Returns whether the thread that runs on this CPU should yield now.

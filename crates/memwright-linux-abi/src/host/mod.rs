@@ -23,11 +23,19 @@ pub use registers::Registers;
 pub use trap::Trap;
 pub use user_access::{UserAccess, UserFault};
 
+use memwright_linux_base::sync::Threads;
 use memwright_table::Machine;
 
 /// The machine with all of its ports. The bare-metal kernel implements it, and for tests the simulated machine does.
 pub trait Host:
-    Machine + Clock + Cpus + Contexts + Registers + Channels + UserAccess + Instruments
+    Machine<Threads = Threads>
+    + Clock
+    + Cpus
+    + Contexts
+    + Registers
+    + Channels
+    + UserAccess
+    + Instruments
 {
     /// Returns the disk, if there is one. If the guest clock counts instructions, a transfer takes no guest time.
     fn disk(&self) -> Option<&'static dyn BlockDevice>;

@@ -5,9 +5,9 @@ use super::{Cgroups, Measurement, measure::Measured};
 use crate::oom::Relief;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use memwright_linux_base::sync;
 use memwright_linux_sched::scheduler::Work;
 use memwright_linux_tasks::process::{Among, Cgroup, Event, Thread};
-use memwright_table::Machine as _;
 
 /// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
@@ -120,7 +120,7 @@ impl Cgroups {
             }
             self.oom.tasks.scheduler.yield_now(thread);
             // Pause briefly: the thread that frees the memory may run on another CPU.
-            self.oom.memory.frames().machine().relax();
+            sync::relax();
         }
     }
 

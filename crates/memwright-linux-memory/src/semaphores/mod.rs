@@ -11,14 +11,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::{
     ordered::Ordered,
-    sync::{LockGuard, PausePoints, lock_with_room, pause_point},
+    sync::{Lock, LockGuard, PausePoints, Rank, lock_with_room, pause_point},
 };
 use memwright_linux_sched::wait::WaitQueue;
 use memwright_linux_vfs::fs::permission::{Owner, Permission, Subject, permitted_object};
-use memwright_table::{
-    OutOfMemory, TryPush,
-    sync::{Lock, Rank},
-};
+use memwright_table::{OutOfMemory, TryPush};
 
 pub use attempt::{MOST_VALUE, Operation, Refusal, attempt};
 

@@ -3,6 +3,7 @@
 use super::zram::Zram;
 use memwright::{DeviceError, Direction, Submission, Ticket, Transfer};
 use memwright_linux_abi::{M, errno::Errno, host::BlockDevice};
+use memwright_linux_base::sync;
 use memwright_linux_vfs::manifest::SwapKind;
 use memwright_table::{FrameKind, FrameRef, Frames};
 
@@ -150,7 +151,7 @@ fn transfer(
             Submission::Pending(ticket) => return disk.complete(ticket).map_err(errno),
             // The transfers of other threads occupy all descriptors of the disk's queue. Wait: they complete without
             // this thread.
-            Submission::Busy => memwright_linux_base::sync::relax(),
+            Submission::Busy => sync::relax(),
         }
     }
 }

@@ -8,14 +8,14 @@ use memwright::uffd::{
     Fill, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes, Watcher,
 };
 use memwright_linux_abi::{Space, abi_struct, errno::Errno};
-use memwright_linux_base::sync::PausePoints;
+use memwright_linux_base::sync::{self, PausePoints};
 use memwright_linux_vfs::{
     direct_reclaim::Retry,
     fs::caller::Caller,
     identity::Capabilities,
     user::{LOWEST, USER_END, UserMemory, check_range},
 };
-use memwright_table::{Machine as _, PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
+use memwright_table::{PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`). linux-raw-sys lacks this command and `UFFDIO_MOVE`.
 const POISON: u32 = 0xc020_aa08;
@@ -554,7 +554,7 @@ impl Command<'_> {
             }
             // Another thread is filling the huge page, perhaps on another CPU.
             self.caller.yield_now();
-            frames.machine().relax();
+            sync::relax();
         }
     }
 

@@ -77,7 +77,7 @@ use memwright_linux_abi::{
 };
 use memwright_linux_base::{
     ordered::Ordered,
-    sync::{Grows, Lock, Rank},
+    sync::{self, Grows, Lock, Rank},
 };
 use memwright_table::{CpuId, CpuSet, OutOfMemory};
 use place::{Candidate, may_steal, place, slice_is_over};
@@ -309,7 +309,7 @@ impl<T: Schedulable> Scheduler<T> {
     }
 
     fn cpu(&self) -> &Cpu<T> {
-        &self.cpus[self.host.cpu().index()]
+        &self.cpus[sync::cpu().index()]
     }
 
     fn is_alone(&self) -> bool {
@@ -383,7 +383,7 @@ impl<T: Schedulable> Scheduler<T> {
 
     /// Interrupts another CPU, so that it leaves user mode.
     fn interrupt(&self, cpu: CpuId) {
-        if cpu != self.host.cpu() {
+        if cpu != sync::cpu() {
             self.host.kick(cpu);
         }
     }
@@ -396,7 +396,7 @@ impl<T: Schedulable> Scheduler<T> {
             }
             return;
         }
-        let this = self.host.cpu();
+        let this = sync::cpu();
         let allowed = thread.affinity();
         let idle = CpuSet::from_bits(self.idle.load(Ordering::SeqCst));
         let target = place(candidate(&thread), idle);
@@ -422,7 +422,7 @@ impl<T: Schedulable> Scheduler<T> {
 
     /// Kicks one idle CPU of `among`, if there is one.
     fn kick_idle(&self, among: CpuSet) {
-        let this = self.host.cpu();
+        let this = sync::cpu();
         let idle = self.idle.load(Ordering::SeqCst) & among.without(this).bits();
         for cpu in CpuSet::from_bits(idle).iter() {
             if self.claim(cpu) {
@@ -508,7 +508,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Moves the running thread to a CPU on which it is allowed to run. Does nothing if this CPU is allowed.
     pub fn migrate(&self, thread: &Arc<T>) {
         thread.set_work(Work::MIGRATE, false);
-        if thread.affinity().contains(self.host.cpu()) {
+        if thread.affinity().contains(sync::cpu()) {
             return;
         }
         thread.run.step_aside();
@@ -518,7 +518,7 @@ impl<T: Schedulable> Scheduler<T> {
 
     /// Returns the thread that this CPU runs next, from this CPU's queue or else from that of another CPU.
     fn next(&self) -> Option<Arc<T>> {
-        let this = self.host.cpu();
+        let this = sync::cpu();
         let own = self.cpus[this.index()].pop();
         if own.is_some() || self.is_alone() {
             return own;
@@ -623,7 +623,7 @@ impl<T: Schedulable> Scheduler<T> {
         };
         space.table().load();
         if let Some(previous) = &previous {
-            previous.table().note_unloaded(self.host.cpu());
+            previous.table().note_unloaded(sync::cpu());
         }
         previous
     }
@@ -634,7 +634,7 @@ impl<T: Schedulable> Scheduler<T> {
         let root = self.host.kernel_root()?;
         let previous = self.cpu().loaded.lock().take()?;
         self.host.load_root(root);
-        previous.table().note_unloaded(self.host.cpu());
+        previous.table().note_unloaded(sync::cpu());
         Some(previous)
     }
 
@@ -659,7 +659,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Runs the idle loop of a CPU, on the context on which it booted. Returns when [`IdleWork::is_over`] returns true
     /// and no thread is left. The idle loops of the other CPUs then end as well.
     pub fn idle(&self, work: &dyn IdleWork) {
-        let own = CpuSet::single(self.host.cpu()).bits();
+        let own = CpuSet::single(sync::cpu()).bits();
         loop {
             self.finish_switch();
             work.serve();
@@ -685,7 +685,7 @@ impl<T: Schedulable> Scheduler<T> {
     fn park(&self) {
         self.unload_space();
         if self.parked.fetch_add(1, Ordering::SeqCst) == 0 {
-            for cpu in self.all_cpus().without(self.host.cpu()).iter() {
+            for cpu in self.all_cpus().without(sync::cpu()).iter() {
                 self.host.kick(cpu);
             }
         }
@@ -694,7 +694,7 @@ impl<T: Schedulable> Scheduler<T> {
     /// Waits until the idle loop of every CPU has ended.
     pub fn await_all_parked(&self) {
         while self.parked.load(Ordering::SeqCst) < self.cpus.len() {
-            self.host.relax();
+            sync::relax();
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 use memwright_linux_base::{
     ordered::Ordered,
-    sync::{Lock, lock_with_room},
+    sync::{self, Lock, lock_with_room},
 };
 use memwright_table::OutOfMemory;
 
@@ -97,7 +97,7 @@ impl<T: Schedulable> Scheduler<T> {
         at: u64,
         action: TimerAction<T>,
     ) -> Result<TimerKey, OutOfMemory> {
-        let cpu = self.host.cpu().index();
+        let cpu = sync::cpu().index();
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let key = (at, number << CPU_BITS | cpu as u64);
         let map = match &action {
@@ -174,7 +174,7 @@ impl<T: Schedulable> Timers for Scheduler<T> {
         let removed = removed.or_else(|| timers.lock().remove(&key));
         // If the timer belongs to another CPU, that CPU keeps its old deadline. It is interrupted at that time, and
         // finds no timer due.
-        if removed.is_some() && cpu == self.host.cpu().index() {
+        if removed.is_some() && cpu == sync::cpu().index() {
             self.arm();
         }
     }

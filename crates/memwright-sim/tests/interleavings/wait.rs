@@ -12,7 +12,7 @@ use crate::world::THIRD;
 /// A machine, and a lock that guards two counts. The counts are equal whenever no writer holds the lock.
 struct Shared {
     machine: SimulatedMachine,
-    lock: SpreadLock<(u32, u32)>,
+    lock: SpreadLock<(u32, u32), SimulatedMachine>,
 }
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
         let _on = self.machine.run_on(cpu);
         let mut counts = self.lock.write();
         counts.0 += 1;
-        step(Step::Entry);
+        step::<SimulatedMachine>(Step::Entry);
         counts.1 += 1;
     }
 
@@ -38,7 +38,7 @@ impl Shared {
         let _on = self.machine.run_on(cpu);
         let counts = self.lock.read(cpu);
         let first = counts.0;
-        step(Step::Entry);
+        step::<SimulatedMachine>(Step::Entry);
         assert_eq!(first, counts.1);
     }
 }

@@ -149,7 +149,7 @@ impl<M: Machine> Frames<M> {
     /// free frames. Retries until it gets a frame, or until no other CPU has locked its cache and no frame is free.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
-        let mut wait = Wait::new();
+        let mut wait = Wait::new::<M::Threads>();
         loop {
             wait.turn();
             let mut cache = self.cache().lock();

@@ -147,12 +147,12 @@ impl<M: Machine> Frames<M> {
         let frame = page.frame();
         let head = self.folio_of(frame).unwrap_or(frame);
         let meta = self.meta(head);
-        meta.lock.lock(Rank::Folio);
+        meta.lock.lock::<M::Threads>(Rank::Folio);
         if !meta.state().has(State::PARTED) {
             self.count_parts(head, 0);
         }
         self.share_single(self.meta(frame));
-        meta.lock.unlock(Rank::Folio);
+        meta.lock.unlock::<M::Threads>(Rank::Folio);
         FrameRef::from_raw(self, frame, false)
     }
 
@@ -281,7 +281,7 @@ impl<M: Machine> Frames<M> {
             meta.set_state(plain);
             return;
         }
-        meta.lock.lock(Rank::Folio);
+        meta.lock.lock::<M::Threads>(Rank::Folio);
         if meta.state().has(State::PARTED) {
             for number in head.number()..head.number() + FOLIO_FRAMES {
                 self.share_single(self.meta(Frame::new(number)));
@@ -289,7 +289,7 @@ impl<M: Machine> Frames<M> {
         } else {
             self.count_parts(head, 1);
         }
-        meta.lock.unlock(Rank::Folio);
+        meta.lock.unlock::<M::Threads>(Rank::Folio);
         self.release_whole(head);
     }
 

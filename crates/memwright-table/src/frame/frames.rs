@@ -18,13 +18,13 @@ use super::topology::Topology;
 use super::unshared::{Unshared, UnsharedCounts};
 use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{Lock, LockGuard, Threads};
 
 /// The part of the allocator's state that one CPU uses. Each CPU's part is on separate cache lines.
 #[repr(align(64))]
-pub(super) struct CpuCache {
+pub(super) struct CpuCache<H> {
     /// The CPU's free frames.
-    pub(super) free: Lock<Cache>,
+    pub(super) free: Lock<Cache, H>,
     /// The number of frames of objects that became mapped on this CPU, minus the number that became unmapped on it; see
     /// `mapped.rs`.
     pub(super) mapped_objects: AtomicI64,
@@ -53,9 +53,9 @@ pub struct Frames<M: Machine> {
     pub(super) metas: NonNull<[Meta]>,
     pub(super) lowest: u32,
     /// One cache per CPU.
-    pub(super) caches: Vec<CpuCache>,
+    pub(super) caches: Vec<CpuCache<M::Threads>>,
     /// One buddy allocator per node.
-    pub(super) nodes: Vec<Lock<Buddy>>,
+    pub(super) nodes: Vec<Lock<Buddy, M::Threads>>,
     /// The NUMA topology.
     pub(super) topology: Topology,
     /// The allocation statistics of each node.
@@ -79,7 +79,7 @@ pub struct Frames<M: Machine> {
     /// The manager of swap slots, if one was set.
     pub(super) slots: Keeper<M>,
     /// The pool of huge pages.
-    pub(super) pool: Lock<Pool>,
+    pub(super) pool: Lock<Pool, M::Threads>,
 }
 
 // SAFETY: the pointers refer to memory of the machine, which is `Send + Sync` and outlives `self`. Metadata consists of
@@ -152,7 +152,7 @@ impl<M: Machine> Frames<M> {
 
     fn usage_by<'a>(
         &'a self,
-        lock: impl Fn(&'a Lock<Cache>) -> Option<LockGuard<'a, Cache>>,
+        lock: impl Fn(&'a Lock<Cache, M::Threads>) -> Option<LockGuard<'a, Cache, M::Threads>>,
     ) -> Option<Usage> {
         let mut sums = [0; 4];
         for cpu in &self.caches {
@@ -210,18 +210,18 @@ impl<M: Machine> Frames<M> {
 
     /// The calling CPU's cache of free frames.
     #[inline]
-    pub(super) fn cache(&self) -> &Lock<Cache> {
+    pub(super) fn cache(&self) -> &Lock<Cache, M::Threads> {
         &self.cpu_cache().free
     }
 
     #[inline]
-    pub(super) fn cpu_cache(&self) -> &CpuCache {
+    pub(super) fn cpu_cache(&self) -> &CpuCache<M::Threads> {
         &self.caches[self.this_cpu().index()]
     }
 
     #[inline]
     pub(super) fn this_cpu(&self) -> CpuId {
-        let asked = (self.caches.len() > 1).then(|| self.machine.cpu());
+        let asked = (self.caches.len() > 1).then(M::Threads::cpu);
         asked.unwrap_or(CpuId::new(0))
     }
 

@@ -186,7 +186,7 @@ impl<M: Machine> Frames<M> {
     /// dissolves the folio. Returns `None` if the frame is no longer in a folio.
     #[cold]
     fn share_folio_of(&self, frame: Frame) -> Option<Frame> {
-        let mut wait = Wait::new();
+        let mut wait = Wait::new::<M::Threads>();
         loop {
             let head = self.folio_of(frame)?;
             if self.try_share_whole(head) {

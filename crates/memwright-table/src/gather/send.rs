@@ -4,7 +4,7 @@ use super::GatherCounts;
 use crate::addr::CpuSet;
 use crate::machine::{Invalidation, Machine};
 use crate::root::Table;
-use crate::sync::{Step, step};
+use crate::sync::{Step, Threads, step};
 
 /// Invalidates `what` on this CPU if it has the table loaded. If `everywhere` is true, also invalidates it on every
 /// other CPU that has the table loaded. `pages` is the number of translations in `what`, or 0 for a full invalidation.
@@ -18,8 +18,8 @@ pub(super) fn send<M: Machine>(
     everywhere: bool,
 ) {
     let machine = table.frames().machine();
-    let cpu = machine.cpu();
-    step(Step::Invalidate);
+    let cpu = M::Threads::cpu();
+    step::<M::Threads>(Step::Invalidate);
     let others = loaded.without(cpu);
     if others.is_empty() {
         if loaded.is_empty() {

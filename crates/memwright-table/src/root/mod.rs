@@ -19,6 +19,7 @@ use rust_alloc::vec::Vec;
 use crate::addr::{CpuId, CpuSet, Frame};
 use crate::frame::Frames;
 use crate::machine::Machine;
+use crate::sync::Threads;
 use crate::sync::stat::{self, Line};
 
 /// The page tables of one address space.
@@ -79,7 +80,7 @@ impl<M: Machine> Table<M> {
         let bit = CpuSet::single(cpu).bits();
         if self.state.loaded.load(Ordering::Relaxed) & bit == 0 {
             self.state.loaded.fetch_or(bit, Ordering::SeqCst);
-            stat::line(Line::Table, &self.state.loaded);
+            stat::line::<M::Threads>(Line::Table, &self.state.loaded);
         }
     }
 
@@ -94,7 +95,7 @@ impl<M: Machine> Table<M> {
         self.state
             .loaded
             .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
-        stat::line(Line::Table, &self.state.loaded);
+        stat::line::<M::Threads>(Line::Table, &self.state.loaded);
     }
 
     /// The CPUs that may be using the table.
@@ -107,7 +108,7 @@ impl<M: Machine> Table<M> {
     /// was loaded before.
     pub fn load(&self) {
         let machine = self.frames.machine();
-        let cpu = machine.cpu();
+        let cpu = M::Threads::cpu();
         let kept = machine.keeps_translations() && self.share_of(cpu).begin_loaded();
         self.enter(cpu);
         if kept {
@@ -144,7 +145,7 @@ impl<M: Machine> Table<M> {
         if self.others.is_empty() {
             return &self.state.first;
         }
-        self.share_of(self.frames.machine().cpu())
+        self.share_of(M::Threads::cpu())
     }
 
     #[inline]

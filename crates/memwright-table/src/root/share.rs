@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use crate::sync::Threads;
 use crate::sync::stat::{self, Line};
 
 /// One CPU's share of the counts of a table, on its own cache line. Operations on different CPUs in different parts of
@@ -40,8 +41,8 @@ impl CpuShare {
     }
 
     /// Records in the lock statistics that the calling CPU wrote its share.
-    pub(crate) fn note_line(&self) {
-        stat::line(Line::Table, self);
+    pub(crate) fn note_line<H: Threads>(&self) {
+        stat::line::<H>(Line::Table, self);
     }
 
     #[inline]
@@ -51,9 +52,9 @@ impl CpuShare {
 
     /// Adds `tables` to the number of tables. `tables` is negative for tables that were freed.
     #[inline]
-    pub(crate) fn count_tables(&self, tables: i64) {
+    pub(crate) fn count_tables<H: Threads>(&self, tables: i64) {
         self.tables.fetch_add(tables, Ordering::Relaxed);
-        self.note_line();
+        self.note_line::<H>();
     }
 
     /// Records that the CPU is about to load the root. Returns whether the translations that it kept may be used.

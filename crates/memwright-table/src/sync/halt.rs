@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
+use super::{Functions, GaveWay, Rank, Step, Threads, stat};
+use crate::addr::{CpuId, CpuSet};
 
 /// The number of turns for which a wait spins before it halts. A turn is one iteration of the loop that waits. These
 /// turns take longer than a short critical section of this kernel takes on a running CPU. The value is 0 under a test
@@ -30,6 +31,7 @@ const fn nap_after(before: u32) -> u32 {
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
+    threads: &'static Functions,
     /// The rank of the lock; `None` if the wait is not for a lock.
     rank: Option<Rank>,
     /// The number of spinning turns left.
@@ -55,17 +57,18 @@ impl Wait {
     const MOST: u64 = 300_000_000_000;
 
     /// Creates a wait for an event other than the release of a lock. The event does not wake the CPU.
-    pub const fn new() -> Self {
-        Self::of(None)
+    pub fn new<H: Threads>() -> Self {
+        Self::of(H::functions(), None)
     }
 
     /// Creates a wait for a lock of `rank`.
-    pub(super) const fn for_lock(rank: Rank) -> Self {
-        Self::of(Some(rank))
+    pub(super) const fn for_lock(threads: &'static Functions, rank: Rank) -> Self {
+        Self::of(threads, Some(rank))
     }
 
-    const fn of(rank: Option<Rank>) -> Self {
+    const fn of(threads: &'static Functions, rank: Option<Rank>) -> Self {
         Self {
+            threads,
             rank,
             spins: SPINS,
             begun: false,
@@ -86,8 +89,8 @@ impl Wait {
         self.begin_halt();
         let nap = self.next_nap();
         self.limit();
-        step(Step::Wait);
-        (hooks().halt)(Some(nap));
+        self.threads.step(Step::Wait);
+        (self.threads.halt)(Some(nap));
     }
 
     /// Performs one turn of a wait that [`Halted::wake`] ends: spins for the first turns, then halts until woken.
@@ -96,20 +99,20 @@ impl Wait {
         if self.spin() || self.give_way() {
             return;
         }
-        let cpu = cpu();
-        let this = 1 << (cpu % u64::BITS as usize);
-        step(Step::Announce);
+        let cpu = (self.threads.cpu)();
+        let this = CpuSet::single(cpu).bits();
+        self.threads.step(Step::Announce);
         halted.0.fetch_or(this, Ordering::SeqCst);
         // Order the write to `halted` before the check. `wake` orders the release of the lock before the read of
         // `halted`.
         fence(Ordering::SeqCst);
         if !over() {
             self.begin_halt();
-            step(Step::Halt(cpu));
+            self.threads.step(Step::Halt(cpu));
             // Limit the halt if other threads of the CPU are waiting, because the events that they wait for may not
             // wake the CPU.
             let limit = self.accompanied.then(|| self.next_nap());
-            (hooks().halt)(limit);
+            (self.threads.halt)(limit);
         }
         // The halt may have ended for another reason.
         halted.0.fetch_and(!this, Ordering::Relaxed);
@@ -120,13 +123,13 @@ impl Wait {
     fn spin(&mut self) -> bool {
         if !self.begun {
             self.begun = true;
-            stat::count_wait(stat::Waits::Contended);
+            stat::count_wait_on(self.threads, stat::Waits::Contended);
         }
         if self.spins == 0 {
             return false;
         }
         self.spins -= 1;
-        relax();
+        self.threads.relax();
         true
     }
 
@@ -147,12 +150,12 @@ impl Wait {
         if !self.rank.is_some_and(Rank::sleeps) {
             return false;
         }
-        let gave = super::give_way(true);
+        let gave = super::give_way(self.threads, true);
         self.accompanied = gave == GaveWay::ToWaiters;
         if gave != GaveWay::ToNobody {
             self.count_blocked();
             // Serve the invalidations that other CPUs request from this one: a wait must not delay them.
-            relax();
+            self.threads.relax();
         }
         gave == GaveWay::ToOthers
     }
@@ -171,14 +174,8 @@ impl Wait {
     fn count_blocked(&mut self) {
         if !self.blocked {
             self.blocked = true;
-            stat::count_wait(stat::Waits::Halted);
+            stat::count_wait_on(self.threads, stat::Waits::Halted);
         }
-    }
-}
-
-impl Default for Wait {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -186,7 +183,7 @@ impl Drop for Wait {
     #[inline]
     fn drop(&mut self) {
         if self.halted {
-            (hooks().resume)();
+            (self.threads.resume)();
         }
     }
 }
@@ -203,21 +200,21 @@ impl Halted {
 
     /// Wakes the halted CPUs. The caller has already performed the store that they wait for.
     #[inline]
-    pub(super) fn wake(&self) {
+    pub(super) fn wake(&self, threads: &Functions) {
         fence(Ordering::SeqCst);
         if self.0.load(Ordering::Relaxed) != 0 {
-            self.wake_all();
+            self.wake_all(threads);
         }
     }
 
     #[cold]
-    fn wake_all(&self) {
+    fn wake_all(&self, threads: &Functions) {
         let mut cpus = self.0.swap(0, Ordering::SeqCst);
         while cpus != 0 {
-            let cpu = cpus.trailing_zeros() as usize;
+            let cpu = CpuId::new(cpus.trailing_zeros() as u16);
             cpus &= cpus - 1;
-            step(Step::Wake(cpu));
-            (hooks().wake)(cpu);
+            threads.step(Step::Wake(cpu));
+            (threads.wake)(cpu);
         }
     }
 }

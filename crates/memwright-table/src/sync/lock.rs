@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::stat::{self, FREE, TAKEN};
-use super::{Halted, Rank, Step, Wait, order, step};
+use super::{Functions, Halted, Rank, Step, Threads, Wait, order, step};
 
 /// A lock without a value: one word, which may be in a frame's metadata. The upper half of the word is used by the lock
 /// statistics ([`stat`]).
@@ -27,46 +27,46 @@ impl RawLock {
     /// In debug builds, if a lock of this or a later rank is held.
     #[inline]
     #[track_caller]
-    pub fn lock(&self, rank: Rank) {
-        order::check(rank);
-        step(Step::Lock(rank));
+    pub fn lock<H: Threads>(&self, rank: Rank) {
+        order::check(H::functions(), rank);
+        step::<H>(Step::Lock(rank));
         if !self.take_expected() {
-            self.wait(rank, None);
+            self.wait(H::functions(), rank, None);
         }
-        order::acquired(rank);
+        order::acquired(H::functions(), rank);
     }
 
     /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free. `wait` must wait for the lock and acquire
     /// it. Values that are needed only for a wait can be computed in `wait`.
     #[inline]
     #[track_caller]
-    pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {
-        order::check(rank);
-        step(Step::Lock(rank));
+    pub(super) fn lock_or<H: Threads>(&self, rank: Rank, wait: impl FnOnce()) {
+        order::check(H::functions(), rank);
+        step::<H>(Step::Lock(rank));
         if !self.take_expected() {
             wait();
         }
-        order::acquired(rank);
+        order::acquired(H::functions(), rank);
     }
 
     /// Acquires the lock while the caller holds another lock of the same rank. All threads that hold several such locks
     /// must acquire them in the same order. The caller must release the lock by `unlock_beside`.
     #[track_caller]
-    pub(super) fn lock_beside(&self, rank: Rank, halted: &Halted) {
-        order::check_beside(rank);
-        step(Step::Lock(rank));
+    pub(super) fn lock_beside<H: Threads>(&self, rank: Rank, halted: &Halted) {
+        order::check_beside(H::functions(), rank);
+        step::<H>(Step::Lock(rank));
         if !self.take_expected() {
-            self.wait(rank, Some(halted));
+            self.wait(H::functions(), rank, Some(halted));
         }
     }
 
     /// Acquires the lock if it is free. Returns whether it did.
     #[inline]
-    pub fn try_lock(&self, rank: Rank) -> bool {
-        step(Step::Lock(rank));
-        let taken = self.take_expected() || self.try_take(rank, false);
+    pub fn try_lock<H: Threads>(&self, rank: Rank) -> bool {
+        step::<H>(Step::Lock(rank));
+        let taken = self.take_expected() || self.try_take(H::functions(), rank, false);
         if taken {
-            order::acquired(rank);
+            order::acquired(H::functions(), rank);
         }
         taken
     }
@@ -74,20 +74,20 @@ impl RawLock {
     /// Releases the lock, which the caller must hold. Private to the crate, because a caller that released the lock of
     /// another thread would break mutual exclusion.
     #[inline]
-    pub(crate) fn unlock(&self, rank: Rank) {
-        order::released(rank);
-        self.unlock_beside(rank);
+    pub(crate) fn unlock<H: Threads>(&self, rank: Rank) {
+        order::released(H::functions(), rank);
+        self.unlock_beside::<H>(rank);
     }
 
     /// Releases a lock that was acquired by `lock_beside`. The lock-order check records this lock and the other lock of
     /// `rank` as one lock.
     #[inline]
-    pub(super) fn unlock_beside(&self, rank: Rank) {
+    pub(super) fn unlock_beside<H: Threads>(&self, rank: Rank) {
         debug_assert!(self.is_locked(), "released a free lock");
         // No other thread writes the word of a held lock, so a load and a store are sufficient.
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word & !TAKEN, Ordering::Release);
-        step(Step::Unlock(rank));
+        step::<H>(Step::Unlock(rank));
     }
 
     /// Whether the lock is held.
@@ -110,7 +110,7 @@ impl RawLock {
 
     /// Acquires the lock if it is free, and updates the lock statistics. Returns whether it did.
     #[cold]
-    fn try_take(&self, rank: Rank, waited: bool) -> bool {
+    fn try_take(&self, threads: &Functions, rank: Rank, waited: bool) -> bool {
         let old = self.0.load(Ordering::Relaxed);
         if old & TAKEN != 0
             || self
@@ -120,7 +120,7 @@ impl RawLock {
         {
             return false;
         }
-        let tag = stat::taken(rank, &self.0, old, waited);
+        let tag = stat::taken(threads, rank, &self.0, old, waited);
         self.0.store(tag | TAKEN, Ordering::Relaxed);
         true
     }
@@ -128,9 +128,9 @@ impl RawLock {
     /// Waits for the lock and acquires it. With `halted`, this CPU adds itself to that set and halts: the holder must
     /// wake the CPUs in the set after it releases the lock.
     #[cold]
-    pub(super) fn wait(&self, rank: Rank, halted: Option<&Halted>) {
+    pub(super) fn wait(&self, threads: &'static Functions, rank: Rank, halted: Option<&Halted>) {
         let mut waited = false;
-        let mut wait = Wait::for_lock(rank);
+        let mut wait = Wait::for_lock(threads, rank);
         loop {
             while self.is_locked() {
                 waited = true;
@@ -139,7 +139,7 @@ impl RawLock {
                     None => wait.turn(),
                 }
             }
-            if self.try_take(rank, waited) {
+            if self.try_take(threads, rank, waited) {
                 return;
             }
         }
@@ -147,25 +147,27 @@ impl RawLock {
 }
 
 /// A value protected by a spin lock, for critical sections of a few hundred instructions. A CPU that waits for the lock
-/// serves invalidations through [`Hooks::relax`](super::Hooks). It naps if the wait is long, because the holder's CPU
-/// may be a virtual CPU that is not running.
-pub struct Lock<T: ?Sized> {
+/// serves invalidations through [`Threads::relax`]. It naps if the wait is long, because the holder's CPU may be a
+/// virtual CPU that is not running. `H` is the [`Threads`] of the machine.
+pub struct Lock<T: ?Sized, H> {
     rank: Rank,
     raw: RawLock,
+    threads: PhantomData<fn() -> H>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock gives one thread at a time access to the value.
-unsafe impl<T: ?Sized + Send> Send for Lock<T> {}
+unsafe impl<T: ?Sized + Send, H> Send for Lock<T, H> {}
 // SAFETY: as above; a shared lock lets each thread access the value in turn.
-unsafe impl<T: ?Sized + Send> Sync for Lock<T> {}
+unsafe impl<T: ?Sized + Send, H> Sync for Lock<T, H> {}
 
-impl<T> Lock<T> {
+impl<T, H> Lock<T, H> {
     /// Creates a lock of `rank` around `value`.
     pub const fn new(rank: Rank, value: T) -> Self {
         Self {
             rank,
             raw: RawLock::new(),
+            threads: PhantomData,
             value: UnsafeCell::new(value),
         }
     }
@@ -176,15 +178,15 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T: ?Sized> Lock<T> {
+impl<T: ?Sized, H: Threads> Lock<T, H> {
     /// Acquires the lock.
     ///
     /// # Panics
     /// In debug builds, if a lock of this or a later rank is held.
     #[inline]
     #[track_caller]
-    pub fn lock(&self) -> LockGuard<'_, T> {
-        self.raw.lock(self.rank);
+    pub fn lock(&self) -> LockGuard<'_, T, H> {
+        self.raw.lock::<H>(self.rank);
         LockGuard {
             lock: self,
             not_send: PhantomData,
@@ -193,9 +195,9 @@ impl<T: ?Sized> Lock<T> {
 
     /// Acquires the lock if it is free. The lock order does not apply, because the function does not wait.
     #[inline]
-    pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<LockGuard<'_, T, H>> {
         // Create the guard only if the lock was acquired: dropping it would release the lock of another thread.
-        self.raw.try_lock(self.rank).then(|| LockGuard {
+        self.raw.try_lock::<H>(self.rank).then(|| LockGuard {
             lock: self,
             not_send: PhantomData,
         })
@@ -207,7 +209,7 @@ impl<T: ?Sized> Lock<T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Lock<T> {
+impl<T: ?Sized + fmt::Debug, H: Threads> fmt::Debug for Lock<T, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.try_lock() {
             Some(guard) => f.debug_tuple("Lock").field(&&*guard).finish(),
@@ -218,16 +220,16 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Lock<T> {
 
 /// Exclusive access to the value of a [`Lock`], until dropped.
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct LockGuard<'a, T: ?Sized> {
-    lock: &'a Lock<T>,
+pub struct LockGuard<'a, T: ?Sized, H: Threads> {
+    lock: &'a Lock<T, H>,
     /// Makes the guard not `Send`, because the thread that acquired a lock must release it.
     not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for LockGuard<'_, T> {}
+unsafe impl<T: ?Sized + Sync, H: Threads> Sync for LockGuard<'_, T, H> {}
 
-impl<T: ?Sized> Deref for LockGuard<'_, T> {
+impl<T: ?Sized, H: Threads> Deref for LockGuard<'_, T, H> {
     type Target = T;
 
     #[inline]
@@ -237,7 +239,7 @@ impl<T: ?Sized> Deref for LockGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for LockGuard<'_, T> {
+impl<T: ?Sized, H: Threads> DerefMut for LockGuard<'_, T, H> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as for `deref`, and `&mut self` is the only guard.
@@ -245,14 +247,14 @@ impl<T: ?Sized> DerefMut for LockGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for LockGuard<'_, T> {
+impl<T: ?Sized, H: Threads> Drop for LockGuard<'_, T, H> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.raw.unlock(self.lock.rank);
+        self.lock.raw.unlock::<H>(self.lock.rank);
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for LockGuard<'_, T> {
+impl<T: ?Sized + fmt::Debug, H: Threads> fmt::Debug for LockGuard<'_, T, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -148,13 +148,17 @@ impl Held {
 }
 
 #[cfg(debug_assertions)]
-pub(super) use checked::{acquired, check, check_beside, released, restore_held, take_held};
+pub use checked::held;
 #[cfg(debug_assertions)]
-pub use checked::{assert_may_allocate, assert_may_sleep, assert_none_held, held};
+pub(super) use checked::{
+    acquired, check, check_beside, check_may_allocate, check_may_sleep, check_none_held, released,
+    restore_held, take_held,
+};
 
 #[cfg(debug_assertions)]
 mod checked {
     use super::{Held, MAX_HELD, RANKS, Rank};
+    use crate::sync::Functions;
     use core::sync::atomic::{AtomicU8, Ordering};
 
     /// The record of held locks. A slot is 0 if it is unused. Otherwise it is the lock's rank plus 1.
@@ -162,7 +166,7 @@ mod checked {
 
     #[cfg(any(test, feature = "std"))]
     mod place {
-        use super::Slots;
+        use super::{Functions, Slots};
         extern crate std;
 
         std::thread_local! {
@@ -171,31 +175,39 @@ mod checked {
 
         /// Calls `act` with the slots of the calling thread. On a host, held locks are recorded per thread instead of
         /// per CPU.
-        pub(super) fn with<R>(_cpu: Option<usize>, act: impl FnOnce(&Slots) -> R) -> Option<R> {
+        pub(super) fn with<R>(_threads: &Functions, act: impl FnOnce(&Slots) -> R) -> Option<R> {
+            with_of(0, act)
+        }
+
+        /// Like [`with`], because the records of other threads are not accessible.
+        pub(super) fn with_of<R>(_cpu: usize, act: impl FnOnce(&Slots) -> R) -> Option<R> {
             HELD.try_with(|slots| act(slots)).ok()
         }
     }
 
     #[cfg(not(any(test, feature = "std")))]
     mod place {
-        use super::Slots;
+        use super::{Functions, Slots};
         use crate::addr::MAX_CPUS;
 
         static HELD: [Slots; MAX_CPUS] =
             [const { [const { super::AtomicU8::new(0) }; super::MAX_HELD] }; MAX_CPUS];
 
-        pub(super) fn with<R>(cpu: Option<usize>, act: impl FnOnce(&Slots) -> R) -> Option<R> {
-            if !crate::sync::installed() {
-                return None;
-            }
-            Some(act(&HELD[cpu.unwrap_or_else(crate::sync::cpu)]))
+        /// Calls `act` with the slots of the calling CPU.
+        pub(super) fn with<R>(threads: &Functions, act: impl FnOnce(&Slots) -> R) -> Option<R> {
+            with_of(threads.cpu_index(), act)
+        }
+
+        /// Calls `act` with the slots of a CPU.
+        pub(super) fn with_of<R>(cpu: usize, act: impl FnOnce(&Slots) -> R) -> Option<R> {
+            HELD.get(cpu).map(act)
         }
     }
 
     /// Returns the latest rank that is held plus 1, or `Some(0)` if no lock is held. `None` if the locks are not
     /// recorded.
-    fn highest() -> Option<u8> {
-        place::with(None, |slots| {
+    fn highest(threads: &Functions) -> Option<u8> {
+        place::with(threads, |slots| {
             slots
                 .iter()
                 .map(|slot| slot.load(Ordering::Relaxed))
@@ -206,22 +218,22 @@ mod checked {
 
     /// Panics unless the latest rank that is held is `rank`, so that another lock of this rank may be acquired.
     #[track_caller]
-    pub(in crate::sync) fn check_beside(rank: Rank) {
-        let first = highest().is_none_or(|highest| highest == rank as u8 + 1);
+    pub(in crate::sync) fn check_beside(threads: &Functions, rank: Rank) {
+        let first = highest(threads).is_none_or(|highest| highest == rank as u8 + 1);
         assert!(first, "no {rank:?} beside which another may be taken");
     }
 
     /// Panics if the lock order forbids acquiring a lock of `rank` now.
     #[track_caller]
-    pub(in crate::sync) fn check(rank: Rank) {
-        if let Some(highest) = highest().filter(|&highest| highest > rank as u8) {
+    pub(in crate::sync) fn check(threads: &Functions, rank: Rank) {
+        if let Some(highest) = highest(threads).filter(|&highest| highest > rank as u8) {
             panic!(
                 "lock order: {rank:?} taken under {:?}",
                 RANKS[highest as usize - 1]
             );
         }
         if rank.sleeps() {
-            assert_may_sleep();
+            check_may_sleep(threads);
         }
     }
 
@@ -231,8 +243,8 @@ mod checked {
     /// # Panics
     /// If such a lock is held.
     #[track_caller]
-    pub fn assert_may_sleep() {
-        place::with(None, |slots| {
+    pub(in crate::sync) fn check_may_sleep(threads: &Functions) {
+        place::with(threads, |slots| {
             for slot in slots {
                 let held = RANKS.get((slot.load(Ordering::Relaxed) as usize).wrapping_sub(1));
                 if let Some(rank) = held.filter(|rank| !rank.sleeps()) {
@@ -249,9 +261,9 @@ mod checked {
     /// # Panics
     /// If such a lock is held.
     #[track_caller]
-    pub fn assert_may_allocate() {
+    pub(in crate::sync) fn check_may_allocate(threads: &Functions) {
         let first = Rank::FrameCache as u8 + 1;
-        if let Some(highest) = highest().filter(|&highest| highest >= first) {
+        if let Some(highest) = highest(threads).filter(|&highest| highest >= first) {
             panic!(
                 "memory is allocated under {:?}",
                 RANKS[highest as usize - 1]
@@ -261,15 +273,15 @@ mod checked {
 
     /// Removes and returns the record of the locks that the calling CPU holds, because the next thread on the CPU does
     /// not hold them.
-    pub(in crate::sync) fn take_held() -> [u8; MAX_HELD] {
+    pub(in crate::sync) fn take_held(threads: &Functions) -> [u8; MAX_HELD] {
         let take =
             |slots: &Slots| core::array::from_fn(|at: usize| slots[at].swap(0, Ordering::Relaxed));
-        place::with(None, take).unwrap_or([0; MAX_HELD])
+        place::with(threads, take).unwrap_or([0; MAX_HELD])
     }
 
     /// Restores the record of held locks when a thread continues.
-    pub(in crate::sync) fn restore_held(held: [u8; MAX_HELD]) {
-        place::with(None, |slots| {
+    pub(in crate::sync) fn restore_held(threads: &Functions, held: [u8; MAX_HELD]) {
+        place::with(threads, |slots| {
             for (slot, rank) in slots.iter().zip(held) {
                 slot.store(rank, Ordering::Relaxed);
             }
@@ -278,8 +290,8 @@ mod checked {
 
     /// Records that a lock of `rank` is held.
     #[track_caller]
-    pub(in crate::sync) fn acquired(rank: Rank) {
-        place::with(None, |slots| {
+    pub(in crate::sync) fn acquired(threads: &Functions, rank: Rank) {
+        place::with(threads, |slots| {
             let free = slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0);
             free.expect("too many locks held")
                 .store(rank as u8 + 1, Ordering::Relaxed);
@@ -287,8 +299,8 @@ mod checked {
     }
 
     /// Records that a lock of `rank` is no longer held.
-    pub(in crate::sync) fn released(rank: Rank) {
-        place::with(None, |slots| {
+    pub(in crate::sync) fn released(threads: &Functions, rank: Rank) {
+        place::with(threads, |slots| {
             let wanted = rank as u8 + 1;
             let mut from = slots
                 .iter()
@@ -308,7 +320,7 @@ mod checked {
     /// only, because other CPUs may acquire and release locks at the same time.
     pub fn held(cpu: usize) -> Held {
         let mut held = Held::default();
-        place::with(Some(cpu), |slots| {
+        place::with_of(cpu, |slots| {
             for (rank, slot) in held.ranks.iter_mut().zip(slots) {
                 *rank = RANKS
                     .get(slot.load(Ordering::Relaxed).wrapping_sub(1) as usize)
@@ -324,8 +336,8 @@ mod checked {
     /// # Panics
     /// If a lock is held.
     #[track_caller]
-    pub fn assert_none_held() {
-        place::with(None, |slots| {
+    pub(in crate::sync) fn check_none_held(threads: &Functions) {
+        place::with(threads, |slots| {
             let first = slots[0].load(Ordering::Relaxed);
             if let Some(rank) = RANKS.get((first as usize).wrapping_sub(1)) {
                 panic!("a lock is held where none may be: {rank:?}");
@@ -335,40 +347,44 @@ mod checked {
 }
 
 #[cfg(not(debug_assertions))]
-pub(super) use unchecked::{acquired, check, check_beside, released, restore_held, take_held};
+pub use unchecked::held;
 #[cfg(not(debug_assertions))]
-pub use unchecked::{assert_may_allocate, assert_may_sleep, assert_none_held, held};
+pub(super) use unchecked::{
+    acquired, check, check_beside, check_may_allocate, check_may_sleep, check_none_held, released,
+    restore_held, take_held,
+};
 
 #[cfg(not(debug_assertions))]
 mod unchecked {
     use super::{Held, Rank};
+    use crate::sync::Functions;
 
     #[inline(always)]
-    pub(in crate::sync) fn check(_rank: Rank) {}
+    pub(in crate::sync) fn check(_threads: &Functions, _rank: Rank) {}
 
     #[inline(always)]
-    pub(in crate::sync) fn check_beside(_rank: Rank) {}
+    pub(in crate::sync) fn check_beside(_threads: &Functions, _rank: Rank) {}
 
     /// Does nothing in release builds; panics in debug builds if the caller holds a lock that does not sleep.
     #[inline(always)]
-    pub fn assert_may_sleep() {}
+    pub(in crate::sync) fn check_may_sleep(_threads: &Functions) {}
 
     /// Does nothing in release builds; panics in debug builds if the caller holds a lock under which the heap must not
     /// allocate frames.
     #[inline(always)]
-    pub fn assert_may_allocate() {}
+    pub(in crate::sync) fn check_may_allocate(_threads: &Functions) {}
 
     #[inline(always)]
-    pub(in crate::sync) fn take_held() {}
+    pub(in crate::sync) fn take_held(_threads: &Functions) {}
 
     #[inline(always)]
-    pub(in crate::sync) fn restore_held((): ()) {}
+    pub(in crate::sync) fn restore_held(_threads: &Functions, (): ()) {}
 
     #[inline(always)]
-    pub(in crate::sync) fn acquired(_rank: Rank) {}
+    pub(in crate::sync) fn acquired(_threads: &Functions, _rank: Rank) {}
 
     #[inline(always)]
-    pub(in crate::sync) fn released(_rank: Rank) {}
+    pub(in crate::sync) fn released(_threads: &Functions, _rank: Rank) {}
 
     /// Returns an empty list, because release builds do not record held locks.
     pub fn held(_cpu: usize) -> Held {
@@ -377,16 +393,18 @@ mod unchecked {
 
     /// Does nothing in release builds; panics in debug builds if the caller holds a lock.
     #[inline(always)]
-    pub fn assert_none_held() {}
+    pub(in crate::sync) fn check_none_held(_threads: &Functions) {}
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rank, assert_none_held, held};
-    use crate::sync::Lock;
+    use super::{Rank, held};
+    use crate::sync::{OneCpu, assert_may_allocate, assert_none_held};
 
     extern crate std;
     use std::vec::Vec;
+
+    type Lock<T> = crate::sync::Lock<T, OneCpu>;
 
     #[test]
     #[should_panic(expected = "lock order: Space taken under Object")]
@@ -409,9 +427,9 @@ mod tests {
     fn allocation_under_a_leaf_panics() {
         let (lists, leaf) = (Lock::new(Rank::Lists, ()), Lock::new(Rank::Leaf, ()));
         let _lists = lists.lock();
-        super::assert_may_allocate();
+        assert_may_allocate::<OneCpu>();
         let _leaf = leaf.lock();
-        super::assert_may_allocate();
+        assert_may_allocate::<OneCpu>();
     }
 
     #[test]
@@ -424,6 +442,6 @@ mod tests {
         assert_eq!(held(0).iter().collect::<Vec<_>>(), [Rank::Scan, Rank::Leaf]);
         drop(leaf);
         drop(scan);
-        assert_none_held();
+        assert_none_held::<OneCpu>();
     }
 }

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 use rust_alloc::vec::Vec;
 
 use super::stat::{self, ALWAYS, TAG};
-use super::{Halted, Rank, RawLock, Step, Wait, order, step};
+use super::{Functions, Halted, Rank, RawLock, Step, Threads, Wait, order, step};
 use crate::addr::CpuId;
 use crate::handle::{OutOfMemory, TryPush};
 
@@ -37,9 +37,9 @@ impl Word {
     /// Sets `CLOSED`, which stops new readers, and waits for the present ones. Only the holder of the writer lock sets
     /// and clears the bit, so an atomic addition sets it and an atomic subtraction clears it.
     #[inline]
-    fn close(&self, rank: Rank) {
+    fn close(&self, threads: &'static Functions, rank: Rank) {
         if self.0.fetch_add(CLOSED, Ordering::Acquire) & READERS != 0 {
-            wait_for_readers(rank, &self.0);
+            wait_for_readers(threads, rank, &self.0);
         }
     }
 
@@ -53,8 +53,8 @@ const CLOSED: u32 = 1;
 const READER: u32 = 2;
 const READERS: u32 = !(TAG | ALWAYS | CLOSED);
 
-/// A value protected by a reader-writer lock with one reader word per CPU.
-pub struct SpreadLock<T> {
+/// A value protected by a reader-writer lock with one reader word per CPU. `H` is the [`Threads`] of the machine.
+pub struct SpreadLock<T, H> {
     rank: Rank,
     /// The lock that a writer holds. The lock-order check treats it and the reader words as one lock.
     writer: RawLock,
@@ -64,15 +64,16 @@ pub struct SpreadLock<T> {
     others: Vec<Word>,
     /// The CPUs that are halted until the writer releases the lock.
     halted: Halted,
+    threads: PhantomData<fn() -> H>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock gives either one writer or several readers access to the value.
-unsafe impl<T: Send> Send for SpreadLock<T> {}
+unsafe impl<T: Send, H> Send for SpreadLock<T, H> {}
 // SAFETY: as above: readers on several threads need `T: Sync`, writers `T: Send`.
-unsafe impl<T: Send + Sync> Sync for SpreadLock<T> {}
+unsafe impl<T: Send + Sync, H> Sync for SpreadLock<T, H> {}
 
-impl<T> SpreadLock<T> {
+impl<T, H: Threads> SpreadLock<T, H> {
     /// Creates a lock of `rank` around `value`, for a machine with `cpus` CPUs.
     ///
     /// # Errors
@@ -88,6 +89,7 @@ impl<T> SpreadLock<T> {
             first: Word::new(),
             others,
             halted: Halted::new(),
+            threads: PhantomData,
             value: UnsafeCell::new(value),
         })
     }
@@ -98,9 +100,9 @@ impl<T> SpreadLock<T> {
     /// If the machine has no such CPU. In debug builds, if a lock of this or a later rank is held.
     #[inline]
     #[track_caller]
-    pub fn read(&self, cpu: CpuId) -> SpreadReadGuard<'_, T> {
-        order::check(self.rank);
-        step(Step::Lock(self.rank));
+    pub fn read(&self, cpu: CpuId) -> SpreadReadGuard<'_, T, H> {
+        order::check(H::functions(), self.rank);
+        step::<H>(Step::Lock(self.rank));
         let word = match cpu.index() {
             0 => &self.first.0,
             index => &self.others[index - 1].0,
@@ -108,7 +110,7 @@ impl<T> SpreadLock<T> {
         if word.fetch_add(READER, Ordering::Acquire) & stat::slow_bits() != 0 {
             self.enter_slowly(word);
         }
-        order::acquired(self.rank);
+        order::acquired(H::functions(), self.rank);
         SpreadReadGuard {
             lock: self,
             word,
@@ -122,7 +124,7 @@ impl<T> SpreadLock<T> {
     /// In debug builds, if a lock of this or a later rank is held.
     #[inline]
     #[track_caller]
-    pub fn write(&self) -> SpreadWriteGuard<'_, T> {
+    pub fn write(&self) -> SpreadWriteGuard<'_, T, H> {
         self.write_as(self.rank)
     }
 
@@ -134,8 +136,9 @@ impl<T> SpreadLock<T> {
     /// In debug builds, if a lock of `rank` or a later one is held.
     #[inline]
     #[track_caller]
-    pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
-        self.writer.lock_or(rank, || self.wait_for_writer(rank));
+    pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T, H> {
+        self.writer
+            .lock_or::<H>(rank, || self.wait_for_writer(rank));
         self.close(rank, false)
     }
 
@@ -146,14 +149,14 @@ impl<T> SpreadLock<T> {
     /// # Panics
     /// In debug builds, if no lock of this rank is held, or one of a later rank is.
     #[track_caller]
-    pub fn write_beside(&self) -> SpreadWriteGuard<'_, T> {
-        self.writer.lock_beside(self.rank, &self.halted);
+    pub fn write_beside(&self) -> SpreadWriteGuard<'_, T, H> {
+        self.writer.lock_beside::<H>(self.rank, &self.halted);
         self.close(self.rank, true)
     }
 
     /// Closes all words and waits for their readers. The caller holds the writer lock.
     #[inline(always)]
-    fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
+    fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T, H> {
         let before = self.first.0.fetch_add(CLOSED, Ordering::Acquire);
         if before & READERS != 0 || !self.others.is_empty() {
             self.close_to_others(rank);
@@ -175,10 +178,10 @@ impl<T> SpreadLock<T> {
     #[inline(never)]
     fn close_to_others(&self, rank: Rank) {
         if self.first.0.load(Ordering::Acquire) & READERS != 0 {
-            wait_for_readers(rank, &self.first.0);
+            wait_for_readers(H::functions(), rank, &self.first.0);
         }
         for word in &self.others {
-            word.close(rank);
+            word.close(H::functions(), rank);
         }
     }
 
@@ -194,7 +197,7 @@ impl<T> SpreadLock<T> {
     #[cold]
     fn count_closed(&self, rank: Rank) {
         for Word(word) in core::iter::once(&self.first).chain(&self.others) {
-            count(rank, word, false);
+            count(H::functions(), rank, word, false);
         }
     }
 
@@ -206,8 +209,8 @@ impl<T> SpreadLock<T> {
 
 /// Waits for the readers that acquired the lock through `word` before the writer closed it.
 #[cold]
-fn wait_for_readers(rank: Rank, word: &AtomicU32) {
-    let mut wait = Wait::for_lock(rank);
+fn wait_for_readers(threads: &'static Functions, rank: Rank, word: &AtomicU32) {
+    let mut wait = Wait::for_lock(threads, rank);
     while word.load(Ordering::Acquire) & READERS != 0 {
         wait.turn();
     }
@@ -216,9 +219,9 @@ fn wait_for_readers(rank: Rank, word: &AtomicU32) {
 /// The slow path of a reader, which has already incremented the count in `word`. If a writer has closed the word, the
 /// reader decrements the count, waits until the writer has released the lock, and increments it again.
 #[cold]
-fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
+fn enter_slowly(threads: &'static Functions, rank: Rank, word: &AtomicU32, halted: &Halted) {
     let mut waited = false;
-    let mut wait = Wait::for_lock(rank);
+    let mut wait = Wait::for_lock(threads, rank);
     let open = || word.load(Ordering::Relaxed) & CLOSED == 0;
     while word.load(Ordering::Acquire) & CLOSED != 0 {
         waited = true;
@@ -228,19 +231,19 @@ fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
         }
         word.fetch_add(READER, Ordering::Acquire);
     }
-    count(rank, word, waited);
+    count(threads, rank, word, waited);
 }
 
 /// Records in the lock statistics that this CPU has written `word`.
-fn count(rank: Rank, word: &AtomicU32, waited: bool) {
+fn count(threads: &Functions, rank: Rank, word: &AtomicU32, waited: bool) {
     let old = word.load(Ordering::Relaxed);
-    let tag = stat::taken(rank, word, old, waited);
+    let tag = stat::taken(threads, rank, word, old, waited);
     // Other CPUs can change the lower half of the word at the same time.
     let retagged = |now: u32| Some(now & !TAG | tag);
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, retagged);
 }
 
-impl<T> fmt::Debug for SpreadLock<T> {
+impl<T, H> fmt::Debug for SpreadLock<T, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SpreadLock")
             .field("rank", &self.rank)
@@ -250,13 +253,13 @@ impl<T> fmt::Debug for SpreadLock<T> {
 
 /// Shared access to the value of a [`SpreadLock`], until dropped.
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct SpreadReadGuard<'a, T> {
-    lock: &'a SpreadLock<T>,
+pub struct SpreadReadGuard<'a, T, H: Threads> {
+    lock: &'a SpreadLock<T, H>,
     word: &'a AtomicU32,
     not_send: PhantomData<*const ()>,
 }
 
-impl<T> Deref for SpreadReadGuard<'_, T> {
+impl<T, H: Threads> Deref for SpreadReadGuard<'_, T, H> {
     type Target = T;
 
     #[inline]
@@ -266,16 +269,16 @@ impl<T> Deref for SpreadReadGuard<'_, T> {
     }
 }
 
-impl<T> Drop for SpreadReadGuard<'_, T> {
+impl<T, H: Threads> Drop for SpreadReadGuard<'_, T, H> {
     #[inline]
     fn drop(&mut self) {
-        order::released(self.lock.rank);
+        order::released(H::functions(), self.lock.rank);
         self.word.fetch_sub(READER, Ordering::Release);
-        step(Step::Unlock(self.lock.rank));
+        step::<H>(Step::Unlock(self.lock.rank));
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for SpreadReadGuard<'_, T> {
+impl<T: fmt::Debug, H: Threads> fmt::Debug for SpreadReadGuard<'_, T, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -283,8 +286,8 @@ impl<T: fmt::Debug> fmt::Debug for SpreadReadGuard<'_, T> {
 
 /// Exclusive access to the value of a [`SpreadLock`], until dropped.
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct SpreadWriteGuard<'a, T> {
-    lock: &'a SpreadLock<T>,
+pub struct SpreadWriteGuard<'a, T, H: Threads> {
+    lock: &'a SpreadLock<T, H>,
     /// The rank as which the lock was acquired.
     rank: Rank,
     /// Whether the caller held another lock of the same rank when it acquired this one.
@@ -292,7 +295,7 @@ pub struct SpreadWriteGuard<'a, T> {
     not_send: PhantomData<*const ()>,
 }
 
-impl<T> Deref for SpreadWriteGuard<'_, T> {
+impl<T, H: Threads> Deref for SpreadWriteGuard<'_, T, H> {
     type Target = T;
 
     #[inline]
@@ -302,7 +305,7 @@ impl<T> Deref for SpreadWriteGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for SpreadWriteGuard<'_, T> {
+impl<T, H: Threads> DerefMut for SpreadWriteGuard<'_, T, H> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as for `deref`, and `&mut self` is the only guard.
@@ -310,37 +313,37 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
     }
 }
 
-impl<T> SpreadLock<T> {
+impl<T, H: Threads> SpreadLock<T, H> {
     /// Waits for the other writers, and acquires the writer lock.
     #[cold]
     #[inline(never)]
     fn wait_for_writer(&self, rank: Rank) {
-        self.writer.wait(rank, Some(&self.halted));
+        self.writer.wait(H::functions(), rank, Some(&self.halted));
     }
 
     #[cold]
     #[inline(never)]
     fn enter_slowly(&self, word: &AtomicU32) {
-        enter_slowly(self.rank, word, &self.halted);
+        enter_slowly(H::functions(), self.rank, word, &self.halted);
     }
 }
 
-impl<T> SpreadLock<T> {
+impl<T, H: Threads> SpreadLock<T, H> {
     /// Releases the lock of a writer on a machine with several CPUs, and wakes the CPUs that halted to wait for it.
     #[inline(never)]
     fn release_to_others(&self, rank: Rank, beside: bool) {
         self.first.open();
         self.open_others();
         if beside {
-            self.writer.unlock_beside(rank);
+            self.writer.unlock_beside::<H>(rank);
         } else {
-            self.writer.unlock(rank);
+            self.writer.unlock::<H>(rank);
         }
-        self.halted.wake();
+        self.halted.wake(H::functions());
     }
 }
 
-impl<T> Drop for SpreadWriteGuard<'_, T> {
+impl<T, H: Threads> Drop for SpreadWriteGuard<'_, T, H> {
     // On a machine with one CPU, no CPU is halted. The release for such a machine is inlined, so that the guard stays
     // in registers.
     #[inline(always)]
@@ -352,14 +355,14 @@ impl<T> Drop for SpreadWriteGuard<'_, T> {
         }
         lock.first.open();
         if beside {
-            lock.writer.unlock_beside(rank);
+            lock.writer.unlock_beside::<H>(rank);
         } else {
-            lock.writer.unlock(rank);
+            lock.writer.unlock::<H>(rank);
         }
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for SpreadWriteGuard<'_, T> {
+impl<T: fmt::Debug, H: Threads> fmt::Debug for SpreadWriteGuard<'_, T, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -368,10 +371,12 @@ impl<T: fmt::Debug> fmt::Debug for SpreadWriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     extern crate std;
-    use super::{Rank, SpreadLock};
+    use super::Rank;
     use crate::addr::CpuId;
-    use crate::sync::assert_none_held;
+    use crate::sync::{OneCpu, assert_none_held};
     use std::thread;
+
+    type SpreadLock<T> = super::SpreadLock<T, OneCpu>;
 
     #[test]
     fn writers_exclude_readers_on_every_cpu() {
@@ -408,7 +413,7 @@ mod tests {
             **guard += 1;
         }
         drop(guards);
-        assert_none_held();
+        assert_none_held::<OneCpu>();
         let read = locks.iter().map(|lock| *lock.read(CpuId::new(1)));
         assert!(read.into_iter().all(|value| value == 1));
     }

@@ -16,7 +16,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{RANKS, Rank, cpu};
+use super::{Functions, RANKS, Rank, Threads};
 use crate::addr::MAX_CPUS;
 
 /// The kind of a cache line that several CPUs can write.
@@ -180,8 +180,12 @@ static WAITS: [CpuWaits; MAX_CPUS] =
 
 /// Counts a wait of the calling CPU.
 #[cold]
-pub fn count_wait(wait: Waits) {
-    WAITS[cpu()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
+pub fn count_wait<H: Threads>(wait: Waits) {
+    count_wait_on(H::functions(), wait);
+}
+
+pub(super) fn count_wait_on(threads: &Functions, wait: Waits) {
+    WAITS[threads.cpu_index()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
 }
 
 /// Returns the number of waits of this kind on all CPUs since the system started.
@@ -308,15 +312,21 @@ pub fn missed() -> u64 {
 /// Counts an acquisition of the lock `word` of `rank`, whose value was `old`, and returns the new upper half of the
 /// word; 0 while the statistics are off.
 #[cold]
-pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32 {
+pub(super) fn taken(
+    threads: &Functions,
+    rank: Rank,
+    word: &AtomicU32,
+    old: u32,
+    waited: bool,
+) -> u32 {
     let epoch = EPOCH.load(Ordering::Relaxed);
     if epoch == 0 {
         return 0;
     }
-    let me = cpu();
+    let me = threads.cpu_index();
     let (tag, moved) = retag(old, epoch, me);
     COUNTERS[me].locks[rank as usize].count(moved, waited);
-    line(Line::Lock, word);
+    wrote(threads, Line::Lock, core::ptr::from_ref(word).cast());
     tag
 }
 
@@ -348,18 +358,18 @@ const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 /// Records that this CPU has just written `what`, which is within one line. Does nothing while the statistics are off.
 /// On a hot path, the caller should check [`is_on`] first.
 #[inline]
-pub fn line<T: ?Sized>(kind: Line, what: &T) {
+pub fn line<H: Threads>(kind: Line, what: &impl ?Sized) {
     if is_on() {
-        wrote(kind, core::ptr::from_ref(what).cast::<u8>().addr());
+        wrote(H::functions(), kind, core::ptr::from_ref(what).cast());
     }
 }
 
 #[cold]
-fn wrote(kind: Line, address: usize) {
+fn wrote(threads: &Functions, kind: Line, what: *const u8) {
     let epoch = EPOCH.load(Ordering::Relaxed);
-    let me = cpu();
+    let me = threads.cpu_index();
     // The number of a line has fewer than 48 significant bits.
-    let number = (address as u64 >> 6) & LINE_MASK;
+    let number = (what.addr() as u64 >> 6) & LINE_MASK;
     let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     for probe in 0..PROBES {
         let slot = &LINES[(first as usize + probe) % SLOTS];

@@ -29,14 +29,14 @@ impl<M: Machine> Table<M> {
     /// Allocates a page table to be deposited.
     pub(super) fn allocate_aside(&self) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_bare_table()?;
-        self.share().count_tables(1);
+        self.share().count_tables::<M::Threads>(1);
         Ok(frame)
     }
 
     /// Frees a page table that is not deposited anywhere.
     pub(super) fn free_aside(&self, table: Frame) {
         debug_assert_eq!(self.frames().kind(table), FrameKind::Table);
-        self.share().count_tables(-1);
+        self.share().count_tables::<M::Threads>(-1);
         self.frames().meta(table).set_link(UNLINKED);
         self.frames().release(table);
     }

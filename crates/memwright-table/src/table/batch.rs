@@ -13,7 +13,7 @@ use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::sync::{Step, step};
+use crate::sync::{Step, Threads, step};
 
 /// The maximum number of swap entries that are removed together.
 const SWAPPED: usize = 8;
@@ -210,19 +210,19 @@ impl Alike {
 
     /// Changes the leading entries of `slots` that have these attributes, and returns their number. The number is 0 if
     /// hardware has just changed the first entry.
-    pub(super) fn apply(&self, slots: &[AtomicU64]) -> usize {
+    pub(super) fn apply<H: Threads>(&self, slots: &[AtomicU64]) -> usize {
         if self.flip == 0 {
-            count_alike(slots, self.attributes)
+            count_alike::<H>(slots, self.attributes)
         } else {
-            flip_alike(slots, self.attributes, self.flip)
+            flip_alike::<H>(slots, self.attributes, self.flip)
         }
     }
 
     /// Changes the entry in `slot`, unless its attributes differ or hardware changes it at the same time. Returns
     /// whether the entry was changed.
     #[inline(always)]
-    pub(super) fn apply_one(&self, slot: &AtomicU64) -> bool {
-        step(Step::Entry);
+    pub(super) fn apply_one<H: Threads>(&self, slot: &AtomicU64) -> bool {
+        step::<H>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
         x86_64::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
     }
@@ -293,9 +293,9 @@ fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
 /// Inverts the bits `flip` in the leading entries of `slots` that have these attributes, and returns the number of
 /// changed entries.
 #[inline(never)]
-fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
+fn flip_alike<H: Threads>(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
         if x86_64::attributes(old) != attributes || exchange(slot, old, old ^ flip).is_err() {
             return count;
@@ -463,7 +463,7 @@ impl<M: Machine> Cursor<'_, M> {
         editor: &mut Editor<R>,
         gather: &mut Gather<'_, M>,
     ) {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let slot = &self.words[slot_index(page, 1)];
         let mut old = slot.load(Ordering::Relaxed);
         while x86_64::is_present(old) {
@@ -525,7 +525,7 @@ impl<M: Machine> Cursor<'_, M> {
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
             if !x86_64::is_present(word) {
-                done = pass_together(slots, done + 1, none_present);
+                done = pass_together(slots, done + 1, none_present::<M::Threads>);
                 continue;
             }
             if editor.regain && could_regain(word) {
@@ -539,9 +539,9 @@ impl<M: Machine> Cursor<'_, M> {
             let follows =
                 |next: &AtomicU64| x86_64::attributes(next.load(Ordering::Relaxed)) == attributes;
             let count = if slots.get(done + 1).is_some_and(follows) {
-                alike.apply(&slots[done..])
+                alike.apply::<M::Threads>(&slots[done..])
             } else {
-                usize::from(alike.flip == 0 || alike.apply_one(&slots[done]))
+                usize::from(alike.flip == 0 || alike.apply_one::<M::Threads>(&slots[done]))
             };
             alike.tell(
                 self.position.add(done as u64),
@@ -568,7 +568,7 @@ impl<M: Machine> Cursor<'_, M> {
         let mut changed = 0;
         let mut run = Run::new();
         for (page, slot) in (self.position.number()..).zip(self.slots_to(end)) {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let mut old = slot.load(Ordering::Relaxed);
             if !x86_64::is_present(old) {
                 continue;
@@ -684,7 +684,7 @@ impl<M: Machine> Cursor<'_, M> {
             let word = slots[done].load(Ordering::Relaxed);
             let start = self.position.add(done as u64);
             if word == 0 {
-                done += count_alike(&slots[done..], 0);
+                done += count_alike::<M::Threads>(&slots[done..], 0);
             } else if word & (x86_64::READ | x86_64::BORROWED) == x86_64::READ {
                 let attributes = x86_64::attributes(word);
                 let count = take_alike(&slots[done..], attributes, start, gather, seen);
@@ -705,7 +705,7 @@ impl<M: Machine> Cursor<'_, M> {
                 swapped += count as u32;
                 uncounted += count as u32;
             } else {
-                step(Step::Entry);
+                step::<M::Threads>(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);
                 uncounted += 1 - numbers::counted(numbers::of_entry(old));
                 removed_other(start, old, gather, seen);
@@ -730,7 +730,7 @@ fn take_alike<M: Machine>(
     seen: &mut impl FnMut(Page, Entry),
 ) -> usize {
     for (count, slot) in slots.iter().enumerate() {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         if x86_64::attributes(old) != attributes
@@ -758,7 +758,7 @@ fn remove_swapped<M: Machine>(
     let mut names = [0; SWAPPED];
     let mut count = 0;
     while let Some(slot) = slots.get(count).filter(|_| count < SWAPPED) {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         // Hardware does not change a swap entry, and the table is locked.
         let word = slot.load(Ordering::Relaxed);
         let Some(name) = x86_64::swapped(word) else {

@@ -50,8 +50,8 @@ impl<M: Machine> Table<M> {
         let (node, lower) = self.lowest_table(range)?;
         let slot = &frames.table_words(node)[slot_index(range.start, HUGE_LEVEL)];
         let (above, below) = (frames.meta(node), frames.meta(lower));
-        above.lock.lock(Rank::Table);
-        below.lock.lock(Rank::TableChild);
+        above.lock.lock::<M::Threads>(Rank::Table);
+        below.lock.lock::<M::Threads>(Rank::TableChild);
         slot.store(0, Ordering::Release);
         below.owner.store(0, Ordering::Relaxed);
         gather.record_unlinked();
@@ -64,8 +64,8 @@ impl<M: Machine> Table<M> {
             bits: decide(bits),
         };
         self.replace_table((above, below), slot, lower, page);
-        below.lock.unlock(Rank::TableChild);
-        above.lock.unlock(Rank::Table);
+        below.lock.unlock::<M::Threads>(Rank::TableChild);
+        above.lock.unlock::<M::Threads>(Rank::Table);
         Some(collapsed)
     }
 
@@ -93,8 +93,8 @@ impl<M: Machine> Table<M> {
         };
         let slot = &frames.table_words(node)[slot_index(range.start, HUGE_LEVEL)];
         let (above, below) = (frames.meta(node), frames.meta(lower));
-        above.lock.lock(Rank::Table);
-        below.lock.lock(Rank::TableChild);
+        above.lock.lock::<M::Threads>(Rank::Table);
+        below.lock.lock::<M::Threads>(Rank::TableChild);
         let head = folio.frame();
         let fits = |word: &AtomicU64| match x86_64::decode(word.load(Ordering::Acquire), 1) {
             Entry::Empty => true,
@@ -119,8 +119,8 @@ impl<M: Machine> Table<M> {
             };
             self.replace_table((above, below), slot, lower, page);
         }
-        below.lock.unlock(Rank::TableChild);
-        above.lock.unlock(Rank::Table);
+        below.lock.unlock::<M::Threads>(Rank::TableChild);
+        above.lock.unlock::<M::Threads>(Rank::Table);
         fits
     }
 

@@ -201,7 +201,7 @@ impl Alike {
         let (slots, targets) = (&slots[..length], &targets[..length]);
         let (mut count, mut seen, mut pinned) = (0, 0, false);
         while count < length {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let mut word = slots[count].load(Ordering::Relaxed);
             if x86_64::attributes(word) != attributes {
                 break;
@@ -272,7 +272,7 @@ pub(super) fn copy_swapped<M: Machine>(
     let (slots, targets) = (&slots[..most], &targets[..most]);
     let mut count = 0;
     while count < most {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let Some(name) = x86_64::swapped(slots[count].load(Ordering::Relaxed)) else {
             break;
         };
@@ -369,7 +369,7 @@ pub(super) fn copy_slots<M: Machine>(
         let at = start.add(done as u64);
         let alike = Alike::decide(word, rule);
         if word == 0 {
-            done += count_alike(&slots[done..], 0);
+            done += count_alike::<M::Threads>(&slots[done..], 0);
         } else if alike.present {
             let copied = alike.apply(frames, &slots[done..], &targets[done..]);
             alike.tell(at, &copied, &mut pass, gather);

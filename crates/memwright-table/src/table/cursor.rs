@@ -152,7 +152,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     pub fn pause_point(&mut self) {
         if self.pauses && self.held {
             self.park();
-            pause_point();
+            pause_point::<M::Threads>();
             self.walk();
         }
     }
@@ -228,7 +228,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     pub(super) fn park(&mut self) {
         if self.held {
             self.held = false;
-            self.meta.lock.unlock(self.rank);
+            self.meta.lock.unlock::<M::Threads>(self.rank);
         }
     }
 
@@ -250,7 +250,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             !self.held && self.position < self.range.end,
             "resumed a cursor that is not suspended"
         );
-        self.meta.lock.lock(self.rank);
+        self.meta.lock.lock::<M::Threads>(self.rank);
         self.held = true;
         // In a last-level table, every slot is an entry.
         let is_same = if self.level == 1 {
@@ -269,8 +269,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Leaves the table and walks from the root to the position.
     pub(super) fn walk(&mut self) {
         self.park();
-        if self.pauses && pause_due() {
-            pause();
+        if self.pauses && pause_due::<M::Threads>() {
+            pause::<M::Threads>();
         }
         let place = lock_way_down(self.table, self.position, self.rank, self.purpose);
         self.held = true;
@@ -283,7 +283,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     #[inline]
     pub(super) fn slot_word(&self) -> &'t AtomicU64 {
         debug_assert!(self.held, "the cursor is parked");
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         &self.words[slot_index(self.position, self.level)]
     }
 
@@ -381,7 +381,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             let wanted = (self.range.end.number() - 1 - start.number()) / span + 1;
             let slots = &self.words[slot_index(start, self.level)..];
             let slots = &slots[..slots.len().min(wanted as usize)];
-            let filled = pass_while(slots, all_empty, |word| word == 0);
+            let filled = pass_while::<M::Threads>(slots, all_empty::<M::Threads>, |word| word == 0);
             let empty = (slots.len() - filled.len()) as u64;
             self.go(start.add(empty * span).min(self.range.end));
         }
@@ -637,7 +637,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
     let tables = table.frames().all_tables();
     let mut node = table.root();
     for level in (2..=ROOT_LEVEL).rev() {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let word = tables.words(node)[slot_index(page, level)].load(Ordering::Acquire);
         let Slot::Table(lower) = x86_64::slot(word, level) else {
             return None;
@@ -645,7 +645,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
         node = lower;
     }
     let meta = tables.meta(node);
-    meta.lock.lock(rank);
+    meta.lock.lock::<M::Threads>(rank);
     if is_the_table(table, meta, page, 1) {
         return Some(Place {
             node,
@@ -654,7 +654,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
             level: 1,
         });
     }
-    meta.lock.unlock(rank);
+    meta.lock.unlock::<M::Threads>(rank);
     None
 }
 
@@ -667,7 +667,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
         let (mut node, mut level) = (table.root(), ROOT_LEVEL);
         let mut above = node;
         while level > 1 {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
             let Slot::Table(lower) = x86_64::slot(word, level) else {
                 break;
@@ -680,7 +680,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
             table.own_table(above, page, rank);
             continue;
         }
-        meta.lock.lock(rank);
+        meta.lock.lock::<M::Threads>(rank);
         let is_here = is_the_table(table, meta, page, level)
             || purpose == Purpose::Look
                 && level == 1
@@ -694,7 +694,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
                 level,
             };
         }
-        meta.lock.unlock(rank);
+        meta.lock.unlock::<M::Threads>(rank);
     }
 }
 

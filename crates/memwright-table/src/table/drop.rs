@@ -75,8 +75,8 @@ impl<M: Machine> Table<M> {
     pub(super) fn drop_last_shared(&self, table: Frame) {
         // An address space that has replaced the table by a copy holds the lock until its CPUs have flushed.
         let lock = &self.frames().meta(table).lock;
-        lock.lock(Rank::Table);
-        lock.unlock(Rank::Table);
+        lock.lock::<M::Threads>(Rank::Table);
+        lock.unlock::<M::Threads>(Rank::Table);
         self.drop_below(table, 1);
         self.frames().release(table);
     }

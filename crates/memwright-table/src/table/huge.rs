@@ -50,7 +50,7 @@ impl<M: Machine> Cursor<'_, M> {
                 continue;
             }
             let alike = Alike::decide(word, self.size(), editor, gather);
-            let count = alike.apply(&slots[done..]);
+            let count = alike.apply::<M::Threads>(&slots[done..]);
             let before = editor.edited.made_writable;
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
             // `tell` counted entries of 2 MiB; convert their number to pages of 4 KiB.
@@ -69,7 +69,7 @@ impl<M: Machine> Cursor<'_, M> {
         editor: &mut Editor<R>,
         gather: &mut Gather<'_, M>,
     ) {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let frames = self.table.frames();
         let mut old = slot.load(Ordering::Relaxed);
         loop {

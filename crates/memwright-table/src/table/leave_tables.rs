@@ -50,7 +50,8 @@ impl<M: Machine> Table<M> {
         }
         if left.tables > 0 {
             self.state.shared.fetch_sub(left.tables, Ordering::Relaxed);
-            self.share().count_tables(-(left.tables as i64));
+            self.share()
+                .count_tables::<M::Threads>(-(left.tables as i64));
         }
         left
     }
@@ -68,7 +69,7 @@ impl<M: Machine> Table<M> {
         let meta = metas.get(above.number());
         let mut rest = &self.frames().table_words(above)[entries];
         loop {
-            rest = &rest[count_empty(rest)..];
+            rest = &rest[count_empty::<M::Threads>(rest)..];
             if rest.is_empty() {
                 return;
             }
@@ -76,9 +77,9 @@ impl<M: Machine> Table<M> {
             rest = others;
             let mut tables = [Frame::new(0); TOGETHER];
             let mut count = 0;
-            meta.lock.lock(Rank::Table);
+            meta.lock.lock::<M::Threads>(Rank::Table);
             for slot in slots {
-                step(Step::Entry);
+                step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
                 if let Slot::Table(lower) = x86_64::slot(word, ABOVE) {
                     if is_left(metas.get(lower.number())) {
@@ -93,7 +94,7 @@ impl<M: Machine> Table<M> {
                 meta.live.store(live - count as u32, Ordering::Relaxed);
                 gather.record_left();
             }
-            meta.lock.unlock(Rank::Table);
+            meta.lock.unlock::<M::Threads>(Rank::Table);
             if count > 0 {
                 // The tables belong to others as soon as this address space leaves them, so no CPU may walk them for it
                 // any more (rule: flush-before-leaving).

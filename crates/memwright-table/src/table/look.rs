@@ -58,10 +58,14 @@ impl<M: Machine> Table<M> {
             // the table above.
             let (start, end) = (slot_index(range.start, level), slot_index(last, level));
             if start < end || level == 1 {
-                let filled = pass_while(&words[start..=end], all_empty, |word| word == 0);
+                let filled = pass_while::<M::Threads>(
+                    &words[start..=end],
+                    all_empty::<M::Threads>,
+                    |word| word == 0,
+                );
                 return filled.is_empty().then_some(level);
             }
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let word = words[start].load(Ordering::Acquire);
             let Slot::Table(lower) = x86_64::slot(word, level) else {
                 return (word == 0).then_some(level);
@@ -87,7 +91,7 @@ impl<M: Machine> Cursor<'_, M> {
         );
         let first = slot_index(self.range.start, 1);
         if self.level == 1 {
-            return empty_bits(&self.words[first..first + pages as usize]);
+            return empty_bits::<M::Threads>(&self.words[first..first + pages as usize]);
         }
         let inside = first + pages as usize <= self.words.len();
         assert!(inside, "{:?} is in two tables", self.range);
@@ -208,7 +212,7 @@ impl<'t, M: Machine> Look<'t, M> {
             }
             let end = cursor.table_end(cursor.range.end);
             for (page, slot) in (cursor.position.number()..).zip(cursor.slots_to(end)) {
-                step(Step::Entry);
+                step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
                 if word == 0 {
                     continue;
@@ -244,15 +248,15 @@ impl<'t, M: Machine> Look<'t, M> {
             let mut start = cursor.position;
             let mut slots = cursor.slots_to(end);
             while let [first, others @ ..] = slots {
-                step(Step::Entry);
+                step::<M::Threads>(Step::Entry);
                 let word = first.load(Ordering::Acquire);
                 let rest = if word == 0 {
-                    pass_while(others, all_empty, |word| word == 0)
+                    pass_while::<M::Threads>(others, all_empty::<M::Threads>, |word| word == 0)
                 } else if singly && x86_64::is_present(word) {
                     others
                 } else {
                     // The run has at least the first entry, even if hardware has changed it in the meantime.
-                    pass_alike(others, x86_64::attributes(word))
+                    pass_alike::<M::Threads>(others, x86_64::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
                 let word = shown_word(cursor.meta, word);
@@ -270,7 +274,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
     #[inline]
-    pub fn accessed(&self, from: Page, limit: Page, alike: bool) -> Touched<'t> {
+    pub fn accessed(&self, from: Page, limit: Page, alike: bool) -> Touched<'t, M::Threads> {
         self.0.touched(from, limit, alike, Tracked::Accesses)
     }
 }

@@ -120,7 +120,7 @@ impl<M: Machine> Table<M> {
             loaded: AtomicU64::new(0),
             first: CpuShare::default(),
         };
-        state.first.count_tables(1);
+        state.first.count_tables::<M::Threads>(1);
         Ok(Self {
             frames,
             root,
@@ -157,7 +157,7 @@ impl<M: Machine> Table<M> {
         if !stat::is_on() {
             return;
         }
-        self.share().note_line();
+        self.share().note_line::<M::Threads>();
         let (mut node, mut level) = (self.root, ROOT_LEVEL);
         loop {
             let slot = &self.frames.table_words(node)[slot_index(page, level)];
@@ -165,10 +165,10 @@ impl<M: Machine> Table<M> {
             match x86_64::slot(word, level) {
                 Slot::Table(lower) => (node, level) = (lower, level - 1),
                 Slot::Entry => {
-                    stat::line(Line::Entries, slot);
+                    stat::line::<M::Threads>(Line::Entries, slot);
                     if let Some(frame) = x86_64::decode(word, level).counted_frame() {
                         let first = self.frames.first_frame(frame);
-                        stat::line(Line::Frame, self.frames.meta(first));
+                        stat::line::<M::Threads>(Line::Frame, self.frames.meta(first));
                     }
                     return;
                 }

@@ -14,7 +14,7 @@ use crate::frame::OutOfFrames;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{PausePoints, Step, step};
+use crate::sync::{PausePoints, Step, Threads, step};
 
 /// The rule by which the entries of an area are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl<M: Machine> Table<M> {
         self.prepare_move(from, target, whole, gather)?;
 
         let mut moved = 0;
-        let mut points = PausePoints::every(RUNS);
+        let mut points = PausePoints::<M::Threads>::every(RUNS);
         let mut next = from.start;
         while next < from.end {
             points.round();
@@ -119,7 +119,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), OutOfFrames> {
         let there = |page: Page| target.start.add(page.number() - from.start.number());
-        let mut points = PausePoints::every(PREPARED);
+        let mut points = PausePoints::<M::Threads>::every(PREPARED);
         let mut source = self.cursor(from);
         source.split_edges(gather)?;
         loop {
@@ -169,12 +169,12 @@ impl<M: Machine> Table<M> {
 /// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns the number of
 /// slots.
 #[inline]
-fn take_alike(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
+fn take_alike<H: Threads>(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
     let most = slots.len().min(words.len());
     let (slots, words) = (&slots[..most], &mut words[..most]);
     let mut count = 0;
     while count < most {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         let slot = &slots[count];
         let word = slot.load(Ordering::Relaxed);
         let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -194,12 +194,17 @@ fn take_alike(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize 
 /// Stores the leading words that have these attributes in the leading slots that are empty, with the bits `changed`
 /// inverted. Returns the number of stored words.
 #[inline]
-fn put_alike(slots: &[AtomicU64], words: &[u64], attributes: u64, changed: u64) -> usize {
+fn put_alike<H: Threads>(
+    slots: &[AtomicU64],
+    words: &[u64],
+    attributes: u64,
+    changed: u64,
+) -> usize {
     let most = slots.len().min(words.len());
     let (slots, words) = (&slots[..most], &words[..most]);
     let mut count = 0;
     while count < most {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         let (slot, word) = (&slots[count], words[count]);
         if x86_64::attributes(word) != attributes || slot.load(Ordering::Relaxed) != 0 {
             break;
@@ -264,7 +269,7 @@ impl<M: Machine> Cursor<'_, M> {
                 continue;
             }
             let attributes = x86_64::attributes(word);
-            let alike = take_alike(&slots[done..], &mut words[done..], attributes);
+            let alike = take_alike::<M::Threads>(&slots[done..], &mut words[done..], attributes);
             self.record_taken(done, &words[done..done + alike], gather);
             done += alike;
             taken += numbers::of_entry(word) * alike as u32;
@@ -302,9 +307,9 @@ impl<M: Machine> Cursor<'_, M> {
                 let changed = word ^ new;
                 debug_assert_eq!(x86_64::attributes(changed), changed);
                 let attributes = x86_64::attributes(word);
-                put_alike(&slots[done..], &words[done..], attributes, changed)
+                put_alike::<M::Threads>(&slots[done..], &words[done..], attributes, changed)
             } else {
-                put_alike(&slots[done..=done], &[new], x86_64::attributes(new), 0)
+                put_alike::<M::Threads>(&slots[done..=done], &[new], x86_64::attributes(new), 0)
             };
             assert!(
                 alike > 0,

@@ -84,7 +84,7 @@ impl<M: Machine> Table<M> {
             let (above, slots) = self.upper_slots(from);
             let room = (ENTRIES - slot_index(to, ABOVE)).min(slots.len());
             let count = room.min(TOGETHER).min(count as usize);
-            above.lock.lock(Rank::Table);
+            above.lock.lock::<M::Threads>(Rank::Table);
             let (taken, entries) = self.unlink(&slots[..count], to, &mut words);
             let live = above.live.load(Ordering::Relaxed);
             let linked = words[..taken].iter().filter(|word| **word != 0).count() as u32;
@@ -92,11 +92,11 @@ impl<M: Machine> Table<M> {
             // Record while the lock is held, so that another operation that finds the entries absent also finds the
             // pending invalidation.
             gather.record_tables_moved(entries);
-            above.lock.unlock(Rank::Table);
+            above.lock.unlock::<M::Threads>(Rank::Table);
             (&words[..taken], entries)
         };
         let (above, slots) = self.upper_slots(to);
-        above.lock.lock(Rank::Table);
+        above.lock.lock::<M::Threads>(Rank::Table);
         let mut live = above.live.load(Ordering::Relaxed);
         for (slot, word) in slots.iter().zip(words).filter(|(_, word)| **word != 0) {
             let old = slot.load(Ordering::Acquire);
@@ -105,7 +105,7 @@ impl<M: Machine> Table<M> {
             live += 1;
         }
         above.live.store(live, Ordering::Relaxed);
-        above.lock.unlock(Rank::Table);
+        above.lock.unlock::<M::Threads>(Rank::Table);
         (words.len() as u64, entries)
     }
 
@@ -118,12 +118,12 @@ impl<M: Machine> Table<M> {
     fn unlink(&self, slots: &[AtomicU64], to: Page, words: &mut [u64]) -> (usize, u64) {
         let (mut taken, mut entries) = (0, 0);
         for (slot, kept) in slots.iter().zip(words) {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let word = slot.load(Ordering::Acquire);
             match x86_64::slot(word, ABOVE) {
                 Slot::Table(table) => {
                     let meta = self.frames().meta(table);
-                    meta.lock.lock(Rank::TableChild);
+                    meta.lock.lock::<M::Threads>(Rank::TableChild);
                     let live = numbers::live(meta.live.load(Ordering::Relaxed));
                     // An empty table stays linked, and is freed with the old range.
                     if live > 0 {
@@ -134,7 +134,7 @@ impl<M: Machine> Table<M> {
                         meta.disturb();
                         *kept = word;
                     }
-                    meta.lock.unlock(Rank::TableChild);
+                    meta.lock.unlock::<M::Threads>(Rank::TableChild);
                 }
                 Slot::Entry if word == 0 => {}
                 Slot::Entry => break,

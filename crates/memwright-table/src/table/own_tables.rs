@@ -57,10 +57,10 @@ impl<M: Machine> Table<M> {
         let frames = self.frames();
         let upper = frames.meta(above);
         let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
-        upper.lock.lock(Rank::Table);
+        upper.lock.lock::<M::Threads>(Rank::Table);
         if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
             let meta = frames.meta(lower);
-            meta.lock.lock(Rank::TableChild);
+            meta.lock.lock::<M::Threads>(Rank::TableChild);
             if is_shared(meta) {
                 self.state.shared.fetch_sub(1, Ordering::Relaxed);
                 if stop_sharing(meta) {
@@ -69,9 +69,9 @@ impl<M: Machine> Table<M> {
                     self.take(meta, slot);
                 }
             }
-            meta.lock.unlock(Rank::TableChild);
+            meta.lock.unlock::<M::Threads>(Rank::TableChild);
         }
-        upper.lock.unlock(Rank::Table);
+        upper.lock.unlock::<M::Threads>(Rank::Table);
     }
 
     /// Takes a table that no other address space shares any more. Both locks are held.
@@ -116,7 +116,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
         let word = first.load(Ordering::Relaxed);
         let alike = Alike::decide(word, rule);
         let count = if word == 0 {
-            let empty = count_empty(slots);
+            let empty = count_empty::<M::Threads>(slots);
             for target in &targets[..empty] {
                 target.store(0, Ordering::Relaxed);
             }

@@ -20,10 +20,15 @@ impl<M: Machine> Table<M> {
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
     pub fn free_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> u64 {
-        self.prune(range, PausePoints::every(TABLES), gather)
+        self.prune(range, PausePoints::<M::Threads>::every(TABLES), gather)
     }
 
-    fn prune(&self, range: PageRange, points: PausePoints, gather: &mut Gather<'_, M>) -> u64 {
+    fn prune(
+        &self,
+        range: PageRange,
+        points: PausePoints<M::Threads>,
+        gather: &mut Gather<'_, M>,
+    ) -> u64 {
         let mut pruning = Pruning {
             table: self,
             gather,
@@ -47,9 +52,9 @@ impl<M: Machine> Cursor<'_, M> {
         }
         self.park();
         let points = if self.pauses {
-            PausePoints::every(TABLES)
+            PausePoints::<M::Threads>::every(TABLES)
         } else {
-            PausePoints::never()
+            PausePoints::<M::Threads>::never()
         };
         self.table.prune(self.range, points, gather)
     }
@@ -72,7 +77,7 @@ struct Pruning<'a, 'g, M: Machine> {
     table: &'a Table<M>,
     gather: &'a mut Gather<'g, M>,
     freed: u64,
-    points: PausePoints,
+    points: PausePoints<M::Threads>,
 }
 
 impl<M: Machine> Pruning<'_, '_, M> {
@@ -98,7 +103,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
                 self.points.round();
             }
             let next = if word == 0 {
-                pass_together(slots, at + 1, all_empty)
+                pass_together(slots, at + 1, all_empty::<M::Threads>)
             } else {
                 at + 1
             };
@@ -115,8 +120,8 @@ impl<M: Machine> Pruning<'_, '_, M> {
         if below.live.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        above.lock.lock(Rank::Table);
-        below.lock.lock(Rank::TableChild);
+        above.lock.lock::<M::Threads>(Rank::Table);
+        below.lock.lock::<M::Threads>(Rank::TableChild);
         let empty = below.live.load(Ordering::Relaxed) == 0;
         if empty {
             slot.store(0, Ordering::Release);
@@ -124,13 +129,13 @@ impl<M: Machine> Pruning<'_, '_, M> {
             above.live.store(live - 1, Ordering::Relaxed);
             // From now on no cursor accepts `lower` as a table of this root.
             below.owner.store(0, Ordering::Relaxed);
-            self.table.share().count_tables(-1);
+            self.table.share().count_tables::<M::Threads>(-1);
             self.gather
                 .record(start, PageSize::Size4K, Change::TableFreed);
             self.gather.hold(lower);
         }
-        below.lock.unlock(Rank::TableChild);
-        above.lock.unlock(Rank::Table);
+        below.lock.unlock::<M::Threads>(Rank::TableChild);
+        above.lock.unlock::<M::Threads>(Rank::Table);
         empty
     }
 }

@@ -35,6 +35,7 @@
 //! Only these scans read the accessed bits of upper entries. Other code that clears such a bit must hold the table's
 //! lock, whose acquisition clears `QUIET`, and must flush in the same way (rule: fold-before-clearing).
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{Alike, Editor};
@@ -48,7 +49,7 @@ use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{Rank, Step, step};
+use crate::sync::{Rank, Step, Threads, step};
 use crate::table::{Edit, Edited};
 
 /// In [`Meta::quiet`]: a check found every entry unwritten, and any write since has set the accessed bit of the upper
@@ -131,7 +132,7 @@ impl AlikeRun {
 
 /// An iterator over the touched entries of a last-level table; see [`Cursor::touched`].
 #[derive(Debug)]
-pub struct Touched<'t> {
+pub struct Touched<'t, H> {
     /// The slots that have not been read yet. The slots before them are untouched or have been returned.
     rest: &'t [AtomicU64],
     /// The page after the last slot.
@@ -140,9 +141,10 @@ pub struct Touched<'t> {
     alike: bool,
     /// Whether the accessed or dirty bits alone determine which pages were touched (see the module documentation).
     bits_tell: bool,
+    threads: PhantomData<fn() -> H>,
 }
 
-impl<'t> Touched<'t> {
+impl<'t, H: Threads> Touched<'t, H> {
     /// The page of the first slot that has not been read yet.
     #[inline(always)]
     fn page(&self) -> Page {
@@ -155,13 +157,13 @@ impl<'t> Touched<'t> {
     fn first(&mut self) -> Option<&'t AtomicU64> {
         let slots = self.rest;
         self.rest = match self.tracked {
-            Tracked::Stores if self.bits_tell => pass_clear(slots, x86_64::DIRTY),
-            Tracked::Stores => pass_while(slots, all_unwritten, x86_64::is_unwritten),
+            Tracked::Stores if self.bits_tell => pass_clear::<H>(slots, x86_64::DIRTY),
+            Tracked::Stores => pass_while::<H>(slots, all_unwritten::<H>, x86_64::is_unwritten),
             Tracked::Accesses | Tracked::Unarmed if self.bits_tell => {
-                pass_clear(slots, x86_64::ACCESSED)
+                pass_clear::<H>(slots, x86_64::ACCESSED)
             }
-            Tracked::Accesses => pass_while(slots, all_unaccessed, x86_64::is_unaccessed),
-            Tracked::Unarmed => pass_while(slots, all_idle, x86_64::is_idle),
+            Tracked::Accesses => pass_while::<H>(slots, all_unaccessed::<H>, x86_64::is_unaccessed),
+            Tracked::Unarmed => pass_while::<H>(slots, all_idle::<H>, x86_64::is_idle),
         };
         self.rest.first()
     }
@@ -173,7 +175,7 @@ impl<'t> Touched<'t> {
     }
 }
 
-impl Iterator for Touched<'_> {
+impl<H: Threads> Iterator for Touched<'_, H> {
     type Item = AlikeRun;
 
     #[inline(always)]
@@ -183,7 +185,7 @@ impl Iterator for Touched<'_> {
         // The run has at least one page, even if hardware has changed the first entry in the meantime.
         self.consume(1);
         if self.alike && x86_64::is_present(word) {
-            self.rest = pass_alike(self.rest, x86_64::attributes(word));
+            self.rest = pass_alike::<H>(self.rest, x86_64::attributes(word));
         }
         let range = PageRange::new(start, self.page());
         Some(AlikeRun::new(range, word, 1))
@@ -245,7 +247,7 @@ impl<M: Machine> Table<M> {
             let whole = (range.end.number() - page.number()) / TABLE_PAGES;
             let slots = &slots[..slots.len().min(whole as usize)];
             let quiet = slots.iter().take_while(|slot| {
-                step(Step::Entry);
+                step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
                 match x86_64::slot(word, ABOVE) {
                     Slot::Table(lower) => {
@@ -291,7 +293,7 @@ impl<M: Machine> Table<M> {
     }
 
     fn settle_one(&self, slot: &AtomicU64, start: Page, gather: &mut Gather<'_, M>) {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let word = slot.load(Ordering::Relaxed);
         let Slot::Table(lower) = x86_64::slot(word, ABOVE) else {
             return;
@@ -300,7 +302,7 @@ impl<M: Machine> Table<M> {
             return;
         }
         let meta = self.frames().meta(lower);
-        meta.lock.lock(Rank::Table);
+        meta.lock.lock::<M::Threads>(Rank::Table);
         let is_here = meta.is_table()
             && meta.owner.load(Ordering::Relaxed) == table_owner(self.root(), 1)
             && meta.index.load(Ordering::Relaxed) == start.number();
@@ -314,7 +316,7 @@ impl<M: Machine> Table<M> {
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = slot.compare_exchange(word, clear, order.0, order.1);
         }
-        meta.lock.unlock(Rank::Table);
+        meta.lock.unlock::<M::Threads>(Rank::Table);
     }
 }
 
@@ -339,7 +341,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
     pub fn end_look(&mut self, tracked: Tracked, quiet: bool) {
         assert!(self.level == 1, "only a lowest table is quiet");
         let bits_tell = match tracked {
-            Tracked::Stores if self.is_watched() || (quiet && every_watched(self.words)) => WATCHED,
+            Tracked::Stores
+                if self.is_watched() || (quiet && every_watched::<M::Threads>(self.words)) =>
+            {
+                WATCHED
+            }
             Tracked::Unarmed if quiet => IDLE,
             Tracked::Stores | Tracked::Accesses | Tracked::Unarmed => 0,
         };
@@ -367,7 +373,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
     #[inline]
-    pub fn touched(&self, from: Page, limit: Page, alike: bool, tracked: Tracked) -> Touched<'t> {
+    pub fn touched(
+        &self,
+        from: Page,
+        limit: Page,
+        alike: bool,
+        tracked: Tracked,
+    ) -> Touched<'t, M::Threads> {
         assert!(self.level == 1, "the cursor stands in no lowest table");
         let first = slot_index(from, 1);
         Touched {
@@ -379,6 +391,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 Tracked::Stores => self.has_flag(WATCHED),
                 Tracked::Accesses | Tracked::Unarmed => self.has_flag(IDLE),
             },
+            threads: PhantomData,
         }
     }
 
@@ -414,8 +427,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let at = slot_index(run.range.start, 1);
         let slots = &self.words[at..at + pages as usize];
         let done = match slots {
-            [slot] => u64::from(prepared.0.apply_one(slot)),
-            slots => prepared.0.apply(slots) as u64,
+            [slot] => u64::from(prepared.0.apply_one::<M::Threads>(slot)),
+            slots => prepared.0.apply::<M::Threads>(slots) as u64,
         };
         if done > 0 {
             prepared.0.record(run.range.start, done, gather);
@@ -449,7 +462,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             match runs[..used].last_mut() {
                 Some(last) if last.end == page => {
                     let left = entries.rest.len().min((most - pages) as usize);
-                    let more = alike.apply(&entries.rest[..left]);
+                    let more = alike.apply::<M::Threads>(&entries.rest[..left]);
                     if more == 0 {
                         break;
                     }
@@ -458,7 +471,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
                     pages += more as u64;
                 }
                 Some(_) | None => {
-                    if used == runs.len() || !alike.apply_one(first) {
+                    if used == runs.len() || !alike.apply_one::<M::Threads>(first) {
                         break;
                     }
                     entries.consume(1);
@@ -512,14 +525,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 entries.consume(1);
                 continue;
             }
-            if !alike.apply_one(first) {
+            if !alike.apply_one::<M::Threads>(first) {
                 // Hardware has changed the entry: decide again.
                 continue;
             }
             entries.consume(1);
             let follows = |slot: &AtomicU64| alike.fits(slot.load(Ordering::Relaxed));
             let more = match entries.rest {
-                [next, ..] if follows(next) => alike.apply(entries.rest),
+                [next, ..] if follows(next) => alike.apply::<M::Threads>(entries.rest),
                 [] | [_, ..] => 0,
             };
             entries.consume(more);
@@ -563,9 +576,9 @@ fn edit_swapped_slot(slot: &AtomicU64, tracked: Tracked, rule: impl Fn(Bits) -> 
 }
 
 /// Whether the dirty bit of every entry reports stores.
-fn every_watched(slots: &[AtomicU64]) -> bool {
+fn every_watched<H: Threads>(slots: &[AtomicU64]) -> bool {
     let every = slots.iter().fold(u64::MAX, |every, slot| {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         every & slot.load(Ordering::Relaxed)
     });
     every & x86_64::WATCHED != 0
@@ -573,29 +586,29 @@ fn every_watched(slots: &[AtomicU64]) -> bool {
 
 /// Returns the intersection and the union of the bits of these entries.
 #[inline(always)]
-fn every_and_some(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
-    (every_bit(slots), some_bits(slots))
+fn every_and_some<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+    (every_bit::<H>(slots), some_bits::<H>(slots))
 }
 
 /// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are
 /// tracked by their dirty bits and clean. `false` means unknown.
 #[inline(always)]
-fn all_unwritten(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some(slots);
+fn all_unwritten<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<H>(slots);
     every & x86_64::UFFD_WP != 0 || (every & x86_64::WATCHED != 0 && some & x86_64::DIRTY == 0)
 }
 
 /// Whether all of these entries are unaccessed, as proved by the same condition for each. `false` means unknown.
 #[inline(always)]
-fn all_unaccessed(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some(slots);
+fn all_unaccessed<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<H>(slots);
     every & x86_64::UFFD_WP != 0 || are_idle(every, some)
 }
 
 /// Whether the accessed bit of each of these entries reports the next access, or all are empty. `false` means unknown.
 #[inline(always)]
-fn all_idle(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some(slots);
+fn all_idle<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<H>(slots);
     are_idle(every, some)
 }
 

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::entry::x86_64;
 pub(super) use crate::frame::TOGETHER;
 use crate::frame::zero_bits;
-use crate::sync::{Step, step};
+use crate::sync::{Step, Threads, step};
 
 /// Combines the words of `TOGETHER` slots by the instruction `$instruction`, whose effect is `$combine`, a function
 /// with the neutral element `$neutral`.
@@ -15,10 +15,12 @@ use crate::sync::{Step, step};
 /// For atomic loads, the compiler needs two instructions per word. An x86 instruction can read the word and combine it
 /// at once, which makes scans of sparse tables a third cheaper. Miri and the interleaver see every load.
 macro_rules! fold_bits {
-    ($slots:expr, $instruction:literal, $neutral:expr, $combine:expr) => {{
+    ($threads:ty, $slots:expr, $instruction:literal, $neutral:expr, $combine:expr) => {{
         let slots: &[AtomicU64; TOGETHER] = $slots;
         #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "interleave")))]
         {
+            // Compiles to nothing without the interleaver.
+            step::<$threads>(Step::Entry);
             let result: u64;
             // SAFETY: reads the words of `slots`, each by one access of its size, like relaxed loads. Writes no memory
             // and does not use the stack.
@@ -43,7 +45,7 @@ macro_rules! fold_bits {
         {
             let combine: fn(u64, u64) -> u64 = $combine;
             slots.iter().fold($neutral, |all, slot| {
-                step(Step::Entry);
+                step::<$threads>(Step::Entry);
                 combine(all, slot.load(Ordering::Relaxed))
             })
         }
@@ -53,13 +55,13 @@ macro_rules! fold_bits {
 /// Skips the leading slots for which a condition holds, and returns the rest. `one` decides the condition for a single
 /// slot. If `all` returns true for a group of slots, the condition holds for each of them.
 #[inline(always)]
-pub(super) fn pass_while(
+pub(super) fn pass_while<H: Threads>(
     slots: &[AtomicU64],
     all: impl Fn(&[AtomicU64; TOGETHER]) -> bool,
     one: impl Fn(u64) -> bool,
 ) -> &[AtomicU64] {
     let fails = |slot: &AtomicU64| {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         !one(slot.load(Ordering::Relaxed))
     };
     let mut rest = slots;
@@ -79,28 +81,28 @@ pub(super) fn pass_while(
 /// bits, two groups are checked together, so that sparse tables cost less than with [`pass_while`], and dense ones the
 /// same.
 #[inline(always)]
-pub(super) fn pass_clear(slots: &[AtomicU64], bits: u64) -> &[AtomicU64] {
+pub(super) fn pass_clear<H: Threads>(slots: &[AtomicU64], bits: u64) -> &[AtomicU64] {
     let is_clear = |word| word & bits == 0;
     let mut rest = slots;
     if let Some((first, more)) = rest.split_first_chunk() {
-        if !is_clear(some_bits(first)) {
-            return pass_while(rest, |_| false, is_clear);
+        if !is_clear(some_bits::<H>(first)) {
+            return pass_while::<H>(rest, |_| false, is_clear);
         }
         rest = more;
     }
     while let Some((pair, more)) = rest.split_first_chunk::<{ 2 * TOGETHER }>() {
         if let (Some(first), Some(second)) = (pair.first_chunk(), pair.last_chunk()) {
-            let (some, others) = (some_bits(first), some_bits(second));
+            let (some, others) = (some_bits::<H>(first), some_bits::<H>(second));
             if !is_clear(some | others) {
                 if is_clear(some) {
                     rest = &rest[TOGETHER..];
                 }
-                return pass_while(rest, |_| false, is_clear);
+                return pass_while::<H>(rest, |_| false, is_clear);
             }
         }
         rest = more;
     }
-    pass_while(rest, |slots| is_clear(some_bits(slots)), is_clear)
+    pass_while::<H>(rest, |slots| is_clear(some_bits::<H>(slots)), is_clear)
 }
 
 /// Skips groups of `TOGETHER` slots for which `all` holds, and returns the index of the first slot after them. To bound
@@ -126,64 +128,64 @@ pub(super) fn pass_together(
 
 /// Returns the union of the bits of `slots`.
 #[inline(always)]
-pub(super) fn some_bits(slots: &[AtomicU64; TOGETHER]) -> u64 {
-    fold_bits!(slots, "or", 0, |some, word| some | word)
+pub(super) fn some_bits<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> u64 {
+    fold_bits!(H, slots, "or", 0, |some, word| some | word)
 }
 
 /// Returns the intersection of the bits of `slots`.
 #[inline(always)]
-pub(super) fn every_bit(slots: &[AtomicU64; TOGETHER]) -> u64 {
-    fold_bits!(slots, "and", u64::MAX, |every, word| every & word)
+pub(super) fn every_bit<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> u64 {
+    fold_bits!(H, slots, "and", u64::MAX, |every, word| every & word)
 }
 
 /// Whether all of `slots` are empty.
 #[inline(always)]
-pub(super) fn all_empty(slots: &[AtomicU64; TOGETHER]) -> bool {
-    some_bits(slots) == 0
+pub(super) fn all_empty<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    some_bits::<H>(slots) == 0
 }
 
 /// Returns a bitmap of the empty ones of `slots`, at most 64. Bit 0 is the first slot.
 #[inline(always)]
-pub(super) fn empty_bits(slots: &[AtomicU64]) -> u64 {
+pub(super) fn empty_bits<H: Threads>(slots: &[AtomicU64]) -> u64 {
     let (mut rest, mut bits, mut place) = (slots, 0, 0);
     while let Some((together, more)) = rest.split_first_chunk() {
-        bits |= zero_bits(together, || step(Step::Entry)) << place;
+        bits |= zero_bits(together, || step::<H>(Step::Entry)) << place;
         place += TOGETHER;
         rest = more;
     }
     match rest {
         [] => bits,
-        [_, ..] => bits | empty_bits_of_few(rest) << place,
+        [_, ..] => bits | empty_bits_of_few::<H>(rest) << place,
     }
 }
 
 /// Returns the bitmap of fewer slots than a group.
 #[cold]
-fn empty_bits_of_few(slots: &[AtomicU64]) -> u64 {
+fn empty_bits_of_few<H: Threads>(slots: &[AtomicU64]) -> u64 {
     slots.iter().rev().fold(0, |bits, slot| {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         bits << 1 | u64::from(slot.load(Ordering::Relaxed) == 0)
     })
 }
 
 /// Whether none of `slots`, in a last-level table, maps a page.
 #[inline(always)]
-pub(super) fn none_present(slots: &[AtomicU64; TOGETHER]) -> bool {
-    !x86_64::is_present(some_bits(slots))
+pub(super) fn none_present<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    !x86_64::is_present(some_bits::<H>(slots))
 }
 
 /// Whether all of `slots`, at `level`, map pages with rights. `false` means unknown.
 #[inline(always)]
-pub(super) fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
-    x86_64::are_pages(every_bit(slots), level)
+pub(super) fn are_pages<H: Threads>(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
+    x86_64::are_pages(every_bit::<H>(slots), level)
 }
 
 /// Skips the leading slots that have these attributes, and returns the rest.
 #[inline(always)]
-pub(super) fn pass_alike(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
+pub(super) fn pass_alike<H: Threads>(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
     let mut rest = slots;
     while let [first, others @ ..] = rest {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         if x86_64::attributes(first.load(Ordering::Relaxed)) != attributes {
             break;
         }
@@ -194,9 +196,9 @@ pub(super) fn pass_alike(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
 
 /// Returns the number of leading `slots` that have these attributes.
 #[inline(never)]
-pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
+pub(super) fn count_alike<H: Threads>(slots: &[AtomicU64], attributes: u64) -> usize {
     let alike = |slot: &AtomicU64| {
-        step(Step::Entry);
+        step::<H>(Step::Entry);
         x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes
     };
     slots.iter().take_while(|slot| alike(slot)).count()

@@ -25,7 +25,7 @@ impl<M: Machine> Table<M> {
         self.frames()
             .meta(frame)
             .become_table(owner, start.number());
-        self.share().count_tables(1);
+        self.share().count_tables::<M::Threads>(1);
         Ok(frame)
     }
 
@@ -95,7 +95,7 @@ impl<M: Machine> Cursor<'_, M> {
         let new = x86_64::table(lower);
         slot.store(new, Ordering::Release);
         self.count(old, new);
-        stat::line(Line::Entries, slot);
+        stat::line::<M::Threads>(Line::Entries, slot);
         self.descend(lower);
         Ok(())
     }
@@ -103,7 +103,12 @@ impl<M: Machine> Cursor<'_, M> {
     /// Acquires the lock of a table that is about to be linked here, in addition to the lock of the current table, so
     /// that no other CPU changes the entries before the cursor is in the new table.
     fn lock_unlinked(&self, lower: Frame) {
-        let taken = self.table.frames().meta(lower).lock.try_lock(self.rank);
+        let taken = self
+            .table
+            .frames()
+            .meta(lower)
+            .lock
+            .try_lock::<M::Threads>(self.rank);
         debug_assert!(taken, "somebody has the lock of a table that is not linked");
     }
 
@@ -111,7 +116,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// of the current table.
     fn descend(&mut self, lower: Frame) {
         let frames = self.table.frames();
-        self.meta.lock.unlock(self.rank);
+        self.meta.lock.unlock::<M::Threads>(self.rank);
         self.node = lower;
         self.words = frames.table_words(lower);
         self.meta = frames.meta(lower);
@@ -315,13 +320,13 @@ impl<M: Machine> Cursor<'_, M> {
         let mut pages_from = None;
         let mut pages_to = 0;
         while done < slots.len() {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let word = slots[done].load(Ordering::Relaxed);
             if word == 0 {
                 slots[done].store(marker, Ordering::Release);
                 // The table is locked, so no other CPU writes an entry that is not present.
                 let next = pass_together(slots, done + 1, |many| {
-                    let empty = all_empty(many);
+                    let empty = all_empty::<M::Threads>(many);
                     if empty {
                         many.iter()
                             .for_each(|slot| slot.store(marker, Ordering::Release));
@@ -334,7 +339,7 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
             } else if page(word) {
                 pages_from.get_or_insert(done);
-                done = pass_together(slots, done + 1, |many| are_pages(many, level));
+                done = pass_together(slots, done + 1, |many| are_pages::<M::Threads>(many, level));
                 pages_to = done;
             } else {
                 break;
@@ -383,11 +388,11 @@ impl<M: Machine> Cursor<'_, M> {
         let slots = self.slots_to(end);
         let (mut done, mut gone) = (0, 0);
         while done < slots.len() {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let (slot, word) = (&slots[done], slots[done].load(Ordering::Relaxed));
             done += 1;
             if word == 0 {
-                done = pass_together(slots, done, all_empty);
+                done = pass_together(slots, done, all_empty::<M::Threads>);
             } else if x86_64::is_present(word) {
                 continue;
             } else if let Entry::Marker(Marker { marks: present }) = x86_64::decode(word, 1) {

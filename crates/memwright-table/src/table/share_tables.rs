@@ -95,7 +95,7 @@ impl<M: Machine> Table<M> {
     /// Whether the table below an entry of the upper table `above` is certainly not shared: it has too few entries, or
     /// there is a huge page or a marker instead. The areas are locked, so no thread adds entries.
     fn is_refused(&self, above: Frame, entry: usize, rule: ShareRule) -> bool {
-        step(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let word = self.frames().table_words(above)[entry].load(Ordering::Acquire);
         match x86_64::slot(word, ABOVE) {
             Slot::Table(lower) => {
@@ -129,9 +129,9 @@ impl<M: Machine> Table<M> {
         let mut new = 0;
         // Counted before the first table is shared: other threads that lock a table look for shared ones from now on.
         self.state.shared.fetch_add(most, Ordering::Relaxed);
-        lock.lock(Rank::Table);
+        lock.lock::<M::Threads>(Rank::Table);
         while handled < slots.len() {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let slot = &slots[handled];
             let word = slot.load(Ordering::Acquire);
             let Slot::Table(lower) = x86_64::slot(word, ABOVE) else {
@@ -162,7 +162,7 @@ impl<M: Machine> Table<M> {
             words[handled] = x86_64::shared_table(word);
             handled += 1;
         }
-        lock.unlock(Rank::Table);
+        lock.unlock::<M::Threads>(Rank::Table);
         self.state.shared.fetch_sub(most - new, Ordering::Relaxed);
         gather.count_upper_protected(new);
         shared.add(sum);
@@ -177,7 +177,7 @@ impl<M: Machine> Table<M> {
         (slot, rule): (&AtomicU64, ShareRule),
         (lower, meta): (Frame, &Meta),
     ) -> bool {
-        meta.lock.lock(Rank::TableChild);
+        meta.lock.lock::<M::Threads>(Rank::TableChild);
         let words = || self.frames().table_words(lower);
         let numbers = meta.live.load(Ordering::Relaxed);
         debug_assert_eq!(
@@ -185,10 +185,11 @@ impl<M: Machine> Table<M> {
             count_entries(words()),
             "the numbers of a table are wrong"
         );
-        let shares = numbers::live(numbers) >= rule.least && (!rule.looks || is_shareable(words()));
+        let shares = numbers::live(numbers) >= rule.least
+            && (!rule.looks || is_shareable::<M::Threads>(words()));
         if shares {
             debug_assert!(
-                is_shareable(words()),
+                is_shareable::<M::Threads>(words()),
                 "shared a table with state of one address space"
             );
             debug_assert_eq!(
@@ -200,7 +201,7 @@ impl<M: Machine> Table<M> {
             // From now on, the processor permits no store through this entry. The exchange keeps the accessed bit.
             slot.fetch_and(!x86_64::WRITE, Ordering::AcqRel);
         }
-        meta.lock.unlock(Rank::TableChild);
+        meta.lock.unlock::<M::Threads>(Rank::TableChild);
         shares
     }
 
@@ -216,7 +217,7 @@ impl<M: Machine> Table<M> {
         cursor.link_tables(words, linked as u32);
         drop(cursor);
         self.state.shared.fetch_add(linked, Ordering::Relaxed);
-        self.share().count_tables(linked as i64);
+        self.share().count_tables::<M::Threads>(linked as i64);
         Ok(())
     }
 

@@ -28,16 +28,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
 use super::numbers;
-use super::runs::TOGETHER;
-#[cfg(not(feature = "interleave"))]
-use super::runs::{every_bit, some_bits};
+use super::runs::{TOGETHER, every_bit, some_bits};
 use crate::addr::{Frame, Page};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{Step, step};
+use crate::sync::{Step, Threads, step};
 
 /// Returns whether several address spaces may share the table whose metadata is `meta`. The result is final only while
 /// the table's lock is held.
@@ -79,12 +77,12 @@ pub(super) fn stop_sharing(meta: &Meta) -> bool {
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
 /// the table.
 #[inline(never)]
-pub(super) fn is_shareable(words: &[AtomicU64; ENTRIES]) -> bool {
-    step(Step::Entry);
+pub(super) fn is_shareable<H: Threads>(words: &[AtomicU64; ENTRIES]) -> bool {
+    step::<H>(Step::Entry);
     let mut rest = &words[..];
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
         rest = more;
-        let (every, some) = combined(group);
+        let (every, some) = combined::<H>(group);
         let are_pages = every & x86_64::READ != 0;
         let plain = some & OF_ONE == 0 && (are_pages || some == 0);
         if !plain
@@ -115,17 +113,13 @@ pub(super) fn count_entries(words: &[AtomicU64; ENTRIES]) -> u32 {
     each.map(numbers::of_entry).sum()
 }
 
-/// Returns the intersection and the union of the words of a group of slots.
-#[cfg(not(feature = "interleave"))]
-#[inline(always)]
-fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
-    (every_bit(group), some_bits(group))
-}
-
 /// Returns the intersection and the union of the words of a group of slots. The lock of the table is held, so the
 /// interleaver need not stop at each slot.
-#[cfg(feature = "interleave")]
-fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+#[inline(always)]
+fn combined<H: Threads>(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+    if !cfg!(feature = "interleave") {
+        return (every_bit::<H>(group), some_bits::<H>(group));
+    }
     group.iter().fold((u64::MAX, 0), |(every, some), slot| {
         let word = slot.load(Ordering::Relaxed);
         (every & word, some | word)
@@ -133,10 +127,10 @@ fn combined(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
 }
 
 /// Returns the number of empty slots at the start of `slots`.
-pub(super) fn count_empty(slots: &[AtomicU64]) -> usize {
+pub(super) fn count_empty<H: Threads>(slots: &[AtomicU64]) -> usize {
     let mut rest = slots;
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
-        if combined(group).1 != 0 {
+        if combined::<H>(group).1 != 0 {
             break;
         }
         rest = more;
@@ -170,7 +164,7 @@ impl<M: Machine> Table<M> {
         let frames = self.frames();
         let mut node = self.root();
         for level in (ABOVE + 1..=ROOT_LEVEL).rev() {
-            step(Step::Entry);
+            step::<M::Threads>(Step::Entry);
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) else {
                 return Err(self.next_upper(node, page, level));
@@ -185,7 +179,7 @@ impl<M: Machine> Table<M> {
     #[cold]
     fn next_upper(&self, node: Frame, page: Page, level: u8) -> Page {
         let after = slot_index(page, level) + 1;
-        let empty = count_empty(&self.frames().table_words(node)[after..]);
+        let empty = count_empty::<M::Threads>(&self.frames().table_words(node)[after..]);
         let span = slot_pages(level);
         Page::new((page.number() / span + 1 + empty as u64) * span)
     }

@@ -78,7 +78,7 @@ impl<M: Machine> Cursor<'_, M> {
         let slots = self.slots_to(self.table_end(self.range().end));
         let all_pages = |group: &&[AtomicU64]| {
             let whole = group.first_chunk::<TOGETHER>();
-            whole.is_some_and(|slots| are_pages(slots, 1))
+            whole.is_some_and(|slots| are_pages::<M::Threads>(slots, 1))
         };
         let groups = slots.chunks(TOGETHER).filter(|group| !all_pages(group));
         for slot in groups.flatten() {

@@ -1,12 +1,13 @@
 //! A machine for tests. Its memory is from the heap, and it records the invalidations that were sent to its CPUs.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::vec::Vec;
 
+use crate::sync::Threads;
 use crate::{CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, Machine, PAGE_SIZE, Region};
 
 /// The target CPUs of an invalidation, and the invalidation.
@@ -19,7 +20,6 @@ struct Inner {
     memory: NonNull<u8>,
     frames: u32,
     cpus: usize,
-    current: AtomicU16,
     sent: Mutex<Vec<Sent>>,
 }
 
@@ -28,22 +28,29 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
+std::thread_local! {
+    /// The CPU that this host thread acts as.
+    static CURRENT: Cell<u16> = const { Cell::new(0) };
+}
+
 impl TestMachine {
+    /// Creates a machine, and makes the calling thread act as its CPU 0.
     pub(crate) fn new(frames: u32, cpus: usize) -> Self {
+        CURRENT.set(0);
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc_zeroed(Inner::layout(frames)) };
         Self(Arc::new(Inner {
             memory: NonNull::new(memory).expect("host memory"),
             frames,
             cpus,
-            current: AtomicU16::new(0),
             sent: Mutex::new(Vec::new()),
         }))
     }
 
-    /// Makes `cpu` the calling CPU.
+    /// Makes the calling thread act as the CPU `cpu`.
     pub(crate) fn run_on(&self, cpu: u16) {
-        self.0.current.store(cpu, Ordering::Relaxed);
+        assert!(usize::from(cpu) < self.0.cpus, "no CPU {cpu}");
+        CURRENT.set(cpu);
     }
 
     /// Returns the invalidations that were sent since the last call.
@@ -74,6 +81,8 @@ impl Drop for Inner {
 
 // SAFETY: the memory is valid for `frames` frames, zeroed, and lives as long as the machine; the machine has no TLB.
 unsafe impl Machine for TestMachine {
+    type Threads = Self;
+
     fn memory_base(&self) -> NonNull<u8> {
         self.0.memory
     }
@@ -82,16 +91,8 @@ unsafe impl Machine for TestMachine {
         range.end_number() <= u64::from(self.0.frames)
     }
 
-    fn cpu(&self) -> CpuId {
-        CpuId::new(self.0.current.load(Ordering::Relaxed))
-    }
-
     fn cpu_count(&self) -> usize {
         self.0.cpus
-    }
-
-    fn relax(&self) {
-        std::thread::yield_now();
     }
 
     fn load_root(&self, _root: Frame) {}
@@ -101,12 +102,22 @@ unsafe impl Machine for TestMachine {
             .sent
             .lock()
             .unwrap()
-            .push((CpuSet::single(self.cpu()), *what));
+            .push((CpuSet::single(Self::cpu()), *what));
     }
 
     fn invalidate_remote(&self, targets: CpuSet, _root: Frame, what: &[Invalidation]) {
         let mut sent = self.0.sent.lock().unwrap();
         sent.extend(what.iter().map(|what| (targets, *what)));
+    }
+}
+
+impl Threads for TestMachine {
+    fn cpu() -> CpuId {
+        CpuId::new(CURRENT.get())
+    }
+
+    fn relax() {
+        std::thread::yield_now();
     }
 }
 

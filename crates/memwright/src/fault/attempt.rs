@@ -45,7 +45,7 @@ impl<M: Machine> Fault<'_, M> {
         let shared = self.areas.map.anon_vma_around(self.area);
         let anon_vma =
             shared.unwrap_or_else(|| AnonVma::founded(self.core.next_anon_vma(self.cpu)));
-        self.area.anon_vma.found(anon_vma);
+        self.area.anon_vma.found::<M::Threads>(anon_vma);
     }
 
     /// Checks an entry that maps no page. Returns the bits that a page mapped here inherits from the entry, or an error

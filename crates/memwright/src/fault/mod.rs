@@ -137,7 +137,9 @@ impl<M: Machine> Core<M> {
             match self.finish_reads(page, purpose) {
                 Finished::Over(outcome) => return outcome,
                 Finished::Again => has_read = true,
-                Finished::Nothing if awaits && self.is_in_swap(page) => wait_a_moment(),
+                Finished::Nothing if awaits && self.is_in_swap(page) => {
+                    wait_a_moment::<M::Threads>();
+                }
                 Finished::Nothing => return Err(FaultError::WouldBlock),
             }
             match self.fault(self.cpu(), address, access) {

@@ -2,7 +2,7 @@
 //! areas and of the page table, and [put the read off](crate::swap::reads). The second half waits for the device with
 //! no lock held, takes the locks again, and maps the page if its entry still refers to the slot that was read.
 
-use memwright_table::sync::{pause_point, relax};
+use memwright_table::sync::{Threads, pause_point, relax};
 use memwright_table::{Bits, Cursor, Entry, FrameRef, Machine, Page, PageRange, Slots, Swapped};
 
 use crate::fault::attempt::Fault;
@@ -264,7 +264,7 @@ impl<M: Machine> Core<M> {
         if finished != Finished::Nothing || !self.is_in_swap(asked) {
             return finished;
         }
-        wait_a_moment();
+        wait_a_moment::<M::Threads>();
         Finished::Again
     }
 
@@ -282,7 +282,7 @@ impl<M: Machine> Core<M> {
 }
 
 /// Performs one step of a wait for another thread, which may be reading a page from swap.
-pub(super) fn wait_a_moment() {
-    pause_point();
-    relax();
+pub(super) fn wait_a_moment<H: Threads>() {
+    pause_point::<H>();
+    relax::<H>();
 }

@@ -97,7 +97,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let mut next = from;
         while *budget > 0 {
-            pause_point();
+            pause_point::<M::Threads>();
             let Some(range) = core.next_candidate(next) else {
                 return Scanned::End;
             };
@@ -211,7 +211,7 @@ impl<M: Machine> Core<M> {
         let mut failure = Ok(());
         while start + HUGE_PAGES <= part.end.number() {
             let page = Page::new(start);
-            pause_point();
+            pause_point::<M::Threads>();
             match self.collapse_one(around(page)) {
                 Ok(()) => {}
                 Err(found @ CollapseFailure::NoFrames) => return Err(found.advise_error(page)),
@@ -360,7 +360,7 @@ impl<M: Machine> Core<M> {
         if !area.has_faulted() {
             let shared = areas.map.anon_vma_around(area);
             let anon_vma = shared.unwrap_or_else(|| AnonVma::founded(self.next_anon_vma(cpu)));
-            area.anon_vma.found(anon_vma);
+            area.anon_vma.found::<M::Threads>(anon_vma);
         }
         let mut gather = self.gather();
         let decide = |_| area.entry_bits(NEW);

@@ -7,11 +7,13 @@ use crate::mm::memory::Memory;
 use crate::mm::merging::{Merging, Round, Stable};
 
 /// A guard that excludes the scan of KSM: while it is held, no KSM page is looked up by its contents.
-pub(crate) struct Pause<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Round>);
+pub(crate) struct Pause<'a, M: Machine>(
+    #[expect(dead_code, reason = "held")] LockGuard<'a, Round, M::Threads>,
+);
 
 impl<M: Machine> Merging<M> {
     /// Excludes the scan of KSM until the returned guard is dropped.
-    pub(crate) fn pause(&self) -> Pause<'_> {
+    pub(crate) fn pause(&self) -> Pause<'_, M> {
         Pause(self.round.lock())
     }
 

@@ -64,7 +64,7 @@ impl<M: Machine> Memory<M> {
                     round.page = seen.page.add(1);
                     self.place(number, &space, seen, &mut round);
                     // Answers CPUs that wait for an invalidation on this one, before the rest of the batch.
-                    relax();
+                    relax::<M::Threads>();
                 }
                 Next::Enough(page) => round.page = page,
                 Next::End => (round.space, round.page) = (number + 1, Page::new(0)),

@@ -176,6 +176,8 @@ impl<M: Machine> Clone for Backing<M> {
 }
 
 impl<M: Machine> Backed for Backing<M> {
+    type Threads = M::Threads;
+
     fn same(&self, other: &Self) -> bool {
         let shown = match (&self.attachment, &other.attachment) {
             (None, None) => true,

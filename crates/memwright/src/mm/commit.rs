@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use memwright_table::sync::Threads;
 use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 use memwright_table::{CpuId, OutOfMemory, TryPush};
@@ -180,8 +181,8 @@ impl Commit {
     }
 
     /// Reports to the lock statistics that `cpu`, the calling CPU, wrote the cache line of its count.
-    pub(crate) fn note_line(&self, cpu: CpuId) {
-        stat::line(Line::Commit, &self.cpus[cpu.index()]);
+    pub(crate) fn note_line<H: Threads>(&self, cpu: CpuId) {
+        stat::line::<H>(Line::Commit, &self.cpus[cpu.index()]);
     }
 
     /// Returns the number of committed pages (`Committed_AS` in /proc/meminfo).

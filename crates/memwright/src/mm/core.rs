@@ -6,7 +6,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
 };
 use memwright_table::sync::stat::Line;
-use memwright_table::sync::{Rank, SpreadLock, stat};
+use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
 use memwright_table::{
     Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
     PageRange, Present, Table, TableTotals, TryPush, VirtAddr,
@@ -49,7 +49,7 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) layout: Layout,
     pub(crate) template: Option<Frame>,
     /// Locked for reading by faults, for writing by operations that change areas.
-    pub(crate) areas: SpreadLock<Areas<M>>,
+    pub(crate) areas: SpreadLock<Areas<M>, M::Threads>,
     /// Which huge pages the process opts out of, as a [`HugeRefusal`].
     huge_refusal: AtomicU8,
     /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
@@ -159,7 +159,7 @@ impl<M: Machine> Core<M> {
 
     #[inline]
     pub(crate) fn cpu(&self) -> CpuId {
-        self.memory.frames().machine().cpu()
+        M::Threads::cpu()
     }
 
     /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.
@@ -185,7 +185,7 @@ impl<M: Machine> Core<M> {
     pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
         if stat::is_on() && address < VirtAddr::USER_END {
             self.table.note_lines(address.page());
-            stat::line(Line::Space, &self.resident[cpu.index()]);
+            stat::line::<M::Threads>(Line::Space, &self.resident[cpu.index()]);
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct HugeState<M: Machine> {
 /// A file of huge pages.
 pub struct HugeFile<M: Machine> {
     pub(crate) memory: Arc<Memory<M>>,
-    pub(crate) state: Lock<HugeState<M>>,
+    pub(crate) state: Lock<HugeState<M>, M::Threads>,
     pub(crate) mappings: Mappings<M>,
     pub(crate) identity: ObjectIdentity,
     pub(crate) name: &'static str,
@@ -165,7 +165,7 @@ impl<M: Machine> HugeFile<M> {
         subpool.map_or(SubpoolId::NONE, |subpool| subpool.id())
     }
 
-    pub(crate) fn lock(&self) -> LockGuard<'_, HugeState<M>> {
+    pub(crate) fn lock(&self) -> LockGuard<'_, HugeState<M>, M::Threads> {
         self.state.lock()
     }
 
@@ -343,7 +343,7 @@ pub(crate) struct Reservation<M: Machine> {
     /// The subpool of the file.
     within: SubpoolId,
     /// Indices of huge pages that are reserved and not taken yet.
-    pages: Lock<Runs>,
+    pages: Lock<Runs, M::Threads>,
 }
 
 impl<M: Machine> Reservation<M> {

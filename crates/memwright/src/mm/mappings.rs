@@ -37,7 +37,7 @@ struct Mapping<M: Machine> {
 pub struct Mappings<M: Machine> {
     /// The owner of an interval is the number of its address space. The intervals of an address space change only while
     /// its areas are locked for writing, or after areas were removed. They cover at least what its areas map.
-    list: Lock<IntervalTree<Mapping<M>>>,
+    list: Lock<IntervalTree<Mapping<M>>, M::Threads>,
     /// Increased before pages are removed from the object and before they are cleaned. A fault reads the value before
     /// its lookup in the object, and again while it holds the page-table lock. If the two values differ, the result of
     /// the lookup may be stale, and the fault starts again.
@@ -240,7 +240,7 @@ impl<M: Machine> Mappings<M> {
                 next = list.next(key, &span);
             }
             drop(list);
-            pause_point();
+            pause_point::<M::Threads>();
         }
     }
 

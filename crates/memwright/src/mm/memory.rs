@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::sync::stat::Line;
-use memwright_table::sync::{Lock, RANKS, Rank, stat};
+use memwright_table::sync::{Lock, RANKS, Rank, Threads, stat};
 use memwright_table::{
     Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory,
 };
@@ -32,7 +32,7 @@ pub struct Memory<M: Machine> {
     merging: Merging<M>,
     pub(crate) swap: Arc<Swap<M>>,
     /// The NUMA policies that areas refer to.
-    placements: Policies,
+    placements: Policies<M::Threads>,
     /// All address spaces.
     spaces: Spaces<M>,
     /// Whether a swap device was ever added. The first one also gives the frame allocator a reference to the map of
@@ -43,8 +43,8 @@ pub struct Memory<M: Machine> {
     watched: AtomicBool,
     /// Whether `sink` is set. Checked before the lock of `sink` is taken.
     tracing: AtomicBool,
-    sink: Lock<Option<&'static dyn TraceSink>>,
-    fault_sink: Lock<Option<&'static dyn FaultSink>>,
+    sink: Lock<Option<&'static dyn TraceSink>, M::Threads>,
+    fault_sink: Lock<Option<&'static dyn FaultSink>, M::Threads>,
 }
 
 impl<M: Machine> Memory<M> {
@@ -107,13 +107,13 @@ impl<M: Machine> Memory<M> {
     /// Charges `pages` pages of committed memory, on the calling CPU.
     #[inline]
     pub(crate) fn promise(&self, pages: u64) -> Result<(), Overcommit> {
-        self.commit.charge(self.frames.machine().cpu(), pages)
+        self.commit.charge(M::Threads::cpu(), pages)
     }
 
     /// Unaccounts `pages` pages of committed memory, on the calling CPU.
     #[inline]
     pub(crate) fn take_back(&self, pages: u64) {
-        self.commit.release(self.frames.machine().cpu(), pages);
+        self.commit.release(M::Threads::cpu(), pages);
     }
 
     /// Returns the policies in force.
@@ -135,7 +135,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Returns the NUMA policies that areas refer to.
-    pub(crate) fn placements(&self) -> &Policies {
+    pub(crate) fn placements(&self) -> &Policies<M::Threads> {
         &self.placements
     }
 
@@ -224,7 +224,7 @@ impl<M: Machine> Memory<M> {
 
     /// Adds `count` events to `row`, on the calling CPU.
     pub fn count(&self, row: Row, count: u64) {
-        self.counters.add(self.frames.machine().cpu(), row, count);
+        self.counters.add(M::Threads::cpu(), row, count);
     }
 
     #[inline]
@@ -302,9 +302,9 @@ impl<M: Machine> Memory<M> {
     #[cold]
     fn note_lines(&self) {
         if stat::is_on() {
-            let cpu = self.frames.machine().cpu();
-            self.counters.note_lines(cpu);
-            self.commit.note_line(cpu);
+            let cpu = M::Threads::cpu();
+            self.counters.note_lines::<M::Threads>(cpu);
+            self.commit.note_line::<M::Threads>(cpu);
         }
     }
 

@@ -101,8 +101,8 @@ pub(crate) struct Round {
 pub struct Merging<M: Machine> {
     pub(crate) settings: MergeSettings,
     /// Held by the scan, by migration of KSM pages, and while all KSM pages are unmerged.
-    pub(crate) round: Lock<Round>,
-    pub(crate) known: Lock<Known<M>>,
+    pub(crate) round: Lock<Round, M::Threads>,
+    pub(crate) known: Lock<Known<M>, M::Threads>,
     pub(crate) volatile: AtomicU64,
     pub(crate) rounds: AtomicU64,
 }

@@ -15,7 +15,7 @@ use crate::types::blocks::Blocks;
 const NONE: u32 = u32::MAX;
 
 /// All address spaces.
-pub(crate) struct Spaces<M: Machine>(Lock<Forest<M>>);
+pub(crate) struct Spaces<M: Machine>(Lock<Forest<M>, M::Threads>);
 
 /// An address space, a dropped one that had several children, or a vacant node.
 struct Node<M: Machine> {

@@ -143,7 +143,7 @@ impl<M: Machine> AddressSpace<M> {
     ) {
         let core = &*self.core;
         let mut next = range.start;
-        let mut points = PausePoints::every(PAGES);
+        let mut points = PausePoints::<M::Threads>::every(PAGES);
         while next < range.end {
             points.round();
             let areas = core.areas.read(core.cpu());
@@ -230,7 +230,7 @@ impl<M: Machine> Core<M> {
         may_have_holes: bool,
     ) -> Result<(), BindError> {
         let mut next = range.start;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             if area.start() > next && !may_have_holes {
@@ -254,7 +254,7 @@ impl<M: Machine> Core<M> {
         policy: PlacePolicy,
     ) -> Result<(), BindError> {
         let mut rest = range;
-        let mut points = PausePoints::every(PAGES);
+        let mut points = PausePoints::<M::Threads>::every(PAGES);
         while !rest.is_empty() {
             points.round();
             let Some(placed) = self.next_page(areas, rest) else {
@@ -277,7 +277,7 @@ impl<M: Machine> Core<M> {
         mut choose: impl FnMut(&Area<M>) -> Result<Option<PolicyId>, BindError>,
     ) -> Result<(), BindError> {
         let mut start = range.start;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         while start < range.end {
             points.round();
             let position = areas.map.at_or_after(start);

@@ -24,7 +24,7 @@ use crate::vma::writable::{View, upgrade};
 /// An address space whose areas are locked.
 struct Locked<'a, M: Machine> {
     space: &'a Core<M>,
-    areas: SpreadWriteGuard<'a, Areas<M>>,
+    areas: SpreadWriteGuard<'a, Areas<M>, M::Threads>,
 }
 
 /// A page that an entry mapped to the frame when the search found it.

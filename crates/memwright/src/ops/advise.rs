@@ -135,7 +135,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), AdviseError> {
         let areas = self.areas.read(self.cpu());
         let mut hole = None;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut next = range.start;
         for area in areas.map.overlapping(range) {
             if area.start() > next {
@@ -242,7 +242,7 @@ impl<M: Machine> Core<M> {
         let mut areas = self.areas.write();
         let cpu = self.cpu();
         let mut hole = None;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut next = range.start;
         while next < range.end {
             points.round();

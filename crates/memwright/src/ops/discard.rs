@@ -82,7 +82,7 @@ impl<M: Machine> Core<M> {
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<(), AdviseError> {
         let mut hole = None;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut next = range.start;
         // The end of the part whose userfaultfd contexts have been notified.
         let mut told = range.start;

@@ -66,7 +66,7 @@ impl<M: Machine> AddressSpace<M> {
         let shares = core.memory.policy().fork_shares();
         let mut sharing = shares.then(|| Sharing::of(core));
         let mut entries = 0;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut previous = None;
         let result = areas.map.iter().try_for_each(|area| {
             if area.flags.contains(AreaFlags::DONTFORK) {

@@ -66,7 +66,7 @@ impl<M: Machine> AddressSpace<M> {
 
 /// Returns the first page of the first area of `range` that maps a file.
 fn first_file<M: Machine>(areas: &Areas<M>, range: PageRange) -> Option<Page> {
-    let mut points = PausePoints::every(AREAS);
+    let mut points = PausePoints::<M::Threads>::every(AREAS);
     let mut areas = areas.map.overlapping(range);
     let file = areas.find(|area| {
         points.round();

@@ -213,7 +213,7 @@ impl<M: Machine> Core<M> {
         wanted: impl Fn(&Area<M>) -> bool,
     ) -> Result<(), Stopped> {
         let mut next = range.start;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         while next < range.end {
             points.round();
             let cpu = self.cpu();
@@ -266,7 +266,7 @@ impl<M: Machine> Core<M> {
         } else {
             (Access::READ, Rights::READ)
         };
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let began = rest.start;
         while !rest.is_empty() {
             let next = rest.start;
@@ -354,7 +354,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), Stopped> {
         let cpu = self.cpu();
         let mut page = range.start;
-        let mut points = PausePoints::every(PAGES);
+        let mut points = PausePoints::<M::Threads>::every(PAGES);
         while page < range.end {
             let permitted = || {
                 if access.write {
@@ -389,7 +389,7 @@ impl<M: Machine> Core<M> {
                 points.round();
             } else {
                 // The fault may have zeroed a huge page, which takes as long as many small faults.
-                pause_point();
+                pause_point::<M::Threads>();
             }
             // Continue after the page, which may be a huge one.
             page = Page::new((page.number() | (size.pages() - 1)) + 1);

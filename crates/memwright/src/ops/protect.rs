@@ -183,7 +183,7 @@ impl Change {
         mut rest: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), ProtectError> {
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         while !rest.is_empty() {
             points.round();
             if self.locked {

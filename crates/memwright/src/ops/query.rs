@@ -158,7 +158,7 @@ impl<M: Machine> Core<M> {
     /// Counts the pages of hugetlb areas and of areas whose objects are files.
     fn count_special(&self, areas: &Areas<M>) -> Special {
         let mut special = Special::default();
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.iter() {
             points.round();
             let pooled = area.flags().contains(AreaFlags::HUGETLB);

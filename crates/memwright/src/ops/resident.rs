@@ -26,7 +26,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<(), AdviseError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
-        let mut points = PausePoints::every(LOOKS);
+        let mut points = PausePoints::<M::Threads>::every(LOOKS);
         let mut next = range.start;
         while next < range.end {
             let areas = core.areas.read(core.cpu());

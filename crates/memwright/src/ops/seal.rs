@@ -32,7 +32,7 @@ impl<M: Machine> AddressSpace<M> {
         let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;
         let mut areas = core.areas.write();
         let mut next = range.start;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             if area.start() > next {

@@ -33,7 +33,7 @@ impl<M: Machine> AddressSpace<M> {
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             if !visitor(Sight::Area(area)) {
@@ -63,7 +63,7 @@ impl<M: Machine> AddressSpace<M> {
             Forget::Anonymous => area.object().is_none(),
             Forget::Mapped => area.object().is_some(),
         });
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in wanted {
             points.round();
             let range = area.range();

@@ -34,7 +34,7 @@ impl<M: Machine> AddressSpace<M> {
             RangeError::Wraps => SyncError::OutOfRange,
         })?;
         let mut hole = None;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut next = range.start;
         while next < range.end {
             points.round();

@@ -92,7 +92,7 @@ impl<M: Machine> Core<M> {
         notices: &mut Notices,
     ) -> Result<Removal, UnmapError> {
         let mut removal = Removal::default();
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
             removal.pages += area.range().intersect(range).len();
@@ -205,7 +205,7 @@ impl<M: Machine> Core<M> {
         areas.map.split_at(range.start);
         areas.map.split_at(range.end);
         let mut next = areas.map.at_or_after(range.start);
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         while let Some(position) = next.filter(|next| areas.map.get(*next).start() < range.end) {
             let area;
             (area, next) = areas.map.remove(position);

@@ -73,7 +73,7 @@ impl<M: Machine> Core<M> {
         change: impl Fn(&mut Area<M>, T),
     ) -> Result<(), FlagsError> {
         let mut hole = None;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut start = range.start;
         while start < range.end {
             points.round();

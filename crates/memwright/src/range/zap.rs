@@ -57,7 +57,7 @@ impl<M: Machine> Core<M> {
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
         mappings.for_each_area(&areas, places, &span, |area, range| {
-            pause_point();
+            pause_point::<M::Threads>();
             let mut cursor = self.table.cursor(range).pausing();
             self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
             if !takes_all_pages(area, taken) {

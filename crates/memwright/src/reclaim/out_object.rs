@@ -54,7 +54,7 @@ impl<M: Machine> Core<M> {
     ) -> Page {
         let mut next = range.start;
         while next < range.end && !effort.is_over() {
-            pause_point();
+            pause_point::<M::Threads>();
             let rest = PageRange::new(next, range.end);
             let Some(found) = self.next_of_objects(rest, choice, effort) else {
                 return range.end;

@@ -20,7 +20,7 @@ impl<M: Machine> Swap<M> {
         while freed < wanted {
             let (some, next) = self.cached_from(place);
             for slot in some.into_iter().flatten() {
-                pause_point();
+                pause_point::<M::Threads>();
                 let shed = self.shed(frames, slot);
                 freed += u64::from(shed.freed);
                 memory.count(Row::SwapWritten, u64::from(shed.written));

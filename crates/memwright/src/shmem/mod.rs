@@ -298,7 +298,7 @@ impl<M: Machine> Shmem<M> {
                 self.mappings.stale();
             }
             if next.is_some() {
-                pause_point();
+                pause_point::<M::Threads>();
             }
         }
     }
@@ -315,7 +315,7 @@ impl<M: Machine> Shmem<M> {
         for index in start / PAGE_SIZE as u64..pages_of(end) {
             if index % TOGETHER == 0 {
                 drop(state);
-                pause_point();
+                pause_point::<M::Threads>();
                 state = self.store.lock();
             }
             if state.pages.stored(index).is_some() {
@@ -356,7 +356,7 @@ impl<M: Machine> Shmem<M> {
                 index += 1;
                 if index % (8 * TOGETHER) == 0 {
                     drop(state);
-                    pause_point();
+                    pause_point::<M::Threads>();
                     state = self.store.lock();
                 }
             }

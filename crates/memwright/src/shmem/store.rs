@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
-use memwright_table::sync::{Lock, LockGuard, Rank};
+use memwright_table::sync::{Lock, LockGuard, Rank, Threads};
 use memwright_table::{Machine, OutOfMemory, Shared};
 
 use crate::mm::memory::Memory;
@@ -45,7 +45,7 @@ impl<M: Machine> Store<M> {
         &self,
         memory: &Memory<M>,
         indices: &[Option<u64>],
-    ) -> Result<LockGuard<'_, State<M>>, ObjectError> {
+    ) -> Result<LockGuard<'_, State<M>, M::Threads>, ObjectError> {
         loop {
             let state = self.lock();
             let is_out = |index: &&u64| state.is_in_swap(**index);
@@ -74,7 +74,7 @@ impl<M: Machine> State<M> {
         if let Some(policy) = memory.placement(self.placed.get(index)) {
             let frames = memory.frames();
             let topology = frames.topology();
-            let near = topology.node_of(frames.machine().cpu());
+            let near = topology.node_of(M::Threads::cpu());
             frames.choose_next(policy.choice(near, index, topology.all(), |_| 1));
         }
     }

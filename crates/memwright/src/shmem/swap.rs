@@ -7,6 +7,7 @@
 //! in the store. A lookup clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in
 //! no longer has a slot.
 
+use memwright_table::sync::Threads;
 use memwright_table::{FrameKind, FrameRef, Machine, Page, Shared, Slots};
 
 use crate::mm::mappings::Mappings;
@@ -309,7 +310,7 @@ impl<M: Machine> Store<M> {
         let hits = self.asked_for(first.number(), ahead).count_ones();
         let wanted = window.pages_at(page, hits.into());
         let read = self.bring_in(memory, index, wanted)?;
-        let cpu = memory.frames().machine().cpu();
+        let cpu = M::Threads::cpu();
         memory.count_ahead(cpu, ahead, hits.into());
         self.window.set(Window::after_read(page, wanted, read));
         memory.count_on(cpu, Row::SwapAround, read.saturating_sub(1));

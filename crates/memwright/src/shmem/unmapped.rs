@@ -114,7 +114,7 @@ impl<M: Machine> Memory<M> {
             let mut next = Some(place.index).filter(|_| asked);
             while let Some(from) = next {
                 place.index = from;
-                pause_point();
+                pause_point::<M::Threads>();
                 let (slots, used) = self.swap().totals();
                 if effort.is_over() || used == slots {
                     return used == slots;

@@ -27,7 +27,7 @@ pub(crate) struct State<M: Machine> {
 
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
-    pub(crate) state: Lock<State<M>>,
+    pub(crate) state: Lock<State<M>, M::Threads>,
     /// The page limit and the huge-page mode of the mount, shared with the stores of its other files.
     pub(crate) room: Option<Arc<Room>>,
     /// Whether the pages are locked in memory (`SHM_LOCK`).
@@ -38,7 +38,7 @@ pub(crate) struct Store<M: Machine> {
 
 impl<M: Machine> Store<M> {
     /// Takes the lock of the store, which guards the pages and the size.
-    pub(crate) fn lock(&self) -> LockGuard<'_, State<M>> {
+    pub(crate) fn lock(&self) -> LockGuard<'_, State<M>, M::Threads> {
         self.state.lock()
     }
 }

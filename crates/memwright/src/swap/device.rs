@@ -73,8 +73,9 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission;
 
-    /// Waits until a transfer has finished, by [`Machine::relax`] or by a wait of the device's own. Called once for
-    /// each ticket, while no lock of a device is held, and for a swap-in while no lock at all is held.
+    /// Waits until a transfer has finished, by [`relax`](memwright_table::sync::relax) or by a wait of the device's
+    /// own. Called once for each ticket, while no lock of a device is held, and for a swap-in while no lock at all is
+    /// held.
     ///
     /// # Errors
     /// The transfer failed. After a failed swap-out, the slot stores nothing. After a failed swap-in, the contents of

@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use memwright_table::sync::{Lock, LockGuard, Rank};
+use memwright_table::sync::{Lock, LockGuard, Rank, Threads};
 use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
@@ -129,13 +129,13 @@ impl Table {
 }
 
 /// The charges of all memcgs.
-pub(crate) struct SwapCharges {
-    table: Lock<Table>,
+pub(crate) struct SwapCharges<H> {
+    table: Lock<Table, H>,
     /// Whether a memcg was ever opened.
     open: AtomicBool,
 }
 
-impl SwapCharges {
+impl<H: Threads> SwapCharges<H> {
     pub(super) fn new() -> Self {
         let table = Table {
             chunks: Vec::new(),
@@ -154,7 +154,7 @@ impl SwapCharges {
     }
 
     /// Locks the table for a charge to `memcg`. Returns `None` if `memcg` is `Memcg::NOBODY`, which is never charged.
-    fn table_for(&self, memcg: Memcg) -> Option<LockGuard<'_, Table>> {
+    fn table_for(&self, memcg: Memcg) -> Option<LockGuard<'_, Table, H>> {
         (memcg != Memcg::NOBODY).then(|| self.table.lock())
     }
 
@@ -302,10 +302,11 @@ impl SwapCharges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memwright_table::OneCpu;
 
     #[test]
     fn a_memcg_has_no_more_than_its_limit() {
-        let bills = SwapCharges::new();
+        let bills = SwapCharges::<OneCpu>::new();
         let [one, other] = [(); 2].map(|()| bills.open(Memcg::NOBODY).unwrap());
         bills.limit(one, 2);
         for (slots, allowed) in [(0, true), (1, true), (2, false)] {
@@ -327,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_charged_to_each_memcg_above() {
-        let bills = SwapCharges::new();
+        let bills = SwapCharges::<OneCpu>::new();
         let top = bills.open(Memcg::NOBODY).unwrap();
         let [left, right] = [(); 2].map(|()| bills.open(top).unwrap());
         bills.limit(top, 3);
@@ -356,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_number_is_reused_when_nothing_refers_to_it() {
-        let bills = SwapCharges::new();
+        let bills = SwapCharges::<OneCpu>::new();
         let top = bills.open(Memcg::NOBODY).unwrap();
         let low = bills.open(top).unwrap();
         bills.charge(low);
@@ -377,7 +378,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "65,535 memcgs: minutes; nothing here is unsafe")]
     fn numbers_run_out() {
-        let bills = SwapCharges::new();
+        let bills = SwapCharges::<OneCpu>::new();
         let mut deepest = Memcg::NOBODY;
         for _ in 0..MAX_MEMCGS {
             deepest = bills.open(deepest).unwrap();

@@ -95,17 +95,17 @@ pub struct DeviceUse {
 
 /// The swap devices of a machine and their slots.
 pub struct Swap<M: Machine> {
-    pub(crate) devices: Lock<Vec<Option<Active<M>>>>,
+    pub(crate) devices: Lock<Vec<Option<Active<M>>>, M::Threads>,
     /// The swap charges of the memcgs.
-    pub(crate) bills: SwapCharges,
+    pub(crate) bills: SwapCharges<M::Threads>,
     /// The number of slots whose pages are in memory as well.
     cached: CachedPages,
     /// The reads that faults have begun and that are still to be completed.
     reads: Reads<M>,
     /// The list of the page stores of objects with reclaimable pages.
-    pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
+    pub(crate) stores: Lock<Rising<Shared<Store<M>>>, M::Threads>,
     /// The slot at which the next search for frames without references from entries begins.
-    pub(crate) shed_next: Lock<Place>,
+    pub(crate) shed_next: Lock<Place, M::Threads>,
 }
 
 impl<M: Machine> Swap<M> {

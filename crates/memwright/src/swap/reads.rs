@@ -49,7 +49,7 @@ pub(crate) struct Begun<M: Machine> {
 
 /// The reads that were put off and that no thread has taken yet.
 pub(super) struct Reads<M: Machine> {
-    list: Lock<Vec<Begun<M>>>,
+    list: Lock<Vec<Begun<M>>, M::Threads>,
     /// The length of the list.
     count: AtomicUsize,
 }

@@ -1,6 +1,7 @@
 //! Transfers of pages to and from devices.
 
 use alloc::sync::Arc;
+use memwright_table::sync::Threads;
 use memwright_table::{Frame, Frames, Machine};
 
 use crate::swap::Swap;
@@ -110,13 +111,13 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     }
 }
 
-/// Waits until one of the pending transfers has finished. If none is pending, calls [`Machine::relax`] once.
+/// Waits until one of the pending transfers has finished. If none is pending, calls [`Threads::relax`] once.
 #[cold]
 fn make_room<M: Machine>(states: &mut [State<M>], frames: &Frames<M>) {
     let pending = |state: &&mut State<M>| matches!(state, State::Pending(..));
     match states.iter_mut().find(pending) {
         Some(state) => *state = State::Over(end(state, frames)),
-        None => frames.machine().relax(),
+        None => M::Threads::relax(),
     }
 }
 
@@ -149,7 +150,7 @@ impl<M: Machine> Swap<M> {
             match device.submit(frames, transfer) {
                 Submission::Done(result) => return result,
                 Submission::Pending(ticket) => return device.complete(frames, ticket),
-                Submission::Busy => frames.machine().relax(),
+                Submission::Busy => M::Threads::relax(),
             }
         }
     }

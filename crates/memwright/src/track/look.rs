@@ -70,7 +70,7 @@ impl<M: Machine> Core<M> {
     fn scan_touched(&self, look: &mut Look<'_, M, impl Take>, range: PageRange) -> Page {
         let singly = look.area.object().is_some();
         let mut decisions = [None; 2];
-        let mut points = PausePoints::every(TABLES);
+        let mut points = PausePoints::<M::Threads>::every(TABLES);
         let mut next = range.start;
         loop {
             next = self

@@ -169,7 +169,7 @@ impl<M: Machine> AddressSpace<M> {
             }
             gather.flush();
         }
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             let mut part = area.range().intersect(range);
@@ -285,7 +285,7 @@ impl<M: Machine> Core<M> {
         }
         let mut next = range.start;
         let mut written_before = false;
-        let mut points = PausePoints::every(TABLES);
+        let mut points = PausePoints::<M::Threads>::every(TABLES);
         loop {
             // After a page table with written pages, do not try to skip the next one: it is likely to have written
             // pages too.

@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<M> {
             }
         });
         let mut gather = core.gather();
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.iter() {
             points.round();
             let (range, flags) = (area.range(), area.flags());

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use memwright_table::grow::lock_with_room;
-use memwright_table::sync::{Lock, Rank};
+use memwright_table::sync::{Lock, Rank, Threads};
 use memwright_table::{NodeChoice, NodeSet, OutOfMemory, TryPush};
 
 /// The mode of a policy.
@@ -138,9 +138,9 @@ fn in_turn(
 
 /// All policies that areas refer to, in the order of their numbers. Policies are never removed: programs use few. Frame
 /// allocation looks up a policy with other locks held, so no other lock is taken while this one is held.
-pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
+pub(crate) struct Policies<H>(Lock<Vec<PlacePolicy>, H>);
 
-impl Policies {
+impl<H: Threads> Policies<H> {
     pub(crate) const fn new() -> Self {
         Self(Lock::new(Rank::Leaf, Vec::new()))
     }
@@ -176,6 +176,7 @@ impl Policies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memwright_table::OneCpu;
 
     #[test]
     fn each_mode_chooses_nodes() {
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn equal_policies_have_one_number() {
-        let policies = Policies::new();
+        let policies = Policies::<OneCpu>::new();
         let local = PlacePolicy {
             mode: PlaceMode::Local,
             nodes: NodeSet::EMPTY,

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_table::sync::Threads;
 use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 use memwright_table::{CpuId, OutOfMemory, TryPush};
@@ -346,9 +347,9 @@ impl Counters {
     }
 
     /// Reports to the lock statistics that `cpu`, the calling CPU, has written the cache lines of its counters.
-    pub(crate) fn note_lines(&self, cpu: CpuId) {
+    pub(crate) fn note_lines<H: Threads>(&self, cpu: CpuId) {
         for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
-            stat::line(Line::Account, counter);
+            stat::line::<H>(Line::Account, counter);
         }
     }
 

@@ -47,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
         let areas = core.areas.read(cpu);
         // If no area overlaps the range, this error is returned.
         let mut result = Err(WatchError::NotWatched);
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             if !area.watches_accesses() {
@@ -89,7 +89,7 @@ impl<M: Machine> AddressSpace<M> {
             return;
         }
         let mut gather = core.gather();
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.iter() {
             points.round();
             if area.watches_accesses() && area.backing().has_watcher(Some(watch)) {
@@ -123,7 +123,7 @@ impl<M: Machine> Core<M> {
         // Another operation can have armed these pages without having flushed yet (rule: see-pending-flushes).
         gather.rely_on_pending();
         let mut next = self.table.settle(range, Tracked::Unarmed, gather);
-        let mut points = PausePoints::every(TABLES);
+        let mut points = PausePoints::<M::Threads>::every(TABLES);
         while next < range.end {
             points.round();
             let rest = PageRange::new(next, range.end);

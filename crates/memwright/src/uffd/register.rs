@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<M> {
         if accesses && modes.contains(WatchModes::WRITE_PROTECT) {
             return Err(WatchError::Invalid);
         }
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             check_area(area, watch, modes)?;
@@ -99,7 +99,7 @@ impl<M: Machine> Core<M> {
         mut rule: impl FnMut(&Area<M>) -> Option<(AreaFlags, Option<Watch>)>,
     ) -> Result<(), WatchError> {
         let mut start = range.start;
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         while let Some(position) = areas.map.at_or_after(start) {
             let area = areas.map.get(position);
             let whole = area.range();

@@ -40,7 +40,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut gather = core.gather();
         let mut done = 0;
         let mut result = Ok(());
-        let mut points = PausePoints::every(PAGES);
+        let mut points = PausePoints::<M::Threads>::every(PAGES);
         while done < relocation.pages {
             points.round();
             let left = PageRange::new(

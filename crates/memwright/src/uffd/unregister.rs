@@ -23,7 +23,7 @@ impl<M: Machine> AddressSpace<M> {
         if areas.map.overlapping(range).next().is_none() {
             return Err(WatchError::Invalid);
         }
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             let backing = area.backing();
@@ -72,7 +72,7 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let mut gather = self.gather();
         let mut result = Ok(());
-        let mut points = PausePoints::every(AREAS);
+        let mut points = PausePoints::<M::Threads>::every(AREAS);
         // Remove the markers of adjacent areas together: two areas that a protection change has split can share a
         // marker.
         let mut run = PageRange::new(range.start, range.start);

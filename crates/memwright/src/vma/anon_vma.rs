@@ -10,6 +10,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::Page;
+use memwright_table::sync::Threads;
 use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
@@ -108,18 +109,19 @@ impl AnonVmaCell {
     }
 
     /// Sets the anon_vma of the area, unless another CPU has already set one.
-    pub(crate) fn found(&self, anon_vma: AnonVma) {
+    pub(crate) fn found<H: Threads>(&self, anon_vma: AnonVma) {
         let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
         // If another CPU has set a value first, this CPU uses that value too.
         let _ = self.0.compare_exchange(none, anon_vma.0, now, later);
-        stat::line(Line::Space, &self.0);
+        stat::line::<H>(Line::Space, &self.0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memwright_table::OneCpu;
 
     #[test]
     fn an_area_that_returns_is_where_it_was() {
@@ -161,8 +163,8 @@ mod tests {
     #[test]
     fn the_first_to_found_a_lineage_wins() {
         let cell = AnonVmaCell::new(AnonVma::NONE);
-        cell.found(AnonVma::founded(3));
-        cell.found(AnonVma::founded(4));
+        cell.found::<OneCpu>(AnonVma::founded(3));
+        cell.found::<OneCpu>(AnonVma::founded(4));
         assert_eq!(cell.get(), AnonVma::founded(3));
     }
 }

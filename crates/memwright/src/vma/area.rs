@@ -1,6 +1,7 @@
 //! An area: its range, rights, flags and backing, and the conditions for a merge.
 
 use bitflags::bitflags;
+use memwright_table::sync::Threads;
 use memwright_table::{Page, PageRange};
 
 use crate::types::numa_policy::PolicyId;
@@ -114,6 +115,9 @@ impl AreaFlags {
 ///
 /// A backing is cloned when an area is split, and dropped when areas merge or one is removed.
 pub trait Backed: Clone {
+    /// The threads that drop areas with this backing: the drop of many areas has scheduling points.
+    type Threads: Threads;
+
     /// Returns whether two areas have the same backing, so that they may merge if their offsets are contiguous.
     fn same(&self, other: &Self) -> bool;
 

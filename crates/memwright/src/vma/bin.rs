@@ -5,7 +5,12 @@ use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::uffd::Notices;
-use crate::vma::area::Area;
+use crate::vma::area::{Area, Backed};
+
+/// The number of areas that need no allocation.
+const NEAR: usize = 3;
+/// The number of areas in a chunk.
+const CHUNK: usize = 256;
 
 /// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object can run file
 /// system code, which takes its own locks.
@@ -13,8 +18,8 @@ use crate::vma::area::Area;
 /// Space is reserved before the first area is removed. The first few areas need no allocation. Further areas are stored
 /// in chunks, because one `munmap` can remove as many areas as a process can have, and the heap may have no contiguous
 /// space for all of them.
-pub(crate) struct AreaBin<B> {
-    near: [Option<Area<B>>; AreaBin::<()>::NEAR],
+pub(crate) struct AreaBin<B: Backed> {
+    near: [Option<Area<B>>; NEAR],
     far: Vec<Vec<Area<B>>>,
     /// The index of the chunk of `far` that is being filled.
     filling: usize,
@@ -25,16 +30,10 @@ pub(crate) struct AreaBin<B> {
     pub(crate) notices: Notices,
 }
 
-impl AreaBin<()> {
-    const NEAR: usize = 3;
-
-    const CHUNK: usize = 256;
-}
-
-impl<B> AreaBin<B> {
+impl<B: Backed> AreaBin<B> {
     pub(crate) fn new() -> Self {
         Self {
-            near: [const { None }; AreaBin::<()>::NEAR],
+            near: [const { None }; NEAR],
             far: Vec::new(),
             filling: 0,
             room: 0,
@@ -45,10 +44,10 @@ impl<B> AreaBin<B> {
 
     /// Reserves space for `more` areas.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let near = AreaBin::<()>::NEAR.saturating_sub(self.used);
+        let near = NEAR.saturating_sub(self.used);
         let mut missing = more.saturating_sub(near + self.room);
         while missing > 0 {
-            let size = missing.min(AreaBin::<()>::CHUNK);
+            let size = missing.min(CHUNK);
             let mut chunk = Vec::new();
             chunk.try_make_room(size)?;
             self.far.try_push(chunk)?;
@@ -77,10 +76,10 @@ impl<B> AreaBin<B> {
 
     /// Drops the areas. There is a scheduling point after each chunk.
     fn empty(&mut self) {
-        self.near = [const { None }; AreaBin::<()>::NEAR];
+        self.near = [const { None }; NEAR];
         for chunk in &mut self.far {
             drop(core::mem::take(chunk));
-            pause_point();
+            pause_point::<B::Threads>();
         }
     }
 
@@ -90,7 +89,7 @@ impl<B> AreaBin<B> {
     }
 }
 
-impl<B> Drop for AreaBin<B> {
+impl<B: Backed> Drop for AreaBin<B> {
     fn drop(&mut self) {
         if !self.far.is_empty() {
             self.empty();

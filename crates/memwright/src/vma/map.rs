@@ -50,7 +50,7 @@ pub(crate) struct Position {
 
 /// The areas of an address space, sorted and disjoint.
 #[derive(Debug)]
-pub(crate) struct AreaMap<B> {
+pub(crate) struct AreaMap<B: Backed> {
     /// The chunks by number.
     chunks: Vec<Chunk<B>>,
     /// The order of the chunks that are in the map.
@@ -71,12 +71,12 @@ pub(crate) struct AreaMap<B> {
     merges: u64,
 }
 
-impl<B> Drop for AreaMap<B> {
+impl<B: Backed> Drop for AreaMap<B> {
     /// Drops the areas. There is a scheduling point after each chunk.
     fn drop(&mut self) {
         for chunk in self.chunks.drain(..).skip(1) {
             drop(chunk);
-            pause_point();
+            pause_point::<B::Threads>();
         }
     }
 }

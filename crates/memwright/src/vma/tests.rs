@@ -1,7 +1,7 @@
 //! Tests of the map of areas. Layouts are drawn as rows: one letter for each page, `.` for a free one. Areas of one
 //! letter have the same backing and rights. A `|` separates two adjacent areas.
 
-use memwright_table::{Page, PageRange};
+use memwright_table::{OneCpu, Page, PageRange};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -14,6 +14,8 @@ use crate::vma::map::{AreaMap, CHUNK};
 use crate::vma::room::STACK_GUARD_PAGES;
 
 impl Backed for char {
+    type Threads = OneCpu;
+
     fn same(&self, other: &Self) -> bool {
         self == other
     }
@@ -168,8 +170,8 @@ fn what_keeps_two_areas_apart() {
         ("the offset",     |area| area.offset += 1,                        false),
         ("a move",         |area| area.anon_vma.set(AnonVma::founded(1).moved(Page::new(1), Page::new(2))), false),
         ("the backing",    |area| area.backing = 'b',                      false),
-        ("having faulted", |area| area.anon_vma.found(AnonVma::founded(1)), true),
-        ("a fork",         |area| area.anon_vma.found(AnonVma::forked(1)),  false),
+        ("having faulted", |area| area.anon_vma.found::<OneCpu>(AnonVma::founded(1)), true),
+        ("a fork",         |area| area.anon_vma.found::<OneCpu>(AnonVma::forked(1)),  false),
     ];
     for (name, change, merges) in changes {
         let mut changed = right();
@@ -184,7 +186,9 @@ fn a_merged_area_keeps_what_either_knew() {
     let mut map = map("aa|aa");
     let second = map.at_or_after(Page::new(2)).unwrap();
     map.get_mut(second).flags |= AreaFlags::GUARDED;
-    map.get(second).anon_vma.found(AnonVma::founded(1));
+    map.get(second)
+        .anon_vma
+        .found::<OneCpu>(AnonVma::founded(1));
     map.merge_around(second);
     let merged = map.find(Page::new(0)).unwrap();
     assert!(merged.has_faulted());
@@ -414,8 +418,8 @@ fn a_first_page_is_of_the_lineage_of_kin() {
     for (drawn, lower, upper, expected) in rows {
         let map = map(drawn);
         let areas: Vec<_> = map.iter().collect();
-        areas[0].anon_vma.found(lower);
-        areas[2].anon_vma.found(upper);
+        areas[0].anon_vma.found::<OneCpu>(lower);
+        areas[2].anon_vma.found::<OneCpu>(upper);
         assert_eq!(
             map.anon_vma_around(areas[1]),
             expected,

@@ -20,7 +20,7 @@ pub const CALLS: &[SystemCall] = &[
             Kind::Unsigned,
             Kind::Hex,
         ],
-        handler!(policy::mbind, memory, machine),
+        handler!(policy::mbind, memory),
     ),
     real(
         raw::__NR_set_mempolicy,

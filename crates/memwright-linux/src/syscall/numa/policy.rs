@@ -9,10 +9,11 @@ use alloc::sync::Arc;
 use linux_raw_sys::mempolicy as raw;
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
 use memwright_linux_abi::{Memory, errno::Errno};
+use memwright_linux_base::sync;
 use memwright_linux_memory::numa::{advance, set_policy};
 use memwright_linux_tasks::process::Tasks;
 use memwright_linux_vfs::{direct_reclaim::Retry, identity::Capabilities, user::UserMemory};
-use memwright_table::{Machine, NodeSet, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{NodeSet, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 const DEFAULT: u32 = 0;
 const PREFERRED: u32 = 1;
@@ -110,9 +111,9 @@ pub(super) fn all(memory: &Memory) -> NodeSet {
 }
 
 /// Returns the node of the CPU on which the caller runs.
-fn here(memory: &Memory, machine: &dyn Machine) -> u8 {
+fn here(memory: &Memory) -> u8 {
     let topology = memory.frames().topology();
-    topology.node_of(machine.cpu())
+    topology.node_of(sync::cpu())
 }
 
 fn bind_errno(error: BindError) -> Errno {
@@ -126,12 +127,7 @@ fn bind_errno(error: BindError) -> Errno {
 }
 
 /// Implements `mbind`.
-pub(super) fn mbind(
-    current: &Current<'_>,
-    memory: &Memory,
-    machine: &dyn Machine,
-    arguments: &Arguments,
-) -> CallResult {
+pub(super) fn mbind(current: &Current<'_>, memory: &Memory, arguments: &Arguments) -> CallResult {
     let &[address, length, mode, nodes, count, flags] = arguments;
     const STRICT: u32 = raw::MPOL_MF_STRICT;
     const MOVE: u32 = raw::MPOL_MF_MOVE;
@@ -169,7 +165,7 @@ pub(super) fn mbind(
     if moving == Moving::None {
         return Ok(0);
     }
-    let near = here(memory, machine);
+    let near = here(memory);
     let left = move_misplaced(current, memory, near, (start, length), policy, moving);
     if strict && left > 0 {
         return Err(Errno::EIO);

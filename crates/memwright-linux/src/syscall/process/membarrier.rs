@@ -7,8 +7,10 @@ use crate::{
 use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general::membarrier_cmd as raw;
 use memwright_linux_abi::errno::Errno;
+use memwright_linux_abi::host::Host;
 use memwright_linux_base::flags;
-use memwright_table::{CpuSet, Machine};
+use memwright_linux_base::sync;
+use memwright_table::CpuSet;
 
 flags! {
     /// The kinds of barriers for which a process has registered. Each bit has the value of the command that registers
@@ -67,11 +69,7 @@ fn decode(command: u32) -> Option<Command> {
 
 /// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented like the
 /// expedited one, because this kernel has no slower but cheaper way to wait for all CPUs.
-pub fn membarrier(
-    current: &Current<'_>,
-    machine: &dyn Machine,
-    arguments: &Arguments,
-) -> CallResult {
+pub fn membarrier(current: &Current<'_>, machine: &dyn Host, arguments: &Arguments) -> CallResult {
     let [command, flags, ..] = *arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
@@ -98,7 +96,7 @@ pub fn membarrier(
 /// Interrupts the CPUs and waits for an acknowledgement from each. The accesses of these CPUs before their
 /// acknowledgements are ordered before the accesses of the caller after this call. The accesses of the caller before
 /// this call are ordered before the accesses of these CPUs after their acknowledgements.
-fn barrier(current: &Current<'_>, machine: &dyn Machine, extent: Extent) {
+fn barrier(current: &Current<'_>, machine: &dyn Host, extent: Extent) {
     // A CPU that loads the address space after this fence executes a barrier as part of the load.
     fence(Ordering::SeqCst);
     let (root, loaded) = current.with_space(|space| (space.table().root(), space.table().loaded()));
@@ -106,7 +104,7 @@ fn barrier(current: &Current<'_>, machine: &dyn Machine, extent: Extent) {
         Extent::Space => loaded,
         Extent::Machine => CpuSet::from_bits(u64::MAX >> (64 - machine.cpu_count())),
     };
-    let targets = targets.without(machine.cpu());
+    let targets = targets.without(sync::cpu());
     if !targets.is_empty() {
         machine.invalidate_remote(targets, root, &[]);
     }

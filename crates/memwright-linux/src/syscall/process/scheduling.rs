@@ -8,10 +8,11 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright_linux_abi::{Memory, abi::Timespec, errno::Errno};
+use memwright_linux_base::sync;
 use memwright_linux_sched::scheduler::{Scheduler, TIME_SLICE};
 use memwright_linux_tasks::process::Thread;
 use memwright_linux_vfs::identity::Capabilities;
-use memwright_table::{CpuSet, Machine};
+use memwright_table::CpuSet;
 
 /// Implements `sched_yield`.
 pub fn sched_yield(
@@ -195,13 +196,8 @@ pub fn sched_rr_get_interval(current: &Current<'_>, arguments: &Arguments) -> Ca
 }
 
 /// Implements `getcpu`.
-pub fn getcpu(
-    current: &Current<'_>,
-    memory: &Memory,
-    machine: &dyn Machine,
-    arguments: &Arguments,
-) -> CallResult {
-    let cpu = machine.cpu();
+pub fn getcpu(current: &Current<'_>, memory: &Memory, arguments: &Arguments) -> CallResult {
+    let cpu = sync::cpu();
     let node = memory.frames().topology().node_of(cpu);
     current
         .user

@@ -636,7 +636,7 @@ pub(super) const NUMBERS: &[SystemCall] = &[
         309,
         "getcpu",
         &[Kind::Out(4), Kind::Out(4)],
-        handler!(scheduling::getcpu, memory, machine),
+        handler!(scheduling::getcpu, memory),
     ),
     missing(310, "process_vm_readv"),
     missing(311, "process_vm_writev"),
