@@ -33,6 +33,7 @@ mod remap;
 mod room;
 mod run;
 mod shell;
+mod size;
 mod suite;
 mod tier;
 mod tools;
@@ -111,6 +112,10 @@ usage: cargo xtask TASK
   house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
+  size [--each | --functions [FEATURES]]
+            measure the memory manager in a program for no operating system, built for size, with all of its features
+            and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
+            without each feature; or print the largest functions
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
   workloads [--install] [--memwright] [--releases] [NAME]...
@@ -156,6 +161,7 @@ fn main() -> ExitCode {
         ["arrows", rest @ ..] => arrows::run(rest),
         ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
+        ["size", rest @ ..] => size::run(rest),
         ["prose"] => prose::run().and_then(|outcome| match outcome {
             Outcome::Passed => Ok(()),
             Outcome::Skipped(why) => {
