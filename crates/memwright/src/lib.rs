@@ -84,6 +84,7 @@
 //!
 //! | Feature | Without it |
 //! |---|---|
+//! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //!
 //! # How a fault is handled

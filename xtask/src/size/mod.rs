@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::ceilings::{CEILINGS, Ceiling, FEATURES};
+use self::ceilings::{CEILINGS, Ceiling, FEATURES, Feature};
 use self::image::Image;
 use crate::install::{self, KERNEL_TARGET};
 use crate::number::grouped;
@@ -62,12 +62,10 @@ fn check(each: bool) -> Result<()> {
         complaints.extend(ceiling.complaint(bytes));
     }
     for feature in FEATURES {
-        if !all.has(feature.module) {
-            complaints.push(format!("{} has no symbols", feature.module));
+        if let Some(module) = feature.module.filter(|module| !all.has(module)) {
+            complaints.push(format!("{module} has no symbols"));
         }
-        for symbol in none.symbols_of(feature.module) {
-            complaints.push(format!("without {}: the symbol {symbol}", feature.name));
-        }
+        complaints.extend(remaining(feature, &none));
     }
     if each {
         complaints.extend(without_each(all.bytes)?);
@@ -87,11 +85,20 @@ fn without_each(all: u64) -> Result<Vec<String>> {
         let image = built(Some(&without))?;
         let saved = i128::from(all) - i128::from(image.bytes);
         println!("without {:<20} {:>9}", feature.name, -saved);
-        for symbol in image.symbols_of(feature.module) {
-            complaints.push(format!("without {}: the symbol {symbol}", feature.name));
-        }
+        complaints.extend(remaining(feature, &image));
     }
     Ok(complaints)
+}
+
+/// Returns an error message for each symbol of the feature in a program without it.
+fn remaining(feature: &Feature, image: &Image) -> Vec<String> {
+    let symbols = feature
+        .module
+        .into_iter()
+        .flat_map(|module| image.symbols_of(module));
+    symbols
+        .map(|symbol| format!("without {}: the symbol {symbol}", feature.name))
+        .collect()
 }
 
 fn functions(features: &[&str]) -> Result<()> {

@@ -390,7 +390,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Adds the work of a gather to the statistics.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
             let pages = counts.released - counts.of(Change::TableFreed);
