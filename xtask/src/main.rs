@@ -95,9 +95,9 @@ usage: cargo xtask TASK
             plant mistakes in a copy of the memory manager, one at a time, and print which test detects each; or list
             them; or check that they can be planted in the source as it is
   miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
-  release-check
+  release-check [--against REVISION]
             check what has to hold before the libraries are published: packages, licences and sources, compatibility with
-            the last release; publishes nothing
+            the last release or with a revision; publishes nothing
   dist [--try]
             build a Debian package of the command, which needs no compiler where it is installed, and check its contents;
             or also install it in a bare Debian, which needs root and debootstrap, and compare two kernels there
@@ -171,7 +171,8 @@ fn main() -> ExitCode {
             Outcome::Failed(why) => Err(anyhow::anyhow!("{why}")),
         }),
         ["dist", rest @ ..] => dist::run(rest),
-        ["release-check"] => release::check(),
+        ["release-check"] => release::check(None),
+        ["release-check", "--against", revision] => release::check(Some(revision)),
         ["workloads", rest @ ..] => workloads::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
