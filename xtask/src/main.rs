@@ -33,6 +33,7 @@ mod remap;
 mod room;
 mod run;
 mod shell;
+mod size;
 mod suite;
 mod tier;
 mod tools;
@@ -94,9 +95,9 @@ usage: cargo xtask TASK
             plant mistakes in a copy of the memory manager, one at a time, and print which test detects each; or list
             them; or check that they can be planted in the source as it is
   miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
-  release-check
+  release-check [--against REVISION]
             check what has to hold before the libraries are published: packages, licences and sources, compatibility with
-            the last release; publishes nothing
+            the last release or with a revision; publishes nothing
   dist [--try]
             build a Debian package of the command, which needs no compiler where it is installed, and check its contents;
             or also install it in a bare Debian, which needs root and debootstrap, and compare two kernels there
@@ -111,6 +112,10 @@ usage: cargo xtask TASK
   house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
+  size [--each | --functions [FEATURES]]
+            measure the memory manager in a program for no operating system, built for size, with all of its features
+            and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
+            without each feature; or print the largest functions
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
   workloads [--install] [--memwright] [--releases] [NAME]...
@@ -156,6 +161,7 @@ fn main() -> ExitCode {
         ["arrows", rest @ ..] => arrows::run(rest),
         ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
+        ["size", rest @ ..] => size::run(rest),
         ["prose"] => prose::run().and_then(|outcome| match outcome {
             Outcome::Passed => Ok(()),
             Outcome::Skipped(why) => {
@@ -165,7 +171,8 @@ fn main() -> ExitCode {
             Outcome::Failed(why) => Err(anyhow::anyhow!("{why}")),
         }),
         ["dist", rest @ ..] => dist::run(rest),
-        ["release-check"] => release::check(),
+        ["release-check"] => release::check(None),
+        ["release-check", "--against", revision] => release::check(Some(revision)),
         ["workloads", rest @ ..] => workloads::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),

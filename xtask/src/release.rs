@@ -23,16 +23,37 @@ const SEMVER_CHECKS: &str = "0.51.0";
 /// A target with another processor, for which the libraries must refuse to compile.
 const REFUSED: &str = "aarch64-unknown-none";
 
-/// Checks the packages, the licences and sources of their dependencies, the compatibility with the last release, and
-/// that the libraries refuse other processors.
+/// The files that each package must contain.
+const INCLUDED: [&str; 4] = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+
+/// Checks the packages, the licences and sources of their dependencies, the compatibility with the revision `against`
+/// or with the last release, and that the libraries refuse other processors.
 ///
 /// # Errors
 /// If a check fails, or if a program that a check needs cannot be built. Stops at the first error.
-pub fn check() -> Result<()> {
+pub fn check(against: Option<&str>) -> Result<()> {
+    contents()?;
     packages()?;
     dependencies()?;
-    compatibility()?;
+    compatibility(against)?;
     refusal()
+}
+
+/// Checks that each package contains its changes, its licences and its first page.
+fn contents() -> Result<()> {
+    for name in PUBLISHED {
+        let mut command =
+            shell::cargo(["package", "--list", "--locked", "--allow-dirty", "-p", name]);
+        let listed = shell::output(&mut command);
+        let listed = listed.with_context(|| format!("`{}` failed", shell::line(&command)))?;
+        for file in INCLUDED {
+            ensure!(
+                listed.lines().any(|line| line == file),
+                "the package {name} has no {file}"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Packages each crate, and builds it from the package. The source must be committed.
@@ -57,11 +78,13 @@ fn dependencies() -> Result<()> {
     shell::run(&mut command)
 }
 
-/// Compares the public items of each library with those of the last release, which is the last tag `v...`.
-fn compatibility() -> Result<()> {
+/// Compares the public items of each library with those of the revision `against`. The default is the last release,
+/// which is the last tag `v...`.
+fn compatibility(against: Option<&str>) -> Result<()> {
     let mut tags = Command::new("git");
     tags.args(["describe", "--tags", "--abbrev=0", "--match", "v*"]);
-    let Some(last) = shell::output(tags.current_dir(shell::root())) else {
+    let given = against.map(str::to_owned);
+    let Some(last) = given.or_else(|| shell::output(tags.current_dir(shell::root()))) else {
         shell::step("no release to be compatible with: there is no tag v*");
         return Ok(());
     };

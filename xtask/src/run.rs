@@ -5,7 +5,7 @@ use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Outcome, Row, STAGES, Stage, Tier};
 use crate::{
     arrows, cases, checks, conformance, dist, experiments, fuzz, house, install, miri, mutants,
-    prose, room, shell, unsafe_code, walk,
+    prose, room, shell, size, unsafe_code, walk,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -115,6 +115,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         Stage::Walks => walk::run(&[]).map(|()| Outcome::Passed),
         Stage::Prose => prose::run(),
         Stage::House => house::run(&[]).map(|()| Outcome::Passed),
+        Stage::Size => size::run(&[]).map(|()| Outcome::Passed),
         Stage::Miri => Ok(match miri::run()? {
             miri::Outcome::Passed => Outcome::Passed,
             miri::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),

@@ -14,6 +14,7 @@ const PERMITTED: &[&str] = &[
     "crates/memwright-kernel/",
     "crates/memwright-sim/src/machine.rs",
     "crates/memwright-mark/src/lib.rs",
+    "crates/memwright-size/src/",
 ];
 
 /// The construct that the keyword introduces.

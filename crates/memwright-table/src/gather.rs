@@ -176,7 +176,7 @@ struct Pages {
 }
 
 impl Pages {
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     const fn new() -> Self {
         Self {
             count: 0,
@@ -367,7 +367,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// Records `change` for `entries` consecutive entries from `start` on.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         let changed = &mut self.counts.changed[change.index()];
         *changed = changed.wrapping_add(entries);

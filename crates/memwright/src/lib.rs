@@ -77,6 +77,16 @@
 //! audit.rs   consistency checks
 //! ```
 //!
+//! # Features
+//!
+//! All features are on by default. A kernel that does without one is smaller. The operations of a feature that is off
+//! stay in the interface: they do nothing, or fail.
+//!
+//! | Feature | Without it |
+//! |---|---|
+//! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
+//! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
+//!
 //! # How a fault is handled
 //!
 //! ```text
@@ -181,6 +191,7 @@ mod audit;
 mod fault;
 mod huge;
 mod hugetlb;
+#[cfg_attr(not(feature = "merge"), path = "ksm/off.rs")]
 mod ksm;
 mod mm;
 mod numa;

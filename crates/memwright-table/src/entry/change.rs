@@ -170,7 +170,7 @@ const fn change_visible(old: Present, new: Present) -> Change {
 }
 
 /// Classifies a change in which the frame and size of a page stay the same. The old bits contain `READ`.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
     // A changed protection key counts as a lost right. Each CPU sets the rights of each key (PKRU), so the new key may

@@ -265,7 +265,7 @@ pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
 }
 
 /// Like [`edit`], and also classifies the change.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 pub(crate) const fn edit_classified(word: u64, set: Bits, clear: Bits) -> (u64, Change) {
     let new = edit(word, set, clear);
     (new, change(word, new))
@@ -280,7 +280,7 @@ const fn invert(word: u64) -> u64 {
 
 /// Classifies the replacement of `old` by `new` in one slot. Both words map the same frame with the same size. The
 /// class decides what must be flushed.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 pub(crate) const fn change(old: u64, new: u64) -> Change {
     if old & READ == 0 {
         return if new & READ == 0 {

@@ -99,7 +99,7 @@ impl<M: Machine> Frames<M> {
     ///
     /// # Panics
     /// As for `adopt`.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub fn adopt_inlined(&self, frame: Frame) -> FrameRef<'_, M> {
         let meta = self.meta(frame);
         let state = meta.state();

@@ -8,7 +8,7 @@ use crate::sync::{Step, Threads, step};
 
 /// Invalidates `what` on this CPU if it has the table loaded. If `everywhere` is true, also invalidates it on every
 /// other CPU that has the table loaded. `pages` is the number of translations in `what`, or 0 for a full invalidation.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 pub(super) fn send<M: Machine>(
     table: &Table<M>,
     counts: &mut GatherCounts,
@@ -40,7 +40,7 @@ pub(super) fn send<M: Machine>(
 }
 
 /// Invalidates `what` on this CPU, and counts a local flush.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 fn send_here<M: Machine>(
     machine: &M,
     counts: &mut GatherCounts,

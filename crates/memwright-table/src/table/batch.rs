@@ -6,6 +6,7 @@ use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_index};
 use super::numbers::{self, COUNTED, LIVE};
+use super::rule::with_rule;
 use super::runs::{count_alike, none_present, pass_together};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64;
@@ -59,7 +60,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
     ///
     /// If a right is lost and [`Gather::takes_accessed`] returns true, moves the accessed bit into the software
     /// accessed bit.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn decide<M: Machine>(
         &mut self,
         old: u64,
@@ -178,7 +179,7 @@ impl Alike {
 
     /// Returns the change of 4 KiB pages with the attributes of `word`. Reuses one of the last two decisions if it was
     /// made for these attributes. Otherwise evaluates the rule.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn decided<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
         word: u64,
         last: &mut [Option<Self>; 2],
@@ -197,13 +198,13 @@ impl Alike {
     }
 
     /// Whether the change was decided for entries with the attributes of `word`.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) const fn fits(&self, word: u64) -> bool {
         self.attributes == x86_64::attributes(word)
     }
 
     /// Whether any bit of the entries changes.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) const fn changes(&self) -> bool {
         self.flip != 0
     }
@@ -220,7 +221,7 @@ impl Alike {
 
     /// Changes the entry in `slot`, unless its attributes differ or hardware changes it at the same time. Returns
     /// whether the entry was changed.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn apply_one<H: Threads>(&self, slot: &AtomicU64) -> bool {
         step::<H>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
@@ -228,7 +229,7 @@ impl Alike {
     }
 
     /// Records this change of `entries` 4 KiB pages from `start` on in the gather.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
         let size = PageSize::Size4K;
         if self.flip == 0 {
@@ -240,7 +241,7 @@ impl Alike {
 
     /// Records in the gather that this change, which must not be empty, was made to the 4 KiB pages in `runs`,
     /// `entries` pages in total.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn record_runs<M: Machine>(
         &self,
         runs: &[PageRange],
@@ -285,7 +286,7 @@ pub(super) fn could_regain(word: u64) -> bool {
 }
 
 /// Stores `new` if the entry still is `old`. A bit that hardware sets at the same time is therefore not lost.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
@@ -365,7 +366,10 @@ impl<M: Machine> Cursor<'_, M> {
         mut rule: impl FnMut(Bits) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
-        self.edit_with(limit, false, |bits, _| rule(bits), gather)
+        with_rule!(
+            edit = |bits, _| rule(bits),
+            self.edit_with(limit, false, edit, gather)
+        )
     }
 
     /// Like `edit_alike`, with a rule that also depends on the size of the page.
@@ -379,7 +383,7 @@ impl<M: Machine> Cursor<'_, M> {
         rule: impl FnMut(Bits, PageSize) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
-        self.edit_with(limit, false, rule, gather)
+        with_rule!(edit = rule, self.edit_with(limit, false, edit, gather))
     }
 
     /// Like `edit_alike`, but an entry that holds the only reference to an anonymous page first becomes exclusive again
@@ -394,10 +398,13 @@ impl<M: Machine> Cursor<'_, M> {
         mut rule: impl FnMut(Bits) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
-        self.edit_with(limit, true, |bits, _| rule(bits), gather)
+        with_rule!(
+            edit = |bits, _| rule(bits),
+            self.edit_with(limit, true, edit, gather)
+        )
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn edit_with<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
@@ -456,7 +463,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Edits one page in the locked last-level table, if it is mapped.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn edit_one<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,

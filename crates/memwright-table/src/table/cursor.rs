@@ -109,7 +109,7 @@ impl<M: Machine> Table<M> {
 
 impl<'t, M: Machine> Cursor<'t, M> {
     #[track_caller]
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn new(
         table: &'t Table<M>,
         range: PageRange,
@@ -613,7 +613,7 @@ struct Place<'t> {
 }
 
 /// Locks the table that contains the slot for `page`. With [`Purpose::Change`], the table is no longer skippable then.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 fn lock_way_down<M: Machine>(
     table: &Table<M>,
     page: Page,
@@ -632,7 +632,7 @@ fn lock_way_down<M: Machine>(
 
 /// Locks the last-level table for `page`. Returns `None`, without a lock, if there is none or it changed before the
 /// lock was acquired.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
     let tables = table.frames().all_tables();
     let mut node = table.root();

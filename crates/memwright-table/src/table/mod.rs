@@ -54,6 +54,8 @@ mod numbers;
 mod own_tables;
 mod prune;
 mod quiet;
+#[cfg_attr(not(feature = "inline"), path = "rule_small.rs")]
+mod rule;
 mod runs;
 mod shape;
 mod share_tables;

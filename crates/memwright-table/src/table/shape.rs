@@ -47,7 +47,7 @@ fn is_large(word: u64) -> bool {
 impl<M: Machine> Cursor<'_, M> {
     /// Updates the numbers of entries of the locked table, and that of huge pages and markers, when the entry `old`
     /// becomes `new`.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn count(&self, old: u64, new: u64) {
         if self.level > 1 {
             self.count_upper(old, new);
@@ -66,7 +66,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Adds `change`, which wraps, to the numbers of entries of the locked table.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn add_to_numbers(&self, change: u32) {
         let live = &self.meta.live;
         let numbers = live.load(Ordering::Relaxed).wrapping_add(change);

@@ -10,7 +10,7 @@ use crate::vma::writable::{NEW, access_bits};
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in private anonymous memory.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn resolve_anonymous(self) -> Result<FaultKind, FaultError> {
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
         match cursor.peek() {
@@ -42,7 +42,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Returns whether a store to a page with this entry may map a folio of several pages: the entry must be empty, and
     /// a setting must enable such folios. Called in most write faults that find no page.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn may_fill_folio(self, entry: Entry) -> bool {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
@@ -72,7 +72,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Handles a store to untouched memory: maps a zeroed frame.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn demand_zero(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -90,7 +90,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Handles a read of untouched memory: maps the shared zero page, to which the entry holds no reference.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn zero_page(
         self,
         cursor: &mut Cursor<'_, M>,

@@ -11,7 +11,7 @@ use crate::vma::writable::NEW;
 impl<M: Machine> Fault<'_, M> {
     /// Replaces the page under the cursor by a private copy. Empties the entry, flushes, and then sets the new entry
     /// (rule: flush-what-shrank), so that no CPU reads the old frame after another CPU has written to the new one.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn copy_present(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -59,7 +59,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Sets the entry under the cursor to map `frame`, like `fill_own`, but does not count the page as resident.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn fill_with(
         self,
         cursor: &mut Cursor<'_, M>,

@@ -63,7 +63,7 @@ impl<M: Machine> AddressSpace<M> {
 impl<M: Machine> Core<M> {
     /// Resolves a fault without counting it.
     // Inlined into `AddressSpace::fault`, the path of every fault of a program.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn fault(
         &self,
         cpu: CpuId,
@@ -193,7 +193,7 @@ impl<M: Machine> Core<M> {
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in its area.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn resolve(self) -> Result<FaultKind, FaultError> {
         if !self.access.allowed_by(self.area.rights()) {
             return Err(self.denied());

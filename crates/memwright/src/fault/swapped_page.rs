@@ -29,7 +29,7 @@ pub(super) struct Back<'a, M: Machine> {
 
 impl<'a, M: Machine> Fault<'a, M> {
     /// Maps a swapped-in page in the entry under the cursor.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn show(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -105,7 +105,7 @@ impl<'a, M: Machine> Fault<'a, M> {
 
     /// Completes the swap-in of a page that was read, like [`take_over`](Self::take_over), and maps the page at the
     /// cursor.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn map_read(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -122,7 +122,7 @@ impl<'a, M: Machine> Fault<'a, M> {
 
     /// Completes [`bring`](Self::bring) after the read of the device. `uses` is the number of entries that referred to
     /// the slot when the read began.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn take_over(
         self,
         swapped: Swapped,

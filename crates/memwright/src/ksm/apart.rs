@@ -10,7 +10,7 @@ use crate::mm::core::Core;
 use crate::mm::memory::Memory;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::FaultKind;
-use crate::types::merge::{MergedPages, UNSCANNED};
+use crate::types::merge::MergedPages;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::writable;
@@ -116,7 +116,7 @@ impl<M: Machine> Core<M> {
     /// Counts the KSM pages by a walk of the entries of all mergeable areas.
     fn merged_pages(&self) -> MergedPages {
         let mut found = MergedPages::default();
-        if self.merge_number() == UNSCANNED {
+        if !self.merge_number.may_have_merged() {
             return found;
         }
         let areas = self.areas.read(self.cpu());
@@ -141,7 +141,7 @@ impl<M: Machine> Core<M> {
         drop(areas);
         self.memory
             .merging()
-            .add_lone(self.merge_number(), &mut found);
+            .add_lone(self.merge_number.get(), &mut found);
         found
     }
 

@@ -19,25 +19,28 @@
 //! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
 //! address space with mergeable memory exits.
 
-pub(crate) mod apart;
-pub(crate) mod page;
-pub(crate) mod relocate;
-pub(crate) mod scan;
+mod advise;
+mod apart;
+mod page;
+mod relocate;
+mod scan;
+
+pub(crate) use apart::mergeable;
 
 use core::sync::atomic::Ordering;
 use memwright_table::{Frame, FrameRef, Machine, OutOfMemory, Shared, TryPush};
 
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
-use crate::mm::merging::{Known, Lone, Merging, Scanned, Stable, UNKNOWN};
+use crate::mm::merging::{Known, Lone, Merging, Scanned, Stable, UNKNOWN, UNSCANNED};
 use crate::types::chains::Chains;
-use crate::types::merge::{MergeCounts, MergedPages, UNSCANNED};
+use crate::types::merge::{MergeCounts, MergedPages};
 
 impl<M: Machine> Merging<M> {
     /// Registers `space` for scanning.
     pub(crate) fn enter(&self, space: &Shared<Core<M>>) -> Result<(), OutOfMemory> {
         let mut known = self.known.lock();
-        if !matches!(space.merge_number(), UNSCANNED | UNKNOWN) {
+        if !matches!(space.merge_number.get(), UNSCANNED | UNKNOWN) {
             return Ok(());
         }
         let number = known.last_number + 1;
@@ -46,7 +49,7 @@ impl<M: Machine> Merging<M> {
             space: space.clone(),
         })?;
         known.last_number = number;
-        space.set_merge_number(number);
+        space.merge_number.set(number);
         Ok(())
     }
 
@@ -54,14 +57,14 @@ impl<M: Machine> Merging<M> {
     /// may map KSM pages.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
-            child.set_merge_number(UNKNOWN);
+            child.merge_number.set(UNKNOWN);
         }
     }
 
     /// Unregisters an address space that has no mappings any more.
     pub(crate) fn leave(&self, memory: &Memory<M>, space: &Core<M>) {
-        let number = space.merge_number();
-        space.set_merge_number(UNSCANNED);
+        let number = space.merge_number.get();
+        space.merge_number.set(UNSCANNED);
         let left = {
             let mut known = self.known.lock();
             let at = known.spaces.binary_search_by_key(&number, |one| one.number);

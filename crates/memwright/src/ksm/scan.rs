@@ -8,10 +8,10 @@ use memwright_table::{
     Present, Shared,
 };
 
-use crate::ksm::page::Target;
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
 use crate::mm::merging::{Lone, MergedPlace, Round, Stable};
+use crate::range::alike::Target;
 use crate::types::chains::Chain;
 use crate::types::digest_index::key_of;
 use crate::types::stats::Row;

@@ -14,10 +14,10 @@ use memwright_table::{
 
 use crate::mm::areas::Areas;
 use crate::mm::memory::Memory;
+use crate::mm::merging::MergeNumber;
 use crate::types::huge::{HUGE_PAGES, HugeRefusal};
 use crate::types::layout::Layout;
 use crate::types::memcg::Memcg;
-use crate::types::merge::UNSCANNED;
 use crate::types::numa_pace::Pace;
 use crate::types::stats::Row;
 use crate::types::trace::Event;
@@ -61,8 +61,8 @@ pub(crate) struct Core<M: Machine> {
     swapped: AtomicI64,
     /// The memcg that is charged for the swap slots of this address space.
     memcg: AtomicU16,
-    /// The number of this address space in the scan for equal pages (KSM); `UNSCANNED` if it is not registered.
-    merge_number: AtomicU64,
+    /// The number of this address space in the scan for equal pages (KSM).
+    pub(crate) merge_number: MergeNumber,
     /// The rate at which entries of this address space are turned into NUMA hints.
     pace: Pace,
     /// The number of pages that are accounted as long-term pinned.
@@ -101,7 +101,7 @@ impl<M: Machine> Core<M> {
             resident,
             swapped: AtomicI64::new(0),
             memcg: AtomicU16::new(Memcg::NOBODY.raw()),
-            merge_number: AtomicU64::new(UNSCANNED),
+            merge_number: MergeNumber::new(),
             pace: Pace::default(),
             pinned_pages: AtomicU64::new(0),
             has_special_areas: AtomicBool::new(false),
@@ -129,15 +129,6 @@ impl<M: Machine> Core<M> {
     /// Returns the rate at which entries of this address space are turned into NUMA hints.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
-    }
-
-    /// Returns the number of this address space in the scan for equal pages (KSM).
-    pub(crate) fn merge_number(&self) -> u64 {
-        self.merge_number.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_merge_number(&self, number: u64) {
-        self.merge_number.store(number, Ordering::Release);
     }
 
     /// Records that a page is about to be pinned.
@@ -399,7 +390,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Adds the work of a gather to the statistics.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
             let pages = counts.released - counts.of(Change::TableFreed);

@@ -77,7 +77,7 @@ impl<M: Machine> Merging<M> {
         let mut known = self.known.lock();
         known.forget_places(key, frame);
         for (space, page) in pages {
-            let space = space.merge_number();
+            let space = space.merge_number.get();
             known.note_place(key, frame, MergedPlace { space, page }, u32::MAX);
         }
     }

@@ -1,7 +1,7 @@
 //! The state of KSM: the merged pages, the candidates, and the address spaces that are scanned.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Machine, Page, Shared};
 
@@ -10,8 +10,33 @@ use crate::types::chains::{Chain, Chains};
 use crate::types::digest_index::Index;
 use crate::types::merge::MergeSettings;
 
+/// The number of an address space that ksmd does not scan.
+pub(crate) const UNSCANNED: u64 = 0;
 /// The number of an address space that may map KSM pages but could not be registered, because there was no heap memory.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
+
+/// The number of an address space in the scan.
+pub(crate) struct MergeNumber(AtomicU64);
+
+impl MergeNumber {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(UNSCANNED))
+    }
+
+    /// Returns the number.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the address space may map KSM pages.
+    pub(crate) fn may_have_merged(&self) -> bool {
+        self.get() != UNSCANNED
+    }
+
+    pub(crate) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Release);
+    }
+}
 
 /// A page for which this pass has not found an equal page yet.
 #[derive(Clone, Copy)]
@@ -110,14 +135,7 @@ pub struct Merging<M: Machine> {
 impl<M: Machine> Merging<M> {
     pub(crate) const fn new() -> Self {
         Self {
-            settings: MergeSettings {
-                pages: AtomicU32::new(100),
-                sleep: AtomicU32::new(20),
-                most_sharing: AtomicU32::new(256),
-                prune: AtomicU32::new(2000),
-                zero_pages: AtomicBool::new(false),
-                across_nodes: AtomicBool::new(true),
-            },
+            settings: MergeSettings::new(),
             round: Lock::new(
                 Rank::Scan,
                 Round {

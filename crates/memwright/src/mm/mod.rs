@@ -14,7 +14,9 @@ pub(crate) mod huge_file;
 pub(crate) mod largest_folio;
 pub(crate) mod mappings;
 pub(crate) mod memory;
+#[cfg(feature = "merge")]
 pub(crate) mod merged_places;
+#[cfg_attr(not(feature = "merge"), path = "merging_off.rs")]
 pub(crate) mod merging;
 pub(crate) mod object;
 pub(crate) mod space;

@@ -6,7 +6,6 @@ use crate::mm::areas::LockFuture;
 use crate::mm::memory::Memory;
 use crate::mm::space::AddressSpace;
 use crate::types::memcg::Memcg;
-use crate::types::merge::UNSCANNED;
 
 impl<M: Machine> Drop for Memory<M> {
     fn drop(&mut self) {
@@ -31,7 +30,7 @@ impl<M: Machine> AddressSpace<M> {
         };
         // Drop the areas after the lock is released: dropping the last user of an object can run file system code.
         drop(map);
-        if core.merge_number() != UNSCANNED {
+        if core.merge_number.may_have_merged() {
             core.memory.merging().leave(&core.memory, core);
         }
     }

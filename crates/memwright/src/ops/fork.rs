@@ -16,7 +16,6 @@ use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::ops::share_tables::Sharing;
 use crate::types::error::ForkError;
-use crate::types::merge::UNSCANNED;
 use crate::types::stats::Row;
 use crate::types::swap_window::{Window, WindowCell};
 use crate::types::trace::Event;
@@ -102,7 +101,7 @@ impl<M: Machine> AddressSpace<M> {
         drop(areas);
         core.note_gather(cpu, counts);
         core.memory.count_on(cpu, Row::ForkCopied, entries);
-        if core.merge_number() != UNSCANNED {
+        if core.merge_number.may_have_merged() {
             core.memory.merging().enter_child(&child.core);
         }
         result.map(|()| {

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
-use crate::ksm::apart::mergeable;
+use crate::ksm::mergeable;
 use crate::mm::areas::{Areas, Backing, LockFuture, is_accountable};
 use crate::mm::core::Core;
 use crate::mm::huge_file::HUGE_BYTES;

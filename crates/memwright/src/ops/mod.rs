@@ -2,7 +2,6 @@
 
 pub(crate) mod access;
 pub(crate) mod advise;
-pub(crate) mod advise_mergeable;
 pub(crate) mod discard;
 pub(crate) mod exec_gain;
 pub(crate) mod exit;

@@ -77,7 +77,7 @@ impl<M: Machine> AddressSpace<M> {
         self.protect_to(address, length, rights, Some(key))
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn protect_to(
         &self,
         address: VirtAddr,
@@ -151,7 +151,7 @@ struct Change {
 impl Change {
     /// Changes the areas of `range` in ascending order, beginning with the one at `first`, until one fails or the range
     /// ends.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn areas<M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -204,7 +204,7 @@ impl Change {
 
     /// Changes a part of the area at `position`: from the start of `rest` up to the end of the area or of `rest`,
     /// whichever is lower. Returns the position of the changed area and the end of the part.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn area<M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -234,7 +234,7 @@ impl Change {
         self.area_as::<true, M>(core, areas, position, rest, gather)
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn area_as<const RARE: bool, M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -287,7 +287,7 @@ impl Change {
     }
 
     /// Checks the data limit and accounts the memory, if `range` becomes writable. Returns the new flags of the range.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn charge<M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -317,7 +317,7 @@ impl Change {
     }
 
     /// Changes the entries of `range`, a part of `area`, to the new rights, which `area` already has.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     fn entries<M: Machine>(
         &mut self,
         core: &Core<M>,

@@ -11,7 +11,6 @@ use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::space::Area;
 use crate::types::huge;
-use crate::types::merge::UNSCANNED;
 use crate::types::policy::ForkTables;
 use crate::vma::area::AreaFlags;
 
@@ -59,7 +58,7 @@ impl Sharing {
     /// Returns the state of a fork of `core` before the first area. Pages that may be pinned must be copied at once
     /// (rule: exclusive-before-pin), and the scan for equal pages records entries one by one.
     pub(super) fn of<M: Machine>(core: &Core<M>) -> Self {
-        let allowed = !core.may_have_pinned() && core.merge_number() == UNSCANNED;
+        let allowed = !core.may_have_pinned() && !core.merge_number.may_have_merged();
         let rule = match core.memory.policy().fork_tables() {
             ForkTables::Share(least) if allowed => Some(ShareRule {
                 least,

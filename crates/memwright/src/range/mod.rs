@@ -1,5 +1,7 @@
-//! Operations on the entries of a range, or on every entry that maps a page: reverse mapping, zapping, removal, flags.
+//! Operations on the entries of a range, or on every entry that maps a page: reverse mapping, zapping, removal, flags,
+//! pages with equal contents.
 
+pub(crate) mod alike;
 pub(crate) mod flags;
 pub(crate) mod mappings;
 pub(crate) mod remove;

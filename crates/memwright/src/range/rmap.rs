@@ -20,7 +20,6 @@ use crate::mm::core::Core;
 use crate::mm::object::Object;
 use crate::mm::space::Area;
 use crate::mm::spaces::{Relative, Relatives};
-use crate::types::merge::UNSCANNED;
 use crate::vma::area::AreaFlags;
 use crate::vma::moved::Displacement;
 
@@ -284,7 +283,7 @@ impl<M: Machine> MappedPage<M> {
     ) -> Result<(), OutOfMemory> {
         let memory = &*asking.memory;
         for space in memory.spaces().all()? {
-            if space.merge_number() != UNSCANNED {
+            if space.merge_number.may_have_merged() {
                 self.search_mergeable(&space, found)?;
             }
         }

@@ -15,9 +15,6 @@ pub struct MergedPages {
     pub lone_bytes: u64,
 }
 
-/// The number of an address space that ksmd does not scan.
-pub(crate) const UNSCANNED: u64 = 0;
-
 /// The settings of KSM.
 #[derive(Debug)]
 pub struct MergeSettings {
@@ -34,6 +31,20 @@ pub struct MergeSettings {
     /// Whether pages of different NUMA nodes are merged (`merge_across_nodes`). It changes only while no page is
     /// merged.
     pub across_nodes: AtomicBool,
+}
+
+impl MergeSettings {
+    /// The settings after boot.
+    pub(crate) const fn new() -> Self {
+        Self {
+            pages: AtomicU32::new(100),
+            sleep: AtomicU32::new(20),
+            most_sharing: AtomicU32::new(256),
+            prune: AtomicU32::new(2000),
+            zero_pages: AtomicBool::new(false),
+            across_nodes: AtomicBool::new(true),
+        }
+    }
 }
 
 /// The counts of KSM.

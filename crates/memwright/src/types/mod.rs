@@ -5,7 +5,9 @@ pub(crate) mod access;
 pub(crate) mod advice;
 pub(crate) mod area_name;
 pub(crate) mod blocks;
+#[cfg(feature = "merge")]
 pub(crate) mod chains;
+#[cfg(feature = "merge")]
 pub(crate) mod digest_index;
 pub(crate) mod error;
 pub(crate) mod faulted_in;

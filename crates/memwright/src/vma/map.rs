@@ -158,7 +158,7 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
         if self.order.height > 0 {
             return self.search(page);
@@ -268,7 +268,7 @@ impl<B: Backed> AreaMap<B> {
 
     /// Returns the area that contains `page`, and its position. Checks the area that was found last first, because
     /// consecutive changes often concern the same area.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
         let Position { chunk, slot } = self.recent;
         if let Some(area) = self
@@ -286,18 +286,18 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Returns the area that contains `page`.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn find(&self, page: Page) -> Option<&Area<B>> {
         let area = self.get(self.at_or_after(page)?);
         (area.range.start <= page).then_some(area)
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn get(&self, position: Position) -> &Area<B> {
         &self.chunks[position.chunk as usize].areas[position.slot]
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn get_mut(&mut self, position: Position) -> &mut Area<B> {
         &mut self.chunks[position.chunk as usize].areas[position.slot]
     }
@@ -454,7 +454,7 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Merges the area at `position` with its neighbours where possible. Returns its new position.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
         let areas = self.areas(position.chunk);
         // In the common case both neighbours are in the same chunk, and neither can merge with the area at `position`.

@@ -47,7 +47,7 @@ impl<B: Backed> Area<B> {
     }
 
     /// Returns, for all entries of the area, the bits that follow from the rights, and the rule for the write bit.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn access_and_grant(&self) -> (Bits, Grant) {
         let view = self.view();
         (access_bits(view.rights), Grant::new(view, WriteUpgrade::On))
@@ -55,7 +55,7 @@ impl<B: Backed> Area<B> {
 
     /// Returns the bits of an entry of the area for a page with the bits `state`. They include the write bit if the
     /// rule allows it.
-    #[inline(always)]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn entry_bits(&self, state: Bits) -> Bits {
         let bits = access_bits(self.rights) | state;
         if writable(self.view(), bits).is_writable() {
@@ -75,7 +75,7 @@ fn key_bits(rights: Rights) -> Bits {
 
 /// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded:
 /// it is decided per page.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 pub(crate) fn access_bits(rights: Rights) -> Bits {
     let read = if rights.is_none() {
         Bits::empty()
@@ -128,7 +128,7 @@ impl Verdict {
 /// Returns whether an entry with these bits, in an area with these properties, may be writable, or why not.
 ///
 /// `bits` are the bits that the entry will have. The `WRITE` bit in `bits` is ignored.
-#[inline(always)]
+#[cfg_attr(feature = "inline", inline(always))]
 pub fn writable(view: View, bits: Bits) -> Verdict {
     if !view.rights.contains(Rights::WRITE) {
         return Verdict::NoRight;

@@ -6,6 +6,7 @@
 
 mod advise;
 mod cpus;
+#[cfg(feature = "merge")]
 mod failures;
 mod faults;
 mod folios;
@@ -14,6 +15,7 @@ mod huge;
 mod hugetlb;
 mod limits;
 mod locks;
+#[cfg(feature = "merge")]
 mod merge;
 mod names;
 mod objects;
@@ -21,6 +23,7 @@ mod overlooked;
 mod protect;
 mod remap;
 mod room;
+#[cfg(feature = "merge")]
 mod rows;
 mod scan_room;
 mod share;

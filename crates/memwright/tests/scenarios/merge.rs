@@ -3,10 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use memwright::{Advice, AreaFlags, FaultKind, MergeCounts, Row};
+use memwright::uffd::WatchedFault;
+use memwright::{Advice, AreaFlags, FaultError, FaultKind, MergeCounts, Row};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, FrameKind, PageRange, Present};
 
+use crate::overlooked::protected;
 use crate::world::{NONE, PAGE, Process, R, RW, World, page, rows};
 
 const COPY: FaultKind = FaultKind::Copy;
@@ -330,4 +332,26 @@ fn memory_that_is_shared_is_never_merged() {
     scan(&world);
     assert_eq!(process.space.merged_pages().merged, 0);
     assert_eq!(world.frames.used_by(FrameKind::Merged), 0);
+}
+
+#[test]
+fn a_merged_page_is_still_protected() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    for index in 0..4 {
+        process.store(index, 7).unwrap();
+    }
+    advise(&process, 0, 4, Advice::Mergeable);
+    let _watch = protected(&process, 2, false);
+    scan(&world);
+    assert_eq!(
+        shown(&process, 0).frame,
+        shown(&process, 3).frame,
+        "not merged"
+    );
+    let refused = FaultError::Watched(WatchedFault::WriteProtected);
+    assert_eq!(process.store(0, 1), Err(refused));
+    assert_eq!(process.store(3, 1).unwrap().len(), 1);
+    assert_eq!((process.load(0), process.load(3)), (7, 1));
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use memwright::track::{Categories, Scan};
-use memwright::uffd::{Watch, WatchEvents, WatchModes, WatchedFault, Watcher};
-use memwright::{Advice, AdviseError, AreaFlags, Effort, FaultError, HugeMode, RemapRequest};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
+use memwright::{Advice, AdviseError, AreaFlags, Effort, HugeMode, RemapRequest};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, Frame, PageRange, Present};
 
@@ -30,7 +30,7 @@ fn advise(process: &Process<'_>, pages: u64, advice: Advice) {
 }
 
 /// Registers the first `pages` pages with a userfaultfd and write-protects them.
-fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
+pub fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
     let watch = Watch::try_new(Watcher {
         number: 1,
         asynchronous,
@@ -140,26 +140,6 @@ fn a_page_moves_without_its_protection_if_nobody_follows() {
     let bits = shown(&process, 8).unwrap().bits;
     assert!(!bits.intersects(Bits::UFFD_WP | Bits::WATCHED));
     assert!(process.store(8, 2).is_ok());
-}
-
-#[test]
-fn a_merged_page_is_still_protected() {
-    let world = World::new();
-    let mut process = world.process();
-    process.map(0, 4, RW);
-    for index in 0..4 {
-        process.store(index, 7).unwrap();
-    }
-    advise(&process, 4, Advice::Mergeable);
-    let _watch = protected(&process, 2, false);
-    for _ in 0..3 {
-        while !world.memory.merge_pages(5) {}
-    }
-    assert_eq!(frame(&process, 0), frame(&process, 3), "not merged");
-    let refused = FaultError::Watched(WatchedFault::WriteProtected);
-    assert_eq!(process.store(0, 1), Err(refused));
-    assert_eq!(process.store(3, 1).unwrap().len(), 1);
-    assert_eq!((process.load(0), process.load(3)), (7, 1));
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! A machine with one CPU, whose memory is a static.
+
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+
+use memwright_table::{CpuSet, Frame, FrameRange, Invalidation, Machine, OneCpu, PAGE_SIZE};
+
+/// The number of frames.
+const FRAMES: u32 = 1024;
+
+/// All frames.
+pub const ALL: FrameRange = FrameRange {
+    start: Frame::new(0),
+    count: FRAMES,
+};
+
+/// Page-aligned bytes that are accessed through pointers only.
+#[repr(C, align(4096))]
+pub struct Bytes<const COUNT: usize>(UnsafeCell<[u8; COUNT]>);
+
+// SAFETY: no reference to the bytes exists, and the users of the pointer synchronize their accesses.
+unsafe impl<const COUNT: usize> Sync for Bytes<COUNT> {}
+
+impl<const COUNT: usize> Bytes<COUNT> {
+    /// Creates zeroed bytes.
+    pub const fn zeroed() -> Self {
+        Self(UnsafeCell::new([0; COUNT]))
+    }
+
+    /// Returns a pointer to the first byte.
+    pub fn start(&'static self) -> NonNull<u8> {
+        NonNull::from(&self.0).cast()
+    }
+}
+
+static MEMORY: Bytes<{ FRAMES as usize * PAGE_SIZE }> = Bytes::zeroed();
+
+/// The machine. It has no TLB, because no program runs on it.
+pub struct Bare;
+
+// SAFETY: the static is page-aligned, has the bytes of all frames, and lives as long as the program. Nothing caches
+// translations.
+unsafe impl Machine for Bare {
+    type Threads = OneCpu;
+
+    fn memory_base(&self) -> NonNull<u8> {
+        MEMORY.start()
+    }
+
+    fn has_memory(&self, range: FrameRange) -> bool {
+        range.end_number() <= ALL.end_number()
+    }
+
+    fn cpu_count(&self) -> usize {
+        1
+    }
+
+    fn load_root(&self, _root: Frame) {}
+
+    fn invalidate_local(&self, _what: &Invalidation) {}
+
+    fn invalidate_remote(&self, _targets: CpuSet, _root: Frame, _what: &[Invalidation]) {}
+}

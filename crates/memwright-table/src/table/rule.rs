@@ -1,0 +1,11 @@
+//! How the rule of a change of many entries reaches the loop over the entries: the loop is compiled for each rule.
+
+/// Evaluates an expression in which a name stands for the rule.
+macro_rules! with_rule {
+    ($name:ident = $rule:expr, $call:expr) => {{
+        let $name = $rule;
+        $call
+    }};
+}
+
+pub(super) use with_rule;

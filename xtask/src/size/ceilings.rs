@@ -1,0 +1,128 @@
+//! The features of the memory manager, and the ceilings of its size.
+
+/// A feature of `memwright`.
+pub struct Feature {
+    pub name: &'static str,
+    /// The module whose functions are in the program only with the feature, if there is one.
+    pub module: Option<&'static str>,
+    /// The features that enable this one.
+    pub enabled_by: &'static [&'static str],
+}
+
+impl Feature {
+    /// Returns the names of all features that can be on while this one is off.
+    pub fn without(&self, all: &[Self]) -> Vec<&'static str> {
+        all.iter()
+            .map(|feature| feature.name)
+            .filter(|name| *name != self.name && !self.enabled_by.contains(name))
+            .collect()
+    }
+}
+
+/// The features, as in `crates/memwright/Cargo.toml`.
+pub const FEATURES: &[Feature] = &[
+    Feature {
+        name: "inline",
+        module: None,
+        enabled_by: &[],
+    },
+    Feature {
+        name: "merge",
+        module: Some("memwright::ksm"),
+        enabled_by: &[],
+    },
+];
+
+/// A figure and its ceiling.
+pub struct Ceiling {
+    pub title: &'static str,
+    /// The maximum, in kilobytes of 1000 bytes. It may only be lowered.
+    pub most: u64,
+}
+
+/// The ceilings: with all features, and with none. The goal for the second is 60.
+pub const CEILINGS: [Ceiling; 2] = [
+    Ceiling {
+        title: "with all features",
+        most: 204,
+    },
+    Ceiling {
+        title: "without features",
+        most: 146,
+    },
+];
+
+/// The number of kilobytes by which a figure may be below its ceiling, because the size differs a little from compiler
+/// to compiler.
+const SLACK: u64 = 1;
+
+impl Ceiling {
+    /// Returns the number of kilobytes that have room for `bytes`.
+    pub fn kilobytes(bytes: u64) -> u64 {
+        bytes.div_ceil(1000)
+    }
+
+    /// Returns an error message if the figure is above its ceiling, or below it by more than the slack.
+    pub fn complaint(&self, bytes: u64) -> Option<String> {
+        let (title, most, now) = (self.title, self.most, Self::kilobytes(bytes));
+        if now > most {
+            Some(format!(
+                "{title}: rose from {most} to {now} KB: cargo xtask size --functions prints the largest functions"
+            ))
+        } else if now + SLACK < most {
+            Some(format!(
+                "{title}: fell from {most} to {now} KB: lower its ceiling in xtask/src/size/ceilings.rs"
+            ))
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_may_only_fall() {
+        let ceiling = Ceiling {
+            title: "all",
+            most: 100,
+        };
+        assert_eq!(ceiling.complaint(100_000), None);
+        assert_eq!(ceiling.complaint(98_001), None);
+        assert!(
+            ceiling
+                .complaint(98_000)
+                .is_some_and(|why| why.contains("fell"))
+        );
+        assert!(
+            ceiling
+                .complaint(100_001)
+                .is_some_and(|why| why.contains("rose"))
+        );
+    }
+
+    #[test]
+    fn a_feature_goes_with_those_that_need_it() {
+        let all = [
+            Feature {
+                name: "huge",
+                module: Some("memwright::huge"),
+                enabled_by: &["hugetlb"],
+            },
+            Feature {
+                name: "hugetlb",
+                module: Some("memwright::hugetlb"),
+                enabled_by: &[],
+            },
+            Feature {
+                name: "merge",
+                module: Some("memwright::ksm"),
+                enabled_by: &[],
+            },
+        ];
+        assert_eq!(all[0].without(&all), ["merge"]);
+        assert_eq!(all[1].without(&all), ["huge", "merge"]);
+    }
+}

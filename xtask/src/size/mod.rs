@@ -1,0 +1,134 @@
+//! `cargo xtask size`: measures the size of the memory manager in a program without an operating system.
+//!
+//! The program is `crates/memwright-size`. It is built for `x86_64-unknown-none` by the profile `size`: for size, with
+//! LTO across all crates, and with panics that abort. The figure is the sum of its `.text` and `.rodata`, less that of
+//! the same program without the memory manager. Each figure has a ceiling, which may only be lowered.
+
+mod ceilings;
+mod image;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::ceilings::{CEILINGS, Ceiling, FEATURES, Feature};
+use self::image::Image;
+use crate::install::{self, KERNEL_TARGET};
+use crate::number::grouped;
+use crate::shell;
+
+/// The package, and the name of its program.
+const PACKAGE: &str = "memwright-size";
+/// The number of functions that `--functions` prints.
+const LARGEST: usize = 60;
+
+/// Prints the size with all features and with none, and checks both against their ceilings. Checks that the symbols of
+/// each feature are in the program with all features, and that none is in the program without. With `--each`, also
+/// prints the size without each single feature. With `--functions`, prints the largest functions instead, with all
+/// features or with those named in a list separated by commas; `none` is the empty list.
+///
+/// # Errors
+/// If the program cannot be built, if a figure is not at its ceiling, if the symbols of a feature are missing or
+/// remain, or if an argument is unknown.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    install::rust_target(KERNEL_TARGET)?;
+    match arguments {
+        [] => check(false),
+        ["--each"] => check(true),
+        ["--functions"] => functions(&names()),
+        ["--functions", "none"] => functions(&[]),
+        ["--functions", list] => functions(&list.split(',').collect::<Vec<_>>()),
+        _ => bail!("size takes no argument, --each, or --functions and a list of features"),
+    }
+}
+
+/// Returns the names of all features.
+fn names() -> Vec<&'static str> {
+    FEATURES.iter().map(|feature| feature.name).collect()
+}
+
+fn check(each: bool) -> Result<()> {
+    let empty = built(None)?.bytes;
+    let all = built(Some(&names()))?;
+    let none = built(Some(&[]))?;
+    let mut complaints = Vec::new();
+    println!("{:<28} {:>9} {:>9} {:>6}", "", "bytes", "KB", "most");
+    for (ceiling, image) in CEILINGS.iter().zip([&all, &none]) {
+        let bytes = image.bytes.saturating_sub(empty);
+        let kilobytes = Ceiling::kilobytes(bytes);
+        let Ceiling { title, most } = ceiling;
+        println!("{title:<28} {:>9} {kilobytes:>9} {most:>6}", grouped(bytes));
+        complaints.extend(ceiling.complaint(bytes));
+    }
+    for feature in FEATURES {
+        if let Some(module) = feature.module.filter(|module| !all.has(module)) {
+            complaints.push(format!("{module} has no symbols"));
+        }
+        complaints.extend(remaining(feature, &none));
+    }
+    if each {
+        complaints.extend(without_each(all.bytes)?);
+    }
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", complaints.join("\n"))
+}
+
+/// Prints how much smaller the program is without each feature. Returns an error message for each remaining symbol of
+/// such a feature.
+fn without_each(all: u64) -> Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for feature in FEATURES {
+        let without = feature.without(FEATURES);
+        let image = built(Some(&without))?;
+        let saved = i128::from(all) - i128::from(image.bytes);
+        println!("without {:<20} {:>9}", feature.name, -saved);
+        complaints.extend(remaining(feature, &image));
+    }
+    Ok(complaints)
+}
+
+/// Returns an error message for each symbol of the feature in a program without it.
+fn remaining(feature: &Feature, image: &Image) -> Vec<String> {
+    let symbols = feature
+        .module
+        .into_iter()
+        .flat_map(|module| image.symbols_of(module));
+    symbols
+        .map(|symbol| format!("without {}: the symbol {symbol}", feature.name))
+        .collect()
+}
+
+fn functions(features: &[&str]) -> Result<()> {
+    for (name, bytes) in built(Some(features))?.functions.iter().take(LARGEST) {
+        println!("{bytes:>7} {name}");
+    }
+    Ok(())
+}
+
+/// Builds the program with these features of the memory manager, or without the memory manager, and reads it.
+fn built(features: Option<&[&str]>) -> Result<Image> {
+    let mut list = String::new();
+    if let Some(features) = features {
+        list.push_str("manager");
+        for feature in features {
+            list.push(',');
+            list.push_str(feature);
+        }
+    }
+    let folder = shell::target_folder().join("size");
+    let mut command = shell::cargo(["build", "-q", "--locked", "-p", PACKAGE]);
+    command
+        .args(["--profile", "size", "--target", KERNEL_TARGET])
+        .args(["--features", &list, "--target-dir"])
+        .arg(&folder);
+    shell::run(&mut command)?;
+    let path: PathBuf = [KERNEL_TARGET, "size", PACKAGE].iter().collect();
+    let path = folder.join(path);
+    let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+    let image = Image::read(&bytes)?;
+    ensure!(!image.functions.is_empty(), "{PACKAGE} has no symbols");
+    Ok(image)
+}
