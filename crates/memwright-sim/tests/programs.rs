@@ -150,7 +150,7 @@ fn comparable(script: &Script, private: bool) -> Script {
         Action::Watch(..) => !private,
         _ => true,
     });
-    let mut steps: Vec<Step> = steps.cloned().collect();
+    let mut steps: Vec<Step> = steps.copied().collect();
     for step in &mut steps {
         if let Action::Map(_, _, what, _) = &mut step.action {
             if private {

@@ -23,6 +23,7 @@ const COSTS: &[(Unit, u32)] = &[
     (unit("async-scan", ""), 9),
     (unit("autonuma", "numa01"), 6),
     (unit("autonuma", "numa02"), 6),
+    (unit("fork-tables", ""), 12),
     (unit("growth", "areas"), 6),
     (unit("growth", "cgroups"), 3),
     (unit("growth", "connections"), 3),
