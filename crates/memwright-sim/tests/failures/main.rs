@@ -13,6 +13,7 @@ mod hugetlb;
 mod merge;
 mod nodes;
 mod script;
+mod share;
 mod swap;
 mod trial;
 mod watch;
