@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use memwright::Row;
-use memwright_sim::HostSwap;
-use memwright_sim::process::Process;
-use memwright_table::{CpuId, Page, PageRange};
+use memwright::{Moving, Row, Unmoved};
+use memwright_sim::process::{Process, Space};
+use memwright_sim::{HostSwap, MachineOptions};
+use memwright_table::{CpuId, NodeChoice, NodeSet, Page, PageRange};
 
 use crate::fork::{a_fork_is_one_moment, fork};
 use crate::support::{self, FIRST, READ_WRITE, SECOND, at, program, protect, read, unmap, write};
@@ -22,7 +22,16 @@ const TABLE: u64 = 512;
 /// Creates a parent on a machine where forks share page tables. Each of `cpus` CPUs has written to the pages and has
 /// cached their translations.
 fn parent(cpus: usize) -> World {
-    World::new(cpus, 0, |host| {
+    parent_on(MachineOptions {
+        frames: 64,
+        cpus,
+        ..MachineOptions::default()
+    })
+}
+
+/// Like `parent`, on a machine with these options.
+fn parent_on(options: MachineOptions) -> World {
+    World::on(options, |host| {
         host.memory().policy().set("fork", "1").expect("known");
         let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
         assert_eq!(added, Ok(Some(0)));
@@ -38,7 +47,10 @@ fn parent(cpus: usize) -> World {
 
 /// Like `parent`, with a child that has read the pages on the second CPU and shares the table.
 fn family() -> World {
-    let world = parent(2);
+    with_child(parent(2))
+}
+
+fn with_child(world: World) -> World {
     let child = support::fork(world.process(), FIRST);
     assert_eq!(world.host.memory().account().count(Row::TablesShared), 1);
     assert_eq!(read(&child, SECOND, 0), Ok(1));
@@ -301,4 +313,40 @@ fn take_and_share() {
         assert_eq!(read(world.process(), SECOND, 0), Ok(2));
         world.end()
     });
+}
+
+/// A page of the shared table migrates to the second node while the child writes to it. The parent keeps its contents
+/// wherever the page is.
+#[test]
+fn migrate_and_own() {
+    let begin = || {
+        with_child(parent_on(MachineOptions {
+            frames: 64,
+            cpus: 2,
+            nodes: 2,
+            ..MachineOptions::default()
+        }))
+    };
+    explore_with(
+        1,
+        &begin,
+        &[
+            |world| {
+                let choice = NodeChoice {
+                    near: 1,
+                    first: NodeSet::single(1),
+                    then: NodeSet::EMPTY,
+                    interleaved: false,
+                };
+                let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::All);
+                let moved = world.process().on(FIRST, call);
+                assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
+            },
+            write_in_child,
+        ],
+        |world| {
+            have(&world, 1, 3);
+            world.end()
+        },
+    );
 }
