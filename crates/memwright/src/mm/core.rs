@@ -52,6 +52,8 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) areas: SpreadLock<Areas<M>, M::Threads>,
     /// Which huge pages the process opts out of, as a [`HugeRefusal`].
     huge_refusal: AtomicU8,
+    /// Whether a reference to a page was ever lent ([`AddressSpace::lend`](crate::AddressSpace::lend)).
+    lent: AtomicBool,
     /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
     /// entry: under that lock, a clear flag means that the page is not pinned.
     pinned: AtomicBool,
@@ -97,6 +99,7 @@ impl<M: Machine> Core<M> {
             template,
             areas,
             huge_refusal: AtomicU8::new(HugeRefusal::Nothing as u8),
+            lent: AtomicBool::new(false),
             pinned: AtomicBool::new(false),
             resident,
             swapped: AtomicI64::new(0),
@@ -129,6 +132,17 @@ impl<M: Machine> Core<M> {
     /// Returns the rate at which entries of this address space are turned into NUMA hints.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// Records that a reference to a page is about to be lent.
+    pub(crate) fn note_lending(&self) {
+        self.lent.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether references to pages of this address space may be lent, that is, whether one ever was. The result
+    /// is final while the areas are locked for writing.
+    pub(crate) fn may_have_lent(&self) -> bool {
+        self.lent.load(Ordering::SeqCst)
     }
 
     /// Records that a page is about to be pinned.

@@ -120,6 +120,7 @@ impl<M: Machine> AddressSpace<M> {
     pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut lent = None;
+        core.note_lending();
         core.with_frame(address, Access::READ, |frame| {
             lent = Some(core.memory.frames().share(frame));
         })?;

@@ -128,6 +128,23 @@ fn a_pinned_page_prevents_sharing() {
     world.frames.unpin(pinned.frame());
 }
 
+/// The parent lends a page, as `vmsplice` does, and unmaps it after a fork: what the child then stores is not read from
+/// the frame that was lent.
+#[test]
+fn a_store_after_a_fork_does_not_reach_a_lent_page() {
+    let world = world("1");
+    let parent = written(&world, 0, 2);
+    let mut before = [0];
+    parent.space.read(page(0), &mut before).unwrap();
+    let lent = parent.space.lend(page(0)).unwrap();
+    let child = parent.fork();
+    parent.space.unmap(page(0), 2 * 4096).unwrap();
+    child.space.write(page(0), &[before[0] + 1]).unwrap();
+    let mut read = [0];
+    world.frames.read(lent.frame(), 0, &mut read);
+    assert_eq!(read, before);
+}
+
 #[test]
 fn a_page_of_a_shared_table_is_nobodys_own() {
     let world = world("1");
