@@ -104,9 +104,9 @@
 //!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
-//! Every path that leaves a page mapped calls [`writable`]; no state records that a page was writable before. For
-//! private memory, the decision depends on the exclusive bit of the page-table entry. A new anonymous page is
-//! exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
+//! Code that maps a page or changes its protection calls [`writable`]; no state records that a page was writable
+//! before. For private memory, the decision depends on the exclusive bit of the page-table entry. A new anonymous page
+//! is exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
 //! exclusive again only if it holds the sole reference of any kind to the frame.
 //!
 //! # Lock order, outermost first
@@ -135,7 +135,7 @@
 //!
 //! # Linux sources, files here, and tests
 //!
-//! Linux 7.2. Tests are modules of `tests/scenarios`, except `vma/tests.rs`.
+//! Linux 7.2. Tests are modules of `tests/scenarios`, except the two files in `vma/`.
 //!
 //! | Operation | Linux | Here | Test |
 //! |---|---|---|---|
