@@ -69,11 +69,11 @@
 //! numa/      NUMA policies, migration, NUMA balancing
 //! reclaim/   selecting pages to reclaim, swapping out anonymous and shared memory, writing back files
 //! shmem/     shared memory and the files of a tmpfs; their swap-out and swap-in
-//! fault/     the page fault handler, one file per outcome
+//! fault/     the page fault handler
 //! huge/      collapsing small pages into huge pages, splitting folios
 //! uffd/      userfaultfd
 //! track/     write tracking: soft-dirty and PAGEMAP_SCAN
-//! ops/       the operations of an address space, one per file: map, unmap, protect, remap, fork, advise, lock, ...
+//! ops/       the operations of an address space: map, unmap, protect, remap, fork, advise, lock, ...
 //! audit.rs   consistency checks
 //! ```
 //!

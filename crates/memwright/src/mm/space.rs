@@ -1,4 +1,4 @@
-//! Address spaces. Each operation is in a separate file.
+//! Address spaces. The operations are in other folders.
 
 use alloc::sync::Arc;
 use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
