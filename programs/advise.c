@@ -1,4 +1,4 @@
-/* Do mremap, madvise, mincore and msync do what Linux documents, down to the errno of each refusal?
+/* Do mremap, madvise, mincore and msync do what Linux documents, including the errno if they refuse a call?
  */
 #include "check.h"
 

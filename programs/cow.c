@@ -1,4 +1,4 @@
-/* Is memory copied exactly when it must be, for every way to share it and every order of writes?
+/* Is memory copied exactly when it must be, for several ways to share it and every order of writes?
  *
  * Private anonymous pages, private file pages and mappings of the zero page are shared by fork, by a fork in the
  * child and with the page cache, and are populated by MADV_POPULATE_READ and _WRITE. Processes write in every order.

@@ -1,4 +1,4 @@
-/* Does each kind of access take exactly the necessary number of page faults?
+/* Do accesses to anonymous memory take exactly the necessary number of page faults?
  *
  * The program counts its own faults (getrusage) during one access per page, and compares the number with Linux's. A
  * first write takes one fault per page, and a read followed by a write takes two. A write takes none after mprotect

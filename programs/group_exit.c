@@ -1,5 +1,5 @@
-/* Do the exit, the stop and the continuation of a process reach threads in every state, and is each reported to the
- * parent once?
+/* Do the exit, the stop and the continuation of a process reach threads that run, wait, fault and create
+ * threads, and is each reported to the parent once?
  */
 #include "check.h"
 #include <dirent.h>
@@ -87,7 +87,7 @@ static void *mapping(void *argument)
 	return NULL;
 }
 
-/* Starts threads, at least one in each state. */
+/* Starts threads, at least one of each kind. */
 static void start_all(void)
 {
 	static int ends[2];

@@ -1,4 +1,4 @@
-/* Do allocations fail with an error at each limit of a process?
+/* Do allocations fail with an error at the limits of a process?
  *
  * Covers RLIMIT_AS, RLIMIT_MEMLOCK, RLIMIT_STACK, the number of areas, and overcommit. Each failing call returns
  * ENOMEM (or EAGAIN as on Linux), changes nothing, and succeeds after the limit is raised. RLIMIT_FSIZE, for files,

@@ -1,4 +1,4 @@
-/* Does each value in /proc about memory change if the state that it reports changes?
+/* Do the values in /proc about memory change if the states that they report change?
  *
  * Each check reads a value, changes the state that the value reports, and checks that the value changes. Linux is the
  * reference. Values that only root may read are checked only as root.

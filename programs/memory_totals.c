@@ -1,5 +1,5 @@
-/* Does each row in /proc about the memory of the machine change if the state that it reports changes, and does each
- * setting have its effect?
+/* Do the rows in /proc about the memory of the machine change if the states that they report change, and does
+ * each setting have its effect?
  *
  * Each check changes the state, checks that the rows change by the expected amount, reverts the change, and checks that
  * the rows change back. Because other processes may use memory at the same time, each check is tried several times with

@@ -1,8 +1,8 @@
 /* Does a process lose a privilege when it drops the capability for it?
  *
- * The program checks that each privilege of root is present, drops it by capset or by another user ID, and checks
- * that it is absent. A privilege that was dropped permanently must not return, also after exec and with a saved user
- * ID.
+ * For several privileges of root, the program checks that the privilege is present, drops it by capset or by
+ * another user ID, and checks that it is absent. A privilege that was dropped permanently must not return,
+ * also after exec and with a saved user ID.
  */
 #include "check.h"
 

@@ -119,8 +119,8 @@ static void inheritable(void *unused)
 		printf("refused_calls: capset skipped, for root alone\n");
 		return;
 	}
-	/* With CAP_SETPCAP any capability may be made inheritable. Without it, only one that is permitted or already
-	 * inheritable may be. */
+	/* With CAP_SETPCAP, any capability of the bounding set can be added to the inheritable set. Without
+	 * CAP_SETPCAP, the capability must also be permitted. */
 	sets[0].permitted &= ~(1U << CAP_KILL);
 	sets[0].effective &= ~(1U << CAP_KILL);
 	sets[0].inheritable |= 1 << CAP_KILL;

@@ -299,7 +299,8 @@ static void descriptors(void) {
 	/* The highest possible number, far above the others. */
 	int farthest = (int)limit - 1;
 	CHECK(dup2(event, farthest) == farthest);
-	/* Two low numbers are free. The second one is found only after all numbers in use have been passed. */
+	/* After the close, two numbers below the highest are free: `first` and, after all the numbers in use,
+	 * `last` + 1. The search for the second one passes all of them. */
 	close(first);
 	CHECK(dup(event) == first);
 	CHECK(dup(event) == last + 1);

@@ -1,4 +1,4 @@
-/* Does every invalid use of userfaultfd and PAGEMAP_SCAN fail as documented, and is everything freed afterwards?
+/* Do invalid uses of userfaultfd and PAGEMAP_SCAN fail as documented, and is everything freed afterwards?
  *
  * Each ioctl gets ranges that are misaligned, wrap around, are empty, are in the kernel's half, belong to another
  * descriptor or are not registered. It also gets unknown modes and features, inaccessible addresses, and closed

@@ -1,7 +1,8 @@
 /* Are processes created, ended and waited for as on Linux?
  *
- * Covers wait4 and waitid in every form, codes and signals, usage, zombies, orphans, an ignored SIGCHLD, process
- * groups, vfork, and what execve keeps and resets.
+ * Covers wait4 for one child, any child and a process group, waitid for one child and any child, exit codes
+ * and signals, the usage that wait4 returns, zombies, orphans, an ignored SIGCHLD, process groups, vfork,
+ * execve, and interval timers.
  */
 #include "check.h"
 #include <elf.h>

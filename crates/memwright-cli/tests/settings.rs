@@ -1,5 +1,5 @@
-//! Tests that the document contains every setting that can change a count, that `check` rejects runs with other
-//! settings, and that no other property changes a count.
+//! Tests that the document contains settings that change counts, that `check` rejects runs with other settings, and
+//! that neither the kind of standard input nor `--keep` changes a count.
 
 mod skipped;
 
@@ -27,7 +27,7 @@ fn memwright(arguments: &[&str]) -> Command {
     command
 }
 
-/// A program that reads standard input byte by byte until it ends or, with an argument, reads nothing.
+/// A program that reads standard input byte by byte to the end. With an argument, it reads nothing.
 const PROGRAM: &str = r#"
 #include <unistd.h>
 int main(int count, char **arguments)

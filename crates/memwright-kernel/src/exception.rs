@@ -1,7 +1,8 @@
 //! Exceptions and interrupts in the kernel itself.
 //!
 //! Interrupts occur only while a CPU idles, halts in a wait, waits for input or is stopped. Page faults on user
-//! addresses occur only in the user-copy routines. Any other exception is a kernel bug and ends the run with a report.
+//! addresses occur only in the user-copy routines. An NMI requests a report, and a debug exception is ignored. Any
+//! other exception is a kernel bug and ends the run with a report, unless a self-test has provoked it.
 
 use core::fmt::{self, Write};
 

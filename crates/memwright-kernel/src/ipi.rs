@@ -1,12 +1,12 @@
 //! Inter-processor interrupts: reschedule, TLB shootdown, stop, and the end of a halt.
 //!
 //! # When a CPU answers
-//! A CPU answers by serving the requests of other CPUs. The kernel runs with interrupts disabled, so a CPU takes an
-//! interrupt only in user mode or while it idles. In the kernel the interrupt stays pending. Such a CPU answers in
-//! every step of a spin wait ([`relax`]), and at the latest when it enables interrupts: `enter_user` enables them with
-//! the SYSRET or IRET that enters user mode, and `idle` with the STI before HLT. In neither case does an instruction of
-//! user mode execute before the pending interrupt is taken (IRET and SYSRET have no interrupt shadow; that of STI
-//! covers only the HLT, which the interrupt then ends).
+//! A CPU answers by serving the requests of other CPUs. The kernel runs with interrupts disabled unless it is halted,
+//! so a CPU takes an interrupt only in user mode or while it is halted. Otherwise the interrupt stays pending. Such a
+//! CPU answers in every step of a spin wait ([`relax`]), and at the latest when it enables interrupts: `enter_user`
+//! enables them with the SYSRET or IRET that enters user mode, and `idle` and [`halt`] with the STI before HLT. In
+//! neither case does an instruction of user mode execute before the pending interrupt is taken (IRET and SYSRET have no
+//! interrupt shadow; that of STI covers only the HLT, which the interrupt then ends).
 //!
 //! # Why no stale translation is used after the answer
 //! - User mode: the interrupt arrives between two instructions, and user mode continues after the answer.

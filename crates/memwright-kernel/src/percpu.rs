@@ -1,7 +1,9 @@
 //! Per-CPU data, accessed through GS.
 //!
-//! Each field is written only by the CPU to which it belongs (including that CPU's NMI handler), so relaxed atomics
-//! suffice: on x86-64 they are plain loads and stores. Other CPUs read the fields for reports and statistics.
+//! A field is written only by the CPU to which it belongs (including that CPU's NMI handler), so relaxed atomics
+//! suffice: on x86-64 they are plain loads and stores. The exception is the measurement of stretches
+//! (`clock::stretch`), which one CPU can adjust or clear for all. Other CPUs read the fields for reports and
+//! statistics.
 
 use core::arch::asm;
 use core::ptr;

@@ -153,7 +153,7 @@ pub trait Observer: Send + Sync {
     /// Handles a wakeup of the queue. Returns whether it woke a thread.
     ///
     /// # Locks
-    /// Called without locks.
+    /// Called without locks, except those that sleep.
     fn notify(self: Arc<Self>) -> bool;
 
     /// Returns whether this observer is exclusive (`EPOLLEXCLUSIVE`): once an exclusive observer has woken a thread, a

@@ -1,9 +1,10 @@
 //! The TLB gather: the translations that an operation must invalidate, and the frames that it may free only after that.
 //!
-//! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing runs
-//! at most one invalidation on this CPU and sends at most one interrupt to each other CPU that may hold a stale
-//! translation. After that, the gather frees the displaced frames and tables. Until then they are in lists that are
-//! linked through the metadata of the frames, so the gather allocates no memory.
+//! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing
+//! flushes at most once: it invalidates on this CPU, and sends at most one interrupt to each other CPU that may hold a
+//! stale translation. After that, the gather frees the displaced frames and tables. Until then they are in lists that
+//! are linked through the metadata of the frames, so the gather allocates no memory. A gather with many deferred frames
+//! also flushes early, and frees them.
 //!
 //! **How much is invalidated.** The gather invalidates exactly the pages whose entries need it, each huge page once. It
 //! invalidates up to [`PAGES_AT_A_TIME`] pages one by one, and does a full invalidation if there are more. Linux uses
@@ -13,10 +14,10 @@
 //!
 //! **What is elided.** A translation is in no TLB if the accessed bit was clear when the entry was exchanged: "the
 //! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
-//! TLB use, in substance). Every clearing of an accessed bit is a [`Change::LostCachedBit`] and is therefore flushed. A
-//! clear bit thus proves that no CPU caches the translation (rule: elide-only-uncached), unless another operation
-//! cleared the bit and has not flushed yet. A gather that elided a flush therefore flushes everything if another
-//! operation has invalidations pending (rule: see-pending-flushes).
+//! TLB use, in substance). A change that clears the accessed bit of a translation is at least a
+//! [`Change::LostCachedBit`] and is therefore flushed. A clear bit thus proves that no CPU caches the translation
+//! (rule: elide-only-uncached), unless another operation cleared the bit and has not flushed yet. A gather that elided
+//! a flush therefore flushes everything if another operation has invalidations pending (rule: see-pending-flushes).
 
 mod runs;
 mod send;

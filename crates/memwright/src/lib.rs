@@ -69,11 +69,11 @@
 //! numa/      NUMA policies, migration, NUMA balancing
 //! reclaim/   selecting pages to reclaim, swapping out anonymous and shared memory, writing back files
 //! shmem/     shared memory and the files of a tmpfs; their swap-out and swap-in
-//! fault/     the page fault handler, one file per outcome
+//! fault/     the page fault handler
 //! huge/      collapsing small pages into huge pages, splitting folios
 //! uffd/      userfaultfd
 //! track/     write tracking: soft-dirty and PAGEMAP_SCAN
-//! ops/       the operations of an address space, one per file: map, unmap, protect, remap, fork, advise, lock, ...
+//! ops/       the operations of an address space: map, unmap, protect, remap, fork, advise, lock, ...
 //! audit.rs   consistency checks
 //! ```
 //!
@@ -104,9 +104,9 @@
 //!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
-//! Every path that leaves a page mapped calls [`writable`]; no state records that a page was writable before. For
-//! private memory, the decision depends on the exclusive bit of the page-table entry. A new anonymous page is
-//! exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
+//! Code that maps a page or changes its protection calls [`writable`]; no state records that a page was writable
+//! before. For private memory, the decision depends on the exclusive bit of the page-table entry. A new anonymous page
+//! is exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
 //! exclusive again only if it holds the sole reference of any kind to the frame.
 //!
 //! # Lock order, outermost first
@@ -135,7 +135,7 @@
 //!
 //! # Linux sources, files here, and tests
 //!
-//! Linux 7.2. Tests are modules of `tests/scenarios`, except `vma/tests.rs`.
+//! Linux 7.2. Tests are modules of `tests/scenarios`, except the two files in `vma/`.
 //!
 //! | Operation | Linux | Here | Test |
 //! |---|---|---|---|

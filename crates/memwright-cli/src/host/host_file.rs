@@ -1,8 +1,9 @@
 //! Opens files of the host that the command reads.
 //!
 //! A path can name a file that never ends (`/dev/zero`), that blocks until another process opens it (a named pipe), or
-//! that has an effect when it is opened (a tape). Every file that a user names is therefore opened here: only regular
-//! files are accepted, opening never blocks, and a read is limited to the size that the caller accepts.
+//! that has an effect when it is opened (a tape). The command therefore reads the files that a user names by the
+//! functions of this module: they accept only regular files, opening never blocks, and a read is limited to the size
+//! that the caller accepts.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};

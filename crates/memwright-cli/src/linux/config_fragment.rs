@@ -46,8 +46,8 @@ enum Substitute {
     Nothing,
     /// Another option.
     Other(&'static str),
-    /// All of these options, if the version of Linux does not have the option. The configuration of such a version does
-    /// not mention the option at all.
+    /// All of these options. They replace the option only if the configuration does not mention it at all, because that
+    /// version of Linux does not have it.
     InOtherVersions(&'static [&'static str]),
 }
 

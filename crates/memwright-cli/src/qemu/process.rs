@@ -56,8 +56,8 @@ impl Process {
         let _ = hold(&self.child).kill();
     }
 
-    /// Waits until the process exits. The caller must first have read its output to the end: [`Self::kill`] in another
-    /// thread blocks while this function waits.
+    /// Waits until the process exits. [`Self::kill`] in another thread blocks meanwhile, so the process must already be
+    /// about to exit: the caller has killed it, or has read its output to the end.
     ///
     /// # Errors
     /// Errors of wait(2).

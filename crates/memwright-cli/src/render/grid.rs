@@ -1,4 +1,4 @@
-//! The table of a section, from which all formats except CSV are made.
+//! The table of a section, from which text, Markdown, HTML and mails are made.
 
 use crate::model::statistic::Pass;
 use crate::sheet::{Row, Section, Sheet};

@@ -90,7 +90,8 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
                 })
             }
             Some(_) => Some(anonymous(identity, address)),
-            // A word of anonymous memory that no thread can write never changes, so it has no key.
+            // As on Linux, a word of anonymous memory has no key if its area is not writable, because no thread can
+            // change it to end the wait.
             None => writable.then(|| anonymous(identity, address)),
         }
     });

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each value in a file is read from the state that it describes, or is declared as a [`stub`] in the module of the
-//! file. There are no files for features that this kernel lacks.
+//! file. Most features that this kernel lacks have no files.
 
 mod entry;
 mod fixed;

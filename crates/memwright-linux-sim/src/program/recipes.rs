@@ -161,7 +161,7 @@ const AGREE: [Part; 4] = [
     ),
 ];
 
-/// All recipes. Together they make every system call that acts on memory.
+/// All recipes. Together they make most of the system calls that act on memory.
 const RECIPES: &[&[Part]] = &[
     &[Call(
         "mmap",

@@ -85,14 +85,13 @@ pub struct CapabilitySets {
     pub effective: Capabilities,
     /// Capabilities that `execve` grants to root in addition to those in the bounding set.
     pub inheritable: Capabilities,
-    /// The upper bound of the capabilities that `execve` grants.
+    /// Capabilities that `execve` grants to root.
     pub bounding: Capabilities,
     /// Capabilities that `execve` keeps for a user other than root.
     pub ambient: Capabilities,
     /// Rules for changes of the sets.
     pub secure: SecureBits,
-    /// Whether `execve` grants no privileges that the process does not have (`PR_SET_NO_NEW_PRIVS`). In this kernel
-    /// `execve` never grants any, because set-id bits have no effect.
+    /// Whether `execve` ignores set-id bits (`PR_SET_NO_NEW_PRIVS`). This kernel always ignores them.
     pub gains_none: bool,
 }
 

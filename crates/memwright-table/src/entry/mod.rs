@@ -1,6 +1,7 @@
 //! Decoded page-table entries, independent of their encoding.
 //!
-//! Only `x86_64.rs` depends on the encoding. All other code uses the types of this module.
+//! Only `x86_64.rs` contains the encoding. The loops of `table` over many entries use encoded words through the
+//! functions of that file; all other code uses the types of this module.
 
 mod change;
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! no memory beyond what [`Frames::new`] sets up. Allocation is deterministic: the same sequence of requests always
 //! yields the same frames.
 //!
-//! No code in this crate forms a Rust reference to the contents of a frame, because user programs and hardware may
-//! write them at any time. Contents are copied, or accessed as atomics.
+//! User programs and hardware may write the contents of a frame at any time. Therefore, this crate forms references to
+//! them only as atomics, and otherwise copies them through raw pointers.
 
 extern crate alloc as rust_alloc;
 

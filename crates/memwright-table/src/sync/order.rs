@@ -54,7 +54,8 @@ pub enum Rank {
     Wait,
     /// The console.
     Console,
-    /// State under whose lock no other lock is acquired and no memory is allocated.
+    /// State under whose lock no memory is allocated. The only lock acquired under it is that of the heap, to free
+    /// memory.
     Leaf,
     /// An embedder's heap. Its lock may be acquired under any other lock.
     Heap,

@@ -3,8 +3,9 @@
 //! # The protocol
 //! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the table that contains
 //!   its slot, at any level, from its creation until it moves to another table or is dropped. While the lock is held,
-//!   no other software changes that table's entries, and hardware can only set accessed and dirty bits. Every change is
-//!   therefore one atomic exchange, which fails only if hardware has set such a bit since the cursor read the entry.
+//!   no other software changes that table's entries, and hardware can only set accessed and dirty bits. An entry that
+//!   maps a page is therefore changed by one atomic operation. A compare-exchange fails only if hardware has set such a
+//!   bit since the cursor read the entry. Other entries can be changed by stores.
 //! - **A walk takes no locks on its way down.** It reads the words of upper-level tables atomically until a word does
 //!   not point to a table. It locks the table that contains this word, and reads the word again. If a lower table has
 //!   been linked since the first read, the walk continues in that table. Faults in different last-level tables share no
@@ -12,18 +13,19 @@
 //! - **Growing.** An upper-level entry changes from empty, or from a marker, to a table under the lock of the table
 //!   that contains it. The new table is complete before it is linked, with the marker in every entry if there was one.
 //!   A walk therefore reads either the old state or the complete new one.
-//! - **Shrinking.** Tables are freed only by [`Table::free_tables`], whose caller holds the write lock of the address
-//!   space, so that no walk is in progress. They are freed only through the gather, after every CPU that has the root
-//!   loaded has invalidated its cached upper-level entries (rule: flush-freed-tables). As a second defense, a cursor
-//!   that has locked a table checks in the table's metadata that it still is the table of this root, level and address,
-//!   and walks again if it is not. Code that violates the protocol can therefore read an unexpected entry, but not a
-//!   frame that is no longer a table.
-//! - **Two locks at a time** are held only by a fork, by `free_tables`, by a collapse, and by a move of whole tables.
-//!   The lock of the first table has rank `Table`. The lock of the second table, which is the child's or the lower one,
-//!   has rank `TableChild`. While the first cursor of a fork moves, the second holds no lock. A new table, too, is
-//!   locked before it is linked. A move of single entries holds one lock at a time. During a move, the write lock of
-//!   the address space prevents other threads from looking up a page that has left its old address and has not reached
-//!   its new one.
+//! - **Shrinking.** [`Table::free_tables`] frees empty tables. Its caller holds the write lock of the address space, so
+//!   that no walk is in progress. The tables are freed through the gather, after every CPU that has the root loaded has
+//!   invalidated its cached upper-level entries (rule: flush-freed-tables). A shared table is freed when the last
+//!   address space leaves it (`leave_tables.rs`). The drop of a [`Table`] frees its remaining tables. As a second
+//!   defense, a cursor that has locked a table checks in the table's metadata that it still is the table of this root,
+//!   level and address, and walks again if it is not. Code that violates the protocol can therefore read an unexpected
+//!   entry, but not a frame that is no longer a table.
+//! - **Two locks at a time** are held only by a fork, by `free_tables`, by a collapse, by a move of whole tables, and
+//!   when an address space gets a table of its own (`own_tables.rs`). The lock of the first table has rank `Table`. The
+//!   lock of the second table, which is the child's or the lower one, has rank `TableChild`. While the first cursor of
+//!   a fork moves, the second holds no lock. A new table, too, is locked before it is linked. A move of single entries
+//!   holds one lock at a time. During a move, the write lock of the address space prevents other threads from looking
+//!   up a page that has left its old address and has not reached its new one.
 //! - **Markers** can be in any entry that covers up to 1 GiB, and apply to all pages of the entry. [`Cursor::fill`]
 //!   pushes a marker down one level at a time. [`Cursor::split_edges`] pushes down the markers, and splits the huge
 //!   pages, that are only partly in a range. After that, every operation on the range works on whole slots and cannot

@@ -38,9 +38,9 @@ impl WholeTables {
         (self.from.end.number() - start.number()) / TABLE_PAGES
     }
 
-    /// Returns the end of the run of pages that begins at `start`, moves as whole tables, and has its upper entries in
-    /// one upper table at the old address and in one at the new address. `start` is the first page of a table that
-    /// moves, and `to` is its new page.
+    /// Returns the end of a run of pages that begins at `start` and consists of tables that move as a whole. The
+    /// entries for these tables are in one upper table before the move, and in one upper table after it. `start` is the
+    /// first page of a table that moves, and `to` is its new page.
     pub(super) fn upper_end(self, start: Page, to: Page) -> Page {
         let left = |page: Page| slot_pages(ABOVE + 1) - page.number() % slot_pages(ABOVE + 1);
         let all = self.tables_from(start) * TABLE_PAGES;

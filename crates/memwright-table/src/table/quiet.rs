@@ -12,8 +12,9 @@
 //!   ([`Table::settle`]), then flushes all levels on every CPU, and only then checks the entries. The check finds each
 //!   page that is written before the flush. A write after the flush sets the accessed bit of the upper entry.
 //! - **Software** that writes an entry holds the table's lock. Every acquisition of the lock by a cursor that can
-//!   change entries makes the table no longer skippable, so that no code path can omit this. Only the check makes the
-//!   table skippable, while it holds the lock.
+//!   change entries makes the table no longer skippable, so that no code path can omit this. The exception is the
+//!   cursor of a scan ([`Table::scanning_cursor`]), which records its own result. Only the check makes the table
+//!   skippable, while it holds the lock.
 //!
 //! A call that arms pages against accesses discards earlier accesses, so it needs no check after the flush: it clears
 //! the accessed bit of the upper entry, arms the entries, and flushes before it returns. An access through a cached

@@ -4,9 +4,10 @@
 //! [`Object`] interface are those of 4 KiB pages. Internally they are those of huge pages.
 //!
 //! # Reservations
-//! A mapping succeeds only if the pool has all pages that the mapping can need. The pages of a shared mapping are
-//! reserved for the file, until the file is truncated. The pages of a private mapping are reserved for the mapping,
-//! which refers to the file through a [`PrivateHuge`]. A forked child does not inherit the reservation.
+//! A mapping without `MAP_NORESERVE` succeeds only if the pool has all pages that the mapping can need. The pages of a
+//! shared mapping are reserved for the file, until the file is truncated. The pages of a private mapping are reserved
+//! for the mapping, which refers to the file through a [`PrivateHuge`]. A forked child does not inherit the
+//! reservation.
 //!
 //! # Locks
 //! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Two faults can

@@ -23,8 +23,8 @@ use crate::types::trace::{Event, TraceSink};
 /// The frames, the zero page, committed memory, policies and counters: one per machine.
 pub struct Memory<M: Machine> {
     pub(crate) frames: Arc<Frames<M>>,
-    /// A zero-filled frame that is never written. Entries map it wherever untouched anonymous memory is read, with the
-    /// bit `BORROWED` and without a reference. The memory manager holds one reference.
+    /// A zero-filled frame that is never written. Entries of 4 KiB map it where untouched anonymous memory is read,
+    /// with the bit `BORROWED` and without a reference. The memory manager holds one reference.
     pub(crate) zero: Frame,
     pub(crate) commit: Commit,
     pub(crate) policy: Policy,

@@ -91,8 +91,9 @@ impl CachedRun {
 /// Linux requires the same open file). Several objects can share one [`Mappings`], which identifies the set of pages.
 ///
 /// # Locks
-/// The methods are called with the address space locked for reading at most, and never with a page-table lock held.
-/// They must not touch user memory and must not sleep. A method that would have to wait returns
+/// Unless the comment of a method says otherwise, it can be called with the locks of the areas of address spaces held,
+/// and must not touch user memory or sleep. No page-table lock is held, except during calls that only return a property
+/// of the object, such as [`mappings`](Self::mappings). A method that would have to wait returns
 /// [`ObjectError::WouldBlock`]; the caller waits and retries the access.
 pub trait Object<M: Machine>: Send + Sync {
     /// Returns the frame of page `index`, reading or creating the page if it is not in memory. The frame carries one

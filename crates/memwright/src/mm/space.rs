@@ -1,4 +1,4 @@
-//! Address spaces. Each operation is in a separate file.
+//! Address spaces. The operations are in other folders.
 
 use alloc::sync::Arc;
 use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
@@ -20,10 +20,11 @@ pub type Area<M> = crate::vma::area::Area<Backing<M>>;
 
 /// The memory of a process: its areas and its page table.
 ///
-/// Every operation takes `&self` and does its own locking: shared where only pages change (a fault, `MADV_DONTNEED`,
-/// populating), exclusive where areas change. No lock is held when an operation returns, and no operation sleeps: if an
-/// object would have to wait, the operation returns an error, and the caller waits and retries. Only a swap device may
-/// sleep, in [`SwapDevice::complete`](crate::SwapDevice::complete), for which a swap-in releases the locks.
+/// Every operation takes `&self` and does its own locking: shared for most operations that change only pages (a fault,
+/// `MADV_DONTNEED`, populating), exclusive where areas change, or where page tables are replaced or freed. No lock is
+/// held when an operation returns, and no operation sleeps: if an object would have to wait, the operation returns an
+/// error, and the caller waits and retries. Only a swap device may sleep, in
+/// [`SwapDevice::complete`](crate::SwapDevice::complete), for which a swap-in releases the locks.
 ///
 /// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
 pub struct AddressSpace<M: Machine> {

@@ -4,9 +4,8 @@
 //! A run of pages with consecutive addresses and slots is cut as a buddy allocator would cut it: each block is the
 //! largest that begins at an aligned address and ends within the run. The alignment of its slots does not matter. Linux
 //! requires the slots to be aligned like the pages, because its swap cache indexes a folio by a naturally aligned range
-//! of slots during the read. Here a page that only one entry names never enters a swap cache, and devices are read page
-//! by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not aligned like its
-//! address.
+//! of slots during the read. Here the record of each slot names a single frame, and devices are read page by page.
+//! Aligned slots would gain nothing, and would exclude every run whose first slot is not aligned like its address.
 
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 

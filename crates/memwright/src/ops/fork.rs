@@ -1,9 +1,10 @@
 //! Copying an address space (Linux 7.2 `kernel/fork.c`, `dup_mmap`, and `mm/memory.c`,
 //! `copy_page_range`).
 //!
-//! Parent and child share every private page until one of them writes it. While both page-table locks are held, fork
-//! clears the exclusive bit and write permission in both entries. Neither process treats the page as exclusive again
-//! before the other has dropped it (rule: exclusive-in-the-entry).
+//! Parent and child share each private page that the child inherits until one of them writes it. A pinned page is
+//! copied at once. While both page-table locks are held, fork clears the exclusive bit and write permission in both
+//! entries. Neither process treats the page as exclusive again before the other has dropped it (rule:
+//! exclusive-in-the-entry).
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{

@@ -53,9 +53,9 @@ pub enum Submission {
 /// A transfer is submitted and completed. In between, the same caller and other callers may submit more transfers, and
 /// these may finish in any order. A device that finishes each transfer in `submit` always returns [`Submission::Done`].
 ///
-/// The methods are called with the locks of page tables held, and take no lock of a rank before
+/// The methods can be called with the locks of page tables held, and take no lock of a rank before
 /// [`Rank::Swap`](memwright_table::sync::Rank::Swap). The exception is [`complete`](Self::complete) for a swap-in,
-/// which is called with no lock held, so that it may sleep (rule: wait-without-locks). Swap-outs are completed under
+/// which is called with no lock held, so that it may sleep (rule: wait-without-locks). Swap-outs can be completed under
 /// locks. Several swap-ins may read a slot at a time. A slot that is written takes part in no other transfer, and a
 /// slot is not discarded during a transfer.
 ///

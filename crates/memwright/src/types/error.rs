@@ -1,5 +1,5 @@
-//! Errors, one small enum per operation. The Linux personality translates them to errno values. The comment at each
-//! variant names the value that Linux 7.2 returns.
+//! Errors, one small enum per operation. The Linux personality translates them to errno values. The comment at a
+//! variant that becomes an errno value names the value that Linux 7.2 returns.
 
 use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, VirtAddr};
 

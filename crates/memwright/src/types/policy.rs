@@ -70,7 +70,8 @@ fn least_shared(value: &str) -> Result<u32, PolicyError> {
     }
 }
 
-/// The policies in force. They are changed only before or between measurements.
+/// The policies in force. [`set`](Self::set) is called only before or between measurements. Programs can change which
+/// areas get huge pages at any time ([`set_huge`](Self::set_huge)).
 #[derive(Debug)]
 pub struct Policy {
     write_upgrade: AtomicU8,

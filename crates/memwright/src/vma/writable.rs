@@ -1,9 +1,9 @@
 //! The rule that decides whether an entry may be writable now.
 //!
-//! Write permission is derived each time an entry is set or its protection changes; it is never remembered. Every path
-//! that leaves a page mapped applies this rule, and grants write permission at once if the rule allows it: otherwise
-//! the next store would take a fault only to be granted the permission. The conditions that apply to every page are
-//! checked first, then those of private pages or those of shared pages (structured like Linux 7.2 `mm/mprotect.c`,
+//! Write permission is derived each time a page is mapped or its protection changes; it is never remembered. Such code
+//! applies this rule, and grants write permission at once if the rule and the policy allow it: otherwise the next store
+//! would take a fault only to be granted the permission. The conditions that apply to every page are checked first,
+//! then those of private pages or those of shared pages (structured like Linux 7.2 `mm/mprotect.c`,
 //! `maybe_change_pte_writable` and the two functions below it).
 //!
 //! The function is pure: its inputs are the properties of the area, in [`View`], and the bits of the entry.

@@ -77,7 +77,8 @@ fn say_all(merged: &Merged) {
     }
 }
 
-/// Returns lines that list names below a heading: at most [`MOST_LISTED`], and how many there are.
+/// Returns the heading with the number of names, and a line for each of the first [`MOST_LISTED`] names. If there are
+/// more names, the last line contains their number. Without names, returns no lines.
 fn list(heading: &str, names: &[String]) -> Vec<String> {
     if names.is_empty() {
         return Vec::new();

@@ -38,8 +38,7 @@ pub enum Mapping {
     Object(Arc<dyn Object<M>>),
 }
 
-/// Gives access to the concrete type of a file. It is implemented for every type, because the oldest supported compiler
-/// cannot upcast `dyn File` to `dyn Any`.
+/// Gives access to the concrete type of a file. It is implemented for every type that has no borrowed contents.
 pub trait AsAny: Any {
     /// Returns the value as `Any`, for downcasts.
     fn as_any(&self) -> &dyn Any;
