@@ -23,6 +23,8 @@ pub enum Incoherence {
     Shrank(CpuId, Translation, Rights),
     /// The entry is clean, so a write through the cached translation would not set its dirty bit.
     Cleaned(CpuId, Translation),
+    /// The entry selects another memory type, by this index in the page attribute table.
+    Retyped(CpuId, Translation, u8),
     /// An upper-level entry points to another table than the cached one, points to no table, or grants fewer rights.
     Table(CpuId, Directory, CachedDirectory),
 }
@@ -62,6 +64,8 @@ impl SimulatedMachine {
             Some(Incoherence::Resized(cpu, cached, now.size))
         } else if cached.rights.exceeds(now.rights) {
             Some(Incoherence::Shrank(cpu, cached, now.rights))
+        } else if cached.pat != now.pat {
+            Some(Incoherence::Retyped(cpu, cached, now.pat))
         } else if cached.dirty && !now.dirty {
             Some(Incoherence::Cleaned(cpu, cached))
         } else {

@@ -11,7 +11,8 @@
 //!                       └── AddressSpace::fault ── ... ── Machine::invalidate_{local, remote} ── Tlb
 //! ```
 //!
-//! - [`machine`]: memory, CPUs, the `Machine` implementation (the only `unsafe` of the crate).
+//! - [`machine`]: memory, CPUs, the `Machine` implementation (the only `unsafe` of the crate); [`memory_type`]: the page
+//!   attribute table of the CPUs.
 //! - [`tlb`], [`walk`], [`mmu`]: what the hardware of one CPU does, after the *Intel 64 and IA-32
 //!   Architectures Software Developer's Manual*, volume 3A, chapter 5 ("Paging"; chapter 4 in
 //!   editions before 2023).
@@ -34,6 +35,7 @@ pub mod leak;
 pub mod locked;
 pub mod lockstep;
 pub mod machine;
+pub mod memory_type;
 pub mod mistake;
 pub mod mmu;
 pub mod model;
@@ -51,5 +53,6 @@ pub use audit::Incoherence;
 pub use cost::Cost;
 pub use host_swap::HostSwap;
 pub use machine::{MachineOptions, RightsMiss, SimulatedMachine};
+pub use memory_type::MemoryType;
 pub use mistake::Mistake;
 pub use mmu::{Cpu, FaultCode, PageFault};

@@ -14,17 +14,20 @@ use memwright_table::{
 
 use crate::cost::Cost;
 use crate::locked::locked;
+use crate::memory_type::{self, MemoryType};
 use crate::mistake::Mistake;
 use crate::schedule::{self, Point};
 use crate::tlb::Tlb;
 
 const FRAME_BYTES: usize = 4096;
 
-/// Physical memory: frames 0 to N - 1 in one allocation, accessed through atomics only.
+/// Physical memory: frames 0 to N - 1 in one allocation, accessed through atomics only. Device memory follows the
+/// frames that a memory manager may manage.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
     frames: u32,
+    device: u32,
 }
 
 // SAFETY: this value owns the allocation, which does not move and is accessed through atomics only; what Memwright does
@@ -39,27 +42,40 @@ impl Memory {
             .expect("simulated memory must fit the address space of the host")
     }
 
-    fn new(frames: u32) -> Self {
+    fn new(frames: u32, device: u32) -> Self {
         assert!(frames > 0, "a machine needs memory");
-        let layout = Self::layout(frames);
+        let layout = Self::layout(frames + device);
         // SAFETY: the layout has a size above zero, asserted above.
         let base = unsafe { alloc_zeroed(layout) };
         match NonNull::new(base) {
-            Some(base) => Self { base, frames },
+            Some(base) => Self {
+                base,
+                frames,
+                device,
+            },
             None => handle_alloc_error(layout),
         }
     }
 
-    /// Returns the number of frames, which start at frame 0.
+    /// Returns the number of frames that a memory manager may manage, which start at frame 0.
     #[must_use]
     pub fn frames(&self) -> u32 {
         self.frames
     }
 
+    /// Returns the frames of device memory.
+    #[must_use]
+    pub fn device(&self) -> FrameRange {
+        FrameRange {
+            start: Frame::new(self.frames),
+            count: self.device,
+        }
+    }
+
     /// Returns whether the machine has this frame.
     #[must_use]
     pub fn has(&self, frame: Frame) -> bool {
-        frame.number() < self.frames
+        frame.number() < self.frames + self.device
     }
 
     /// Returns the 64-bit word `index` (0 to 511) of a frame.
@@ -113,7 +129,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, and nothing borrows from a value being dropped.
-        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.frames)) }
+        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.frames + self.device)) }
     }
 }
 
@@ -146,6 +162,10 @@ pub struct MachineOptions {
     /// the translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of
     /// the loaded root only.
     pub tags: usize,
+    /// The number of frames of device memory, which follow the frames of physical memory.
+    pub device: u32,
+    /// Whether the CPUs have set up their page attribute tables for write-combining.
+    pub write_combining: bool,
 }
 
 impl Default for MachineOptions {
@@ -156,6 +176,8 @@ impl Default for MachineOptions {
             nodes: 1,
             rights_miss: RightsMiss::Faults,
             tags: 0,
+            device: 0,
+            write_combining: true,
         }
     }
 }
@@ -295,7 +317,7 @@ impl SimulatedMachine {
             options.cpus
         );
         let board = Board {
-            memory: Memory::new(options.frames),
+            memory: Memory::new(options.frames, options.device),
             options,
             cores: (0..options.cpus)
                 .map(|_| Mutex::new(Core::default()))
@@ -451,8 +473,37 @@ impl SimulatedMachine {
         }
     }
 
-    /// Records a violation if any CPU can still reach a frame that the kernel is about to fill.
+    /// Returns the memory type that an index in the page attribute table selects.
+    pub(crate) fn type_of(&self, pat: u8) -> MemoryType {
+        memory_type::in_pat(pat, self.board.options.write_combining)
+    }
+
+    /// Records a violation if a page of `frame` has a memory type that does not suit the frame: memory other than device
+    /// memory is write-back, and device memory has one of the types for which there is a cache mode.
+    pub(crate) fn check_type(&self, frame: Frame, pat: u8) {
+        let found = self.type_of(pat);
+        let suits = match found {
+            MemoryType::WriteBack => true,
+            MemoryType::WriteCombining | MemoryType::Uncached => {
+                self.board.memory.device().contains(frame)
+            }
+            MemoryType::WriteThrough | MemoryType::WriteProtected | MemoryType::UncachedMinus => {
+                false
+            }
+        };
+        if !suits {
+            let text = format!("{frame:?} is accessed as {found:?}");
+            locked(&self.board.violations).push(text);
+        }
+    }
+
+    /// Records a violation if any CPU can still reach a frame that the kernel is about to fill, or if it is a frame of
+    /// device memory.
     fn check_unreachable(&self, frame: Frame, action: &str) {
+        if self.board.memory.device().contains(frame) {
+            let text = format!("{action} {frame:?} of a device");
+            locked(&self.board.violations).push(text);
+        }
         for cpu in self.cpus() {
             let core = self.core(cpu);
             for leaf in core.tlb.leaves() {
@@ -489,6 +540,14 @@ unsafe impl Machine for SimulatedMachine {
 
     fn has_memory(&self, range: FrameRange) -> bool {
         range.end_number() <= u64::from(self.board.memory.frames)
+    }
+
+    fn has_device_memory(&self, range: FrameRange) -> bool {
+        self.board.memory.device().covers(range)
+    }
+
+    fn has_write_combining(&self) -> bool {
+        self.board.options.write_combining
     }
 
     fn cpu_count(&self) -> usize {
@@ -593,6 +652,14 @@ macro_rules! machine_around {
 
             fn has_memory(&self, range: ::memwright_table::FrameRange) -> bool {
                 range.start.number() > 0 && self.machine.has_memory(range)
+            }
+
+            fn has_device_memory(&self, range: ::memwright_table::FrameRange) -> bool {
+                self.machine.has_device_memory(range)
+            }
+
+            fn has_write_combining(&self) -> bool {
+                self.machine.has_write_combining()
             }
 
             fn template(&self) -> Option<::memwright_table::Frame> {

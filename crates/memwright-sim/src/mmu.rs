@@ -3,6 +3,7 @@
 use memwright_table::{CpuId, Frame, VirtAddr};
 
 use crate::machine::{Core, RightsMiss, SimulatedMachine};
+use crate::memory_type::MemoryType;
 use crate::schedule::{self, Point};
 use crate::tlb::Translation;
 use crate::walk::{self, Intent, WalkFault};
@@ -128,7 +129,11 @@ impl Cpu<'_> {
         self.machine.provoke();
         let mut core = self.machine.core(self.id);
         match self.translate(&mut core, address, intent) {
-            Ok(frame) => Ok(perform(frame)),
+            Ok(translation) => {
+                let frame = translation.frame_of(address.page().number());
+                self.machine.check_type(frame, translation.pat);
+                Ok(perform(frame))
+            }
             Err(code) => {
                 // A page fault drops the cached entries for the faulting address.
                 core.tlb.drop_address(address.page().number());
@@ -143,13 +148,13 @@ impl Cpu<'_> {
         core: &mut Core,
         address: VirtAddr,
         intent: Intent,
-    ) -> Result<Frame, FaultCode> {
+    ) -> Result<Translation, FaultCode> {
         let page = address.page().number();
         if let Some(cached) = core.tlb.find(page) {
             if intent.permitted(cached.rights) {
                 if intent != Intent::Write || cached.dirty {
                     core.cost.hits += 1;
-                    return Ok(cached.frame_of(page));
+                    return Ok(cached);
                 }
                 core.cost.dirty_walks += 1;
             } else if self.machine.options().rights_miss == RightsMiss::Faults {
@@ -160,7 +165,7 @@ impl Cpu<'_> {
         self.walk(core, page, intent)
     }
 
-    fn walk(&self, core: &mut Core, page: u64, intent: Intent) -> Result<Frame, FaultCode> {
+    fn walk(&self, core: &mut Core, page: u64, intent: Intent) -> Result<Translation, FaultCode> {
         let Some(root) = core.root else {
             return Err(code(intent, WalkFault::NotPresent));
         };
@@ -170,10 +175,18 @@ impl Cpu<'_> {
         match walk.outcome {
             Ok(translation) => {
                 core.tlb.insert(translation);
-                Ok(translation.frame_of(page))
+                Ok(translation)
             }
             Err(fault) => Err(code(intent, fault)),
         }
+    }
+
+    /// Returns the type that the tables give to the memory at `address`, or `None` if no page is mapped there.
+    #[must_use]
+    pub fn memory_type(&self, address: VirtAddr) -> Option<MemoryType> {
+        let root = self.machine.core(self.id).root?;
+        let found = walk::look(self.machine.memory(), root, address.page().number())?;
+        Some(self.machine.type_of(found.ok()?.pat))
     }
 
     fn tables_permit(&self, core: &Core, page: u64, intent: Intent) -> bool {

@@ -57,6 +57,8 @@ pub struct Translation {
     /// The dirty bit at the time of caching. A write through a translation that was cached dirty does not access the
     /// tables.
     pub dirty: bool,
+    /// The index in the page attribute table, which selects the memory type.
+    pub pat: u8,
 }
 
 impl Translation {
@@ -240,6 +242,7 @@ mod tests {
             frame: Frame::new(512),
             rights: Rights::ALL,
             dirty: false,
+            pat: 0,
         }
     }
 

@@ -15,10 +15,16 @@ const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
+/// The low bit of the index in the page attribute table.
+const WRITE_THROUGH: u64 = 1 << 3;
+/// The middle bit of the index.
+const CACHE_DISABLE: u64 = 1 << 4;
 const LEAF: u64 = 1 << 7;
+/// In a 4 KiB entry, which is always a leaf, the bit of `LEAF` is the high bit of the index.
+const SMALL_MEMORY_TYPE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// In a huge leaf, bit 12 belongs to the memory type. The frame number begins above it.
+/// In a huge leaf, bit 12 is the high bit of the index. The frame number begins above it.
 const LEAF_MEMORY_TYPE: u64 = 1 << 12;
 
 /// The kind of an access that a translation must permit.
@@ -208,7 +214,19 @@ fn leaf(
         frame: first,
         rights,
         dirty: entry & DIRTY != 0,
+        pat: pat_index(level, entry),
     })
+}
+
+/// Returns the index in the page attribute table that a leaf entry of `level` selects.
+fn pat_index(level: u8, entry: u64) -> u8 {
+    let high = if level == 1 {
+        SMALL_MEMORY_TYPE
+    } else {
+        LEAF_MEMORY_TYPE
+    };
+    let bit = |mask, value| if entry & mask != 0 { value } else { 0 };
+    bit(WRITE_THROUGH, 1) | bit(CACHE_DISABLE, 2) | bit(high, 4)
 }
 
 /// Returns the current translation of `page` in the tables without side effects: sets no accessed bit, and neither

@@ -143,7 +143,9 @@ pub use addr::{
     CpuId, CpuSet, Frame, FrameRange, MAX_CPUS, PAGE_SIZE, Page, PageRange, PageSize, PhysAddr,
     VirtAddr,
 };
-pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
+pub use entry::{
+    Bits, CacheMode, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change,
+};
 pub use frame::{
     Chooser, FOLIO_FRAMES, FOLIO_ORDER, FolioPages, FrameAudit, FrameKind, FrameRef, Frames,
     MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, NodeWords, OutOfFrames, PoolCounts,

@@ -42,6 +42,8 @@ pub enum Invalidation {
 /// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames that they are given as the
 ///   target.
 /// - The frame that `template` returns is a live root table, whose bytes are at `memory_base() + 4096 * number`.
+/// - `has_device_memory` accepts no frame that `has_memory` accepts. User programs may access the frames that it accepts,
+///   with every cache mode: no Rust reference to them exists, and no memory safety depends on their contents.
 pub unsafe trait Machine: Send + Sync + 'static {
     /// The functions that apply to the calling thread and its CPU. The locks and waits of this crate are generic over
     /// this type. For a machine with one CPU and no threads of its own, it can be [`OneCpu`](crate::OneCpu).
@@ -52,6 +54,22 @@ pub unsafe trait Machine: Send + Sync + 'static {
 
     /// Whether all of `range` is memory that this crate may manage.
     fn has_memory(&self, range: FrameRange) -> bool;
+
+    /// Whether all of `range` is device memory, which this crate may map but never manages: it reads and writes no frame
+    /// of it, and keeps no metadata for it. A machine without this method has none.
+    fn has_device_memory(&self, range: FrameRange) -> bool {
+        let _ = range;
+        false
+    }
+
+    /// Whether entry 1 of the page attribute table (PAT) of every CPU is write-combining. After a reset of the
+    /// processor, this entry is write-through; an embedder that returns `true` has written `IA32_PAT` on each CPU
+    /// before the CPU loads a table. Entries 0 (write-back) and 3 (uncached) must have the values of the reset in any
+    /// case; other entries are not used. This is the layout of Linux. Without it, a mapping for
+    /// [`CacheMode::WriteCombining`](crate::CacheMode::WriteCombining) is uncached. The result never changes.
+    fn has_write_combining(&self) -> bool {
+        false
+    }
 
     /// The root table of the embedder, if it has one. Its frame is one that `has_memory` rejects. New tables can copy
     /// its kernel half.
@@ -139,6 +157,16 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     #[inline]
     fn has_memory(&self, range: FrameRange) -> bool {
         (**self).has_memory(range)
+    }
+
+    #[inline]
+    fn has_device_memory(&self, range: FrameRange) -> bool {
+        (**self).has_device_memory(range)
+    }
+
+    #[inline]
+    fn has_write_combining(&self) -> bool {
+        (**self).has_write_combining()
     }
 
     #[inline]

@@ -31,6 +31,16 @@ pub enum AuditError {
     /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one, anonymous
     /// memory in a shared area, a hugetlb page outside hugetlb areas, or another page in a hugetlb area.
     WrongKind(VirtAddr),
+    /// An entry in an area of device memory does not map the frame at its offset, holds a reference or is exclusive, or
+    /// an entry of another area has a cache mode.
+    NotDevice(VirtAddr),
+    /// A page of an area of device memory is not mapped.
+    Device {
+        /// The number of pages of such areas.
+        mapped: u64,
+        /// The number of pages that their entries map.
+        found: u64,
+    },
     /// The count of resident pages is wrong.
     Resident {
         /// The counter that mapping and unmapping update.
@@ -107,7 +117,7 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
 }
 
 fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), AuditError> {
-    let (mut found, mut objects, mut swapped) = (0, 0, 0);
+    let (mut found, mut objects, mut swapped, mut device) = (0, 0, 0, 0);
     let mut cursor = core
         .table
         .look(PageRange::new(Page::new(0), Page::USER_END));
@@ -128,6 +138,9 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
                     return Err(AuditError::EntryOutside(area.end().address()));
                 }
                 audit_page(core, area, page, present)?;
+                if area.flags().contains(AreaFlags::PHYSICAL) {
+                    device += extent.range.len();
+                }
                 let pooled = area.flags().contains(AreaFlags::HUGETLB);
                 if !present.bits.contains(Bits::BORROWED) && !pooled {
                     found += extent.range.len();
@@ -140,6 +153,17 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
         if !cursor.advance() {
             break;
         }
+    }
+    let of_devices = areas
+        .map
+        .iter()
+        .filter(|area| area.flags().contains(AreaFlags::PHYSICAL));
+    let mapped = of_devices.map(Area::pages).sum();
+    if device != mapped {
+        return Err(AuditError::Device {
+            mapped,
+            found: device,
+        });
     }
     let counted = core.resident();
     if counted != found {
@@ -182,6 +206,18 @@ fn audit_page<M: Machine>(
         return Err(AuditError::NotWritable(at));
     }
     let frames = core.memory.frames();
+    if area.flags().contains(AreaFlags::PHYSICAL) {
+        let own = u64::from(present.frame_of(page).number()) == area.offset_of(page);
+        let bare = bits.contains(Bits::BORROWED) && !bits.contains(Bits::EXCLUSIVE);
+        return if own && bare && bits.cache().is_some() && !frames.manages(present.frame) {
+            Ok(())
+        } else {
+            Err(AuditError::NotDevice(at))
+        };
+    }
+    if bits.intersects(Bits::CACHE) {
+        return Err(AuditError::NotDevice(at));
+    }
     let zero = frames.kind(present.frame) == FrameKind::Zero;
     if bits.contains(Bits::BORROWED) != zero {
         return Err(AuditError::NotZero(at));

@@ -23,6 +23,7 @@ const THEMES: &[(&str, &str)] = &[
     ("merge", include_str!("../../mistakes/merge.toml")),
     ("numa", include_str!("../../mistakes/numa.toml")),
     ("hugetlb", include_str!("../../mistakes/hugetlb.toml")),
+    ("device", include_str!("../../mistakes/device.toml")),
 ];
 
 /// A mistake that can be planted.

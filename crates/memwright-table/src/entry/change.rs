@@ -174,12 +174,12 @@ const fn change_visible(old: Present, new: Present) -> Change {
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
     // A changed protection key counts as a lost right. Each CPU sets the rights of each key (PKRU), so the new key may
-    // have fewer rights than the old one.
-    if lost.intersects(Bits::PROTECTION) {
+    // have fewer rights than the old one. So does a changed cache mode: no CPU may use the old one.
+    if lost.intersects(Bits::PROTECTION.union(Bits::CACHE)) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {
         Change::LostCachedBit
-    } else if gained.intersects(Bits::KEY) {
+    } else if gained.intersects(Bits::KEY.union(Bits::CACHE)) {
         Change::Shrank
     } else if gained.intersects(Bits::RIGHTS) {
         Change::Grew

@@ -41,7 +41,7 @@ bitflags! {
         const UFFD_WP = x86_64::UFFD_WP;
         /// A NUMA hint entry. It lacks `READ` only because it is a hint.
         const HINT = x86_64::HINT;
-        /// A special entry, which holds no reference to its frame: the shared zero page.
+        /// A special entry, which holds no reference to its frame: the shared zero page, or device memory.
         const BORROWED = x86_64::BORROWED;
         /// The frame is a KSM frame.
         const MERGED = x86_64::MERGED;
@@ -59,6 +59,9 @@ bitflags! {
         const IDLE = x86_64::IDLE;
         /// The protection key. Each CPU can deny accesses to the pages with a key even if the other rights allow them.
         const KEY = x86_64::KEY;
+        /// How the processor caches the page ([`CacheMode`]). Empty for memory that the allocator manages. Only an
+        /// entry of device memory, which is also `BORROWED`, has one of these bits (rule: device-memory-is-borrowed).
+        const CACHE = x86_64::CACHE;
     }
 
     /// The properties that a marker gives to memory that is not mapped.
@@ -119,6 +122,42 @@ impl Bits {
     #[inline]
     pub const fn key(self) -> u8 {
         ((self.bits() & x86_64::KEY) >> x86_64::KEY_SHIFT) as u8
+    }
+}
+
+/// How the processor caches device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheMode {
+    /// Like ordinary memory. The device must keep the caches coherent.
+    WriteBack,
+    /// Loads are not cached. The processor may delay stores and combine them, as suits a frame buffer. The mode needs a
+    /// machine that [has it](crate::Machine::has_write_combining).
+    WriteCombining,
+    /// Each load and store reaches the device, in the order of the program, as the registers of a device require.
+    Uncached,
+}
+
+impl CacheMode {
+    /// Every variant.
+    pub const ALL: [CacheMode; 3] = [
+        CacheMode::WriteBack,
+        CacheMode::WriteCombining,
+        CacheMode::Uncached,
+    ];
+}
+
+impl Bits {
+    /// The bits that encode the cache mode `mode`.
+    pub const fn of_cache(mode: CacheMode) -> Self {
+        Self::from_bits_truncate(x86_64::cache_bits(mode))
+    }
+
+    /// The cache mode. `None` if the bits encode another memory type, which no entry of this crate has.
+    pub fn cache(self) -> Option<CacheMode> {
+        let bits = self.intersection(Self::CACHE);
+        CacheMode::ALL
+            .into_iter()
+            .find(|mode| Self::of_cache(*mode) == bits)
     }
 }
 
@@ -189,6 +228,9 @@ pub enum Entry {
     /// A page is mapped, possibly without rights.
     Present(Present),
 }
+
+// The operations on entries count on a layout without padding beyond one word for the kind.
+const _: () = assert!(size_of::<Entry>() == 24 && size_of::<Present>() == 16);
 
 impl Entry {
     /// An entry that maps a 4 KiB page.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::x86_64::{self, Slot};
-use super::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
+use super::{Bits, CacheMode, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
 use crate::addr::{Frame, PageSize};
 
 const R: Bits = Bits::READ;
@@ -11,6 +11,8 @@ const W: Bits = Bits::WRITE;
 const X: Bits = Bits::EXECUTE;
 const A: Bits = Bits::ACCESSED;
 const D: Bits = Bits::DIRTY;
+const WC: Bits = Bits::of_cache(CacheMode::WriteCombining);
+const UC: Bits = Bits::of_cache(CacheMode::Uncached);
 
 fn page(frame: u32, bits: Bits) -> Entry {
     Entry::page(Frame::new(frame), bits)
@@ -86,6 +88,12 @@ fn what_each_change_is() {
             Change::Grew,
         ),
         (page(1, Bits::of_key(3)), page(1, R), Change::Grew),
+        // The cache mode changes, even if a right is gained.
+        (page(1, R | UC), page(1, R), Change::Shrank),
+        (page(1, R), page(1, R | W | UC), Change::Shrank),
+        (page(1, R | UC), page(1, R | W | WC), Change::Shrank),
+        (page(1, R | WC), page(1, R | UC), Change::Shrank),
+        (page(1, R | UC), page(1, R | W | UC), Change::Grew),
         // A bit that hardware caches is cleared.
         (page(1, R | W | D), page(1, R | W), Change::LostCachedBit),
         (page(1, R | A), page(1, R), Change::LostCachedBit),
@@ -163,6 +171,51 @@ fn hardware_sees_the_bits_of_the_manual() {
     }
 }
 
+/// Returns the index in the page attribute table that hardware reads from a leaf, from the manual's formats of entries: bit
+/// 3 is PWT, bit 4 is PCD, and PAT is bit 7 of an entry of 4 KiB and bit 12 of a larger one.
+fn pat_index(word: u64, size: PageSize) -> u64 {
+    let pat = match size {
+        PageSize::Size4K => word >> 7,
+        PageSize::Size2M | PageSize::Size1G => word >> 12,
+    };
+    (word >> 3 & 1) | (word >> 4 & 1) << 1 | (pat & 1) << 2
+}
+
+#[test]
+fn a_cache_mode_is_an_entry_of_the_page_attribute_table() {
+    use {CacheMode::*, PageSize::*};
+    // After a reset, the first four entries are WB, WT, UC- and UC. The kernel makes the second one WC.
+    let rows = [
+        (WriteBack, Size4K, 0x20_0067, 0),
+        (WriteBack, Size2M, 0x20_00e7, 0),
+        (WriteBack, Size1G, 0x4000_00e7, 0),
+        (WriteCombining, Size4K, 0x20_006f, 1),
+        (WriteCombining, Size2M, 0x20_00ef, 1),
+        (WriteCombining, Size1G, 0x4000_00ef, 1),
+        (Uncached, Size4K, 0x20_007f, 3),
+        (Uncached, Size2M, 0x20_00ff, 3),
+        (Uncached, Size1G, 0x4000_00ff, 3),
+    ];
+    for (mode, size, expected, index) in rows {
+        let frame = Frame::new(512.max(size.pages() as u32));
+        let bits = Bits::of_cache(mode) | R | W | X | A | D;
+        let word = x86_64::encode_present(Present { frame, size, bits });
+        assert_eq!(word, expected, "{mode:?} {size:?}");
+        assert_eq!(pat_index(word, size), index, "{mode:?} {size:?}");
+        assert_eq!(bits.cache(), Some(mode));
+        // Bit 7 of a large page says that it is a page, and bit 12 belongs to no frame number of one.
+        assert_eq!(word >> 7 & 1 != 0, size != Size4K);
+        // Taking the rights away and giving them back keeps the mode.
+        let without = x86_64::edit(word, Bits::empty(), Bits::RIGHTS);
+        let level = size.level_above_leaf() + 1;
+        let kept = x86_64::decode(without, level).present().unwrap();
+        assert_eq!((kept.frame, kept.bits.cache()), (frame, Some(mode)));
+        assert_eq!(x86_64::edit(without, R | W | X, Bits::empty()), word);
+    }
+    // Entry 2 of the page attribute table is not used.
+    assert_eq!((UC - WC).cache(), None);
+}
+
 fn bits() -> impl Strategy<Value = Bits> {
     any::<u64>().prop_map(Bits::from_bits_truncate)
 }
@@ -236,11 +289,11 @@ proptest! {
         let what = change(page(1, old), page(1, new));
         let (lost, hardware) = ((old & Bits::PROTECTION).difference(new), old.contains(R));
         if what == Change::Grew && hardware {
-            prop_assert!(lost.is_empty() && old.key() == new.key());
+            prop_assert!(lost.is_empty() && old.key() == new.key() && old.cache() == new.cache());
             prop_assert!((old & (A | D)).difference(new).is_empty());
         }
-        let other_key = hardware && old.key() != new.key();
-        prop_assert!(what.needs_remote() || !other_key);
-        prop_assert_eq!(what == Change::Shrank, hardware && !lost.is_empty() || what == Change::Shrank && other_key);
+        let other = hardware && (old.key() != new.key() || old.cache() != new.cache());
+        prop_assert!(what.needs_remote() || !other);
+        prop_assert_eq!(what == Change::Shrank, hardware && !lost.is_empty() || what == Change::Shrank && other);
     }
 }

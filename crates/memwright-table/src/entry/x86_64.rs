@@ -6,7 +6,7 @@
 //! fault) accesses no memory.
 
 use super::change::{Change, change_bits};
-use super::{Bits, Entry, Marker, Marks, Migrating, Present, Swapped};
+use super::{Bits, CacheMode, Entry, Marker, Marks, Migrating, Present, Swapped};
 use crate::addr::{Frame, PageSize};
 
 pub(crate) const READ: u64 = 1 << 0;
@@ -28,6 +28,13 @@ pub(crate) const KEY: u64 = 0xf << KEY_SHIFT;
 pub(crate) const KEY_SHIFT: u32 = 59;
 pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 
+/// Selects one of the first four entries of the page attribute table (PAT), in a page with or without rights. `PWT` is
+/// the low bit of the index, `PCD` the high bit. The third bit of the index is not used: it is bit 7 of a 4 KiB page,
+/// which is `LARGE` in an upper-level table, and bit 12 of a larger page, which would belong to the address field here.
+pub(crate) const CACHE: u64 = PWT | PCD;
+const PWT: u64 = 1 << 3;
+const PCD: u64 = 1 << 4;
+
 /// The user bit: user mode may use the entry.
 const USER: u64 = 1 << 2;
 /// A leaf in an upper-level table: a 2 MiB or 1 GiB page.
@@ -46,6 +53,17 @@ const KIND_MIGRATING: u64 = 0b0110;
 const MIGRATING_WRITE: u64 = 1 << 4;
 
 const BITS: u64 = Bits::all().bits();
+
+/// Returns the bits for a cache mode: entry 0, 1 or 3 of the PAT. After a reset of the processor, entry 0 is
+/// write-back and entry 3 is uncached. Entry 1 is write-through; a kernel makes it write-combining, as Linux does
+/// (`arch/x86/mm/pat/memtype.c`).
+pub(crate) const fn cache_bits(mode: CacheMode) -> u64 {
+    match mode {
+        CacheMode::WriteBack => 0,
+        CacheMode::WriteCombining => PWT,
+        CacheMode::Uncached => PWT | PCD,
+    }
+}
 
 /// Encodes an entry that points to a lower table.
 #[inline]

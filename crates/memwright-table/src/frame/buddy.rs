@@ -20,6 +20,8 @@ impl<'a> Metas<'a> {
         Self { lowest, all }
     }
 
+    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers have the
+    /// number from a table, a list or a reference; one with a number of unknown origin calls [`find`](Self::find).
     #[inline]
     pub(crate) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]

@@ -232,7 +232,10 @@ impl<M: Machine> Frames<M> {
     #[inline]
     fn data(&self, frame: Frame, offset: usize, length: usize) -> *mut u8 {
         assert!(
-            self.meta(frame).kind().is_data() || self.kind_inside(frame).is_data(),
+            self.metas()
+                .find(frame.number())
+                .is_some_and(|meta| meta.kind().is_data())
+                || self.kind_inside(frame).is_data(),
             "{frame:?} holds no data"
         );
         assert!(

@@ -300,7 +300,9 @@ impl<M: Machine> Frames<M> {
     /// The caller holds the lock of the table that contains the entry, so that no reference can be taken through the
     /// entry.
     pub fn is_sole_whole(&self, head: Frame) -> bool {
-        let meta = self.meta(head);
+        let Some(meta) = self.metas().find(head.number()) else {
+            return false;
+        };
         let state = meta.state();
         if meta.whole.load(Ordering::Acquire) != 1 {
             return false;
@@ -330,7 +332,7 @@ impl<M: Machine> Frames<M> {
     /// Returns the number of whole-folio references to the folio that begins at `head`. Returns `None` if no folio
     /// begins there, or if a part has references besides those to the whole folio.
     pub fn references_of_whole(&self, head: Frame) -> Option<u32> {
-        let meta = self.meta(head);
+        let meta = self.metas().find(head.number())?;
         let state = meta.state();
         if !state.has(State::FOLIO) {
             return None;

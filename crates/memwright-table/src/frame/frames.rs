@@ -102,6 +102,9 @@ impl<M: Machine> Frames<M> {
     }
 
     /// The node of `frame`.
+    ///
+    /// # Panics
+    /// If the frame is beyond all regions.
     #[inline]
     pub fn node_of(&self, frame: Frame) -> u8 {
         self.meta(frame).state().node()
@@ -235,7 +238,7 @@ impl<M: Machine> Frames<M> {
     /// The metadata of `frame`.
     ///
     /// # Panics
-    /// If the frame does not belong to this machine.
+    /// If the frame is beyond all regions.
     #[inline]
     pub(crate) fn meta(&self, frame: Frame) -> &Meta {
         self.metas().get(frame.number())

@@ -160,7 +160,7 @@ impl<M: Machine> Frames<M> {
     /// number without memory. Checks each block once.
     pub fn folio_orders(&self, first: u32, orders: &mut [u8]) {
         let mut block = None;
-        for (number, order) in (first..).zip(orders) {
+        for (number, order) in (first..=u32::MAX).zip(orders) {
             *order = self.folio_order_in(number, &mut block);
         }
     }

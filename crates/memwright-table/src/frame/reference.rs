@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering;
 
 use super::meta::{Left, State};
 use super::{FrameKind, Frames, Meta};
-use crate::addr::Frame;
+use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
-use crate::sync::Wait;
+use crate::sync::{PausePoints, Wait};
 
 /// The bits in the index of an anonymous page that record the number of the node whose CPU last accessed the page, plus
 /// 1; 0 for none. The other bits are part of a content digest.
@@ -206,7 +206,9 @@ impl<M: Machine> Frames<M> {
     /// references to the frame and to the whole folio.
     #[inline]
     pub fn references(&self, frame: Frame) -> u32 {
-        let meta = self.meta(frame);
+        let Some(meta) = self.metas().find(frame.number()) else {
+            return 0;
+        };
         let references = meta.references.load(Ordering::Acquire);
         if references == 0 || meta.is_in_block() {
             return self.references_in_block(frame);
@@ -217,7 +219,10 @@ impl<M: Machine> Frames<M> {
     /// The use of `frame`.
     #[inline]
     pub fn kind(&self, frame: Frame) -> FrameKind {
-        match self.meta(frame).kind() {
+        let Some(meta) = self.metas().find(frame.number()) else {
+            return FrameKind::Hole;
+        };
+        match meta.kind() {
             FrameKind::Free => self.kind_inside(frame),
             kind => kind,
         }
@@ -225,9 +230,29 @@ impl<M: Machine> Frames<M> {
 
     /// The kind of the frame with this number, or `None` if there is no memory at this number.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
-        self.metas().find(number)?;
         let kind = self.kind(Frame::new(number));
         (kind != FrameKind::Hole).then_some(kind)
+    }
+
+    /// Whether `frame` is in one of the regions that the allocator was created with.
+    ///
+    /// Methods that only look up a frame accept any frame: outside of the regions, its kind is [`Hole`](FrameKind::Hole),
+    /// and it has no references and no pins. Methods that access contents, a reference or the owner of a frame panic.
+    pub fn manages(&self, frame: Frame) -> bool {
+        self.kind_at(frame.number()).is_some()
+    }
+
+    /// The first frame of `range` that the allocator [manages](Self::manages), if any. The caller holds only locks that
+    /// [sleep](crate::sync::Rank::sleeps).
+    pub fn first_managed(&self, range: FrameRange) -> Option<Frame> {
+        let metas = self.metas();
+        let start = range.start.number().max(metas.lowest);
+        let end = range.end_number().min(u64::from(metas.end())) as u32;
+        let mut points = PausePoints::<M::Threads>::every(512);
+        (start..end).map(Frame::new).find(|&frame| {
+            points.round();
+            self.manages(frame)
+        })
     }
 
     /// The number of the last frame plus 1.
@@ -245,7 +270,9 @@ impl<M: Machine> Frames<M> {
     /// Returns the kind of `frame`, and the number of entries that map it.
     #[inline]
     pub fn shown(&self, frame: Frame) -> (FrameKind, u32) {
-        let meta = self.meta(frame);
+        let Some(meta) = self.metas().find(frame.number()) else {
+            return (FrameKind::Hole, 0);
+        };
         let (state, references) = (meta.state(), meta.references.load(Ordering::Acquire));
         let kind = state.kind();
         if references == 0 || !state.is_alone() {
@@ -260,10 +287,11 @@ impl<M: Machine> Frames<M> {
         (kind, sharers(kind, self.references(frame)))
     }
 
-    /// The order of the block that contains `frame`.
+    /// The order of the block that contains `frame`; 0 if the allocator does not manage the frame.
     pub fn order(&self, frame: Frame) -> u8 {
         match self.metas().folio_of(frame.number()) {
             Some((_, head)) => head.state().order(),
+            None if self.metas().find(frame.number()).is_none() => 0,
             None => self.first(frame).state().order(),
         }
     }
@@ -374,8 +402,11 @@ impl<M: Machine> Frames<M> {
     /// The number of pins of `frame`, or of its folio.
     #[inline]
     pub fn pins(&self, frame: Frame) -> u32 {
-        let folio = self.folio_of(frame);
-        let pinned = folio.map_or_else(|| self.first(frame), |head| self.meta(head));
+        let pinned = match self.folio_of(frame) {
+            Some(head) => self.meta(head),
+            None if self.metas().find(frame.number()).is_none() => return 0,
+            None => self.first(frame),
+        };
         pinned.pins.load(Ordering::Acquire)
     }
 

@@ -104,7 +104,7 @@ impl<M: Machine> Frames<M> {
     /// Returns the slot that holds a copy of the page in `frame`, if any.
     #[inline]
     pub fn slot_of(&self, frame: Frame) -> Option<u64> {
-        let meta = self.meta(frame);
+        let meta = self.metas().find(frame.number())?;
         meta.state()
             .has(State::COPIED)
             .then(|| meta.owner.load(Ordering::Relaxed))
@@ -128,7 +128,8 @@ impl<M: Machine> Frames<M> {
     /// Whether reclaim may discard the contents of `frame` while its entry is clean.
     #[inline]
     pub fn is_lazy(&self, frame: Frame) -> bool {
-        self.meta(frame).state().has(State::LAZY)
+        let meta = self.metas().find(frame.number());
+        meta.is_some_and(|meta| meta.state().has(State::LAZY))
     }
 
     /// Adds a reference to each of `slots` for one more entry.

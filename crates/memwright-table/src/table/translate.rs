@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::addr::{Frame, Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
-use crate::entry::{Bits, Entry};
+use crate::entry::{Bits, CacheMode, Entry};
 use crate::machine::Machine;
 use crate::root::Table;
 use crate::table::level::{ROOT_LEVEL, slot_index};
@@ -52,6 +52,8 @@ pub struct Translation {
     pub fetches: bool,
     /// The protection key of the page.
     pub key: u8,
+    /// How a processor caches the page. An emulator that models no caches may ignore it.
+    pub cache: CacheMode,
 }
 
 impl<M: Machine> Table<M> {
@@ -111,6 +113,7 @@ impl<M: Machine> Table<M> {
                         stores: used & upper & x86_64::WRITE != 0 && used & x86_64::DIRTY != 0,
                         fetches: present.bits.contains(Bits::EXECUTE),
                         key: present.bits.key(),
+                        cache: present.bits.cache()?,
                     });
                 }
                 Err(now) => word = now,

@@ -22,7 +22,7 @@ impl<M: Machine> Core<M> {
     ///
     /// # Errors
     /// `Denied` if even a forced access is not permitted. This is so for an access beyond the maximum rights of the
-    /// area or to secret memory, and for a store to shared memory, to hugetlb pages or to a page that a userfaultfd
+    /// area, to secret memory or to device memory, and for a store to shared memory, to hugetlb pages or to a page that a userfaultfd
     /// write-protects. Otherwise the errors of a fault.
     pub(crate) fn with_forced_frame(
         &self,
@@ -133,7 +133,7 @@ fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
     let flags = area.flags();
     let right = if write { Rights::WRITE } else { Rights::READ };
     area.max_rights().contains(right)
-        && !flags.contains(AreaFlags::SECRET)
+        && !flags.intersects(AreaFlags::SECRET | AreaFlags::PHYSICAL)
         && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
 }
 

@@ -285,7 +285,10 @@ impl<M: Machine> Core<M> {
                 Holes::Stop | Holes::Pass => {}
             }
             next = area.end();
-            if area.flags().contains(AreaFlags::HUGETLB) {
+            if area
+                .flags()
+                .intersects(AreaFlags::HUGETLB | AreaFlags::PHYSICAL)
+            {
                 continue;
             }
             let mut look = self.table.look(area.range().intersect(rest)).pausing();

@@ -391,8 +391,7 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Returns whether both attachments refer to the same open object, so that their areas can merge. Hugetlb areas
-    /// never merge.
+    /// Returns whether both attachments refer to the same open object, so that their areas can merge.
     pub(crate) fn same(&self, other: &Self) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
             && self.may_merge()
@@ -400,7 +399,7 @@ impl<M: Machine> Attachment<M> {
 
     #[cold]
     fn may_merge(&self) -> bool {
-        self.object.huge().is_none()
+        self.object.merges_areas()
     }
 
     /// Returns an attachment to the same object without the mapping's reservation, or `None` if the mapping has no

@@ -1,6 +1,7 @@
 //! State shared by all address spaces of a machine.
 
 use alloc::sync::Arc;
+use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Lock, RANKS, Rank, Threads, stat};
@@ -45,6 +46,9 @@ pub struct Memory<M: Machine> {
     tracing: AtomicBool,
     sink: Lock<Option<&'static dyn TraceSink>, M::Threads>,
     fault_sink: Lock<Option<&'static dyn FaultSink>, M::Threads>,
+    /// The object of all device memory, a `DeviceMemory` (`device.rs`), once there was a mapping. The type is not named
+    /// here, because objects refer to this structure.
+    pub(crate) device: Lock<Option<Arc<dyn Any + Send + Sync>>, M::Threads>,
 }
 
 impl<M: Machine> Memory<M> {
@@ -83,6 +87,7 @@ impl<M: Machine> Memory<M> {
             tracing: AtomicBool::new(false),
             sink: Lock::new(Rank::Leaf, None),
             fault_sink: Lock::new(Rank::Leaf, None),
+            device: Lock::new(Rank::Leaf, None),
             frames,
         })
     }

@@ -8,6 +8,7 @@ pub(crate) mod check_key;
 pub(crate) mod check_seal;
 pub(crate) mod commit;
 pub(crate) mod core;
+pub(crate) mod device;
 pub(crate) mod faulted_in;
 pub(crate) mod huge;
 pub(crate) mod huge_file;

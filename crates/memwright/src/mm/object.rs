@@ -369,6 +369,12 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
+    /// Returns whether neighbouring areas that map the object may merge. Areas of hugetlb files and of device memory never
+    /// do (Linux 7.2 `mm/vma.c`, `VM_SPECIAL`).
+    fn merges_areas(&self) -> bool {
+        self.huge().is_none()
+    }
+
     /// Returns the object that a forked child maps instead, if this one has a reservation of huge pages.
     fn unreserved(&self) -> Option<&Arc<dyn Object<M>>> {
         None

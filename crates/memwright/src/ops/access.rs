@@ -16,6 +16,9 @@ const FOREIGN_READ: Access = Access {
     ..Access::READ
 };
 
+/// The flags of areas whose pages only the program itself accesses. The kernel may not access device memory as memory.
+const NOT_LENT: AreaFlags = AreaFlags::SECRET.union(AreaFlags::PHYSICAL);
+
 const FOREIGN_WRITE: Access = Access {
     user: false,
     ..Access::WRITE
@@ -55,7 +58,7 @@ impl<M: Machine> AddressSpace<M> {
     ///
     /// # Errors
     /// The error that a load by the program would get, and the number of bytes read before the page that failed.
-    /// `Denied` for secret memory, and for memory whose maximum rights exclude reading.
+    /// `Denied` for secret memory and device memory, and for memory whose maximum rights exclude reading.
     pub fn read_forced(
         &self,
         address: VirtAddr,
@@ -78,7 +81,7 @@ impl<M: Machine> AddressSpace<M> {
     ///
     /// # Errors
     /// The error that a store by the program would get, and the number of bytes written before the page that failed.
-    /// `Denied` for shared memory that the program may not write, and for secret memory.
+    /// `Denied` for shared memory that the program may not write, and for secret memory and device memory.
     pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -116,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Stores by other processes do not: a page with two references is not exclusive, so they copy it.
     ///
     /// # Errors
-    /// The error that a load by the program would get.
+    /// The error that a load by the program would get; `Denied` for secret memory and device memory.
     pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut lent = None;
@@ -132,7 +135,7 @@ impl<M: Machine> AddressSpace<M> {
     /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
     ///
     /// # Errors
-    /// The error that a store by the program would get.
+    /// The error that a store by the program would get; `Denied` for secret memory and device memory.
     pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;
@@ -183,7 +186,7 @@ impl<M: Machine> Core<M> {
                     self.check_key(area.rights, access)?;
                 }
                 let allowed = area.is_some_and(|area| {
-                    access.allowed_by(area.rights) && !area.flags.contains(AreaFlags::SECRET)
+                    access.allowed_by(area.rights) && !area.flags.intersects(NOT_LENT)
                 });
                 let mut cursor = self.table.cursor(PageRange::single(page));
                 let present = cursor.entry().entry.present();

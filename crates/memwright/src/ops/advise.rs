@@ -90,11 +90,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns an error if `part` of the area is locked or has hugetlb pages, which reclaim skips.
+/// Returns an error if `part` of the area is locked or has hugetlb pages or device memory, which reclaim skips.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
-        .intersects(AreaFlags::LOCKED | AreaFlags::HUGETLB)
+        .intersects(AreaFlags::LOCKED | AreaFlags::HUGETLB | AreaFlags::PHYSICAL)
     {
         return Err(AdviseError::NotApplicable(part.start.address()));
     }
@@ -113,10 +113,16 @@ fn check_flag<M: Machine>(
     let refused = match advice {
         // `MADV_WIPEONFORK` applies to private anonymous memory only.
         Advice::WipeOnFork => area.object().is_some(),
-        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`, so they cannot be cleared.
-        Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
+        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`, so they cannot be cleared. Device memory always has
+        // `DONTDUMP`.
+        Advice::KeepOnFork => area.flags.contains(AreaFlags::DROPPABLE),
+        Advice::DoDump => area
+            .flags
+            .intersects(AreaFlags::DROPPABLE | AreaFlags::PHYSICAL),
         // Linux returns an error for areas that cannot be expanded (`VM_DONTEXPAND`), such as hugetlb.
-        Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
+        Advice::DoFork => area
+            .flags
+            .intersects(AreaFlags::HUGETLB | AreaFlags::PHYSICAL),
         _ => false,
     };
     if refused {
@@ -260,7 +266,9 @@ impl<M: Machine> Core<M> {
             if install {
                 check_seal(self, area, part, Advice::GuardInstall)?;
             }
-            if area.flags.contains(AreaFlags::HUGETLB)
+            if area
+                .flags
+                .intersects(AreaFlags::HUGETLB | AreaFlags::PHYSICAL)
                 || install && area.flags.contains(AreaFlags::LOCKED)
             {
                 return Err(AdviseError::NotApplicable(part.start.address()));

@@ -36,10 +36,12 @@ fn check_discard<M: Machine>(
     let at = part.start.address();
     let is_locked = area.flags.contains(AreaFlags::LOCKED);
     let is_hugetlb = area.flags.contains(AreaFlags::HUGETLB);
+    let is_device = area.flags.contains(AreaFlags::PHYSICAL);
     let refused = match advice {
         Advice::Remove => is_locked || area.object().is_none(),
-        Advice::Free => is_locked || is_hugetlb,
-        Advice::DontNeed => is_locked && !is_hugetlb,
+        Advice::Free => is_locked || is_hugetlb || is_device,
+        Advice::DontNeed => is_locked && !is_hugetlb || is_device,
+        Advice::DontNeedLocked => is_device,
         _ => false,
     };
     if refused {

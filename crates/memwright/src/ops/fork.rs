@@ -122,7 +122,11 @@ fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
     // The registration of the area may have ended while its entries are still protected. They need no copy, because
     // only a registered child would use their protection.
-    let marked = watched || area.flags.contains(AreaFlags::GUARDED);
+    // Faults do not map device memory (rule: device-memory-is-borrowed).
+    let marked = watched
+        || area
+            .flags
+            .intersects(AreaFlags::GUARDED | AreaFlags::PHYSICAL);
     !wiped && (area.has_faulted() || marked)
 }
 

@@ -11,6 +11,12 @@ use crate::vma::area::AreaFlags;
 
 const LOCK_FLAGS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
 
+/// The flags of areas that ignore `mlock`.
+const UNLOCKABLE: AreaFlags = AreaFlags::DROPPABLE
+    .union(AreaFlags::SECRET)
+    .union(AreaFlags::HUGETLB)
+    .union(AreaFlags::PHYSICAL);
+
 impl From<FlagsError> for LockError {
     fn from(error: FlagsError) -> Self {
         match error {
@@ -163,9 +169,10 @@ fn unlocked(flags: AreaFlags) -> AreaFlags {
 }
 
 /// Returns `flags` with the lock flags `wanted`. As on Linux (`mlock_fixup`), areas that ignore `mlock` keep their
-/// flags without an error: droppable memory is never locked, and secret memory and hugetlb pages are always resident.
+/// flags without an error: droppable memory is never locked, and secret memory, hugetlb pages and device memory are
+/// always resident.
 fn locked(flags: AreaFlags, wanted: AreaFlags) -> AreaFlags {
-    if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::SECRET | AreaFlags::HUGETLB) {
+    if flags.intersects(UNLOCKABLE) {
         return flags;
     }
     (flags - LOCK_FLAGS) | wanted

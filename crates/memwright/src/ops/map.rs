@@ -1,7 +1,9 @@
 //! Mapping (Linux 7.2 `mm/mmap.c`, `do_mmap`, and `mm/vma.c`, `mmap_region`).
 
 use alloc::sync::Arc;
-use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{
+    CacheMode, FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, PhysAddr, VirtAddr,
+};
 
 use crate::ksm::mergeable;
 use crate::mm::areas::{Areas, Backing, LockFuture, is_accountable};
@@ -34,6 +36,15 @@ pub enum MapKind<M: Machine> {
         offset: u64,
         /// Whether the mapping is shared: stores then change the object, not a private copy of the page.
         shared: bool,
+    },
+    /// Device memory, like a mapping by Linux's `remap_pfn_range`. The mapping is shared, also with forked children. It
+    /// is never counted as resident, reclaimed, migrated, merged or pinned, and its frames are never freed.
+    Physical {
+        /// The first physical address, a multiple of the page size.
+        start: PhysAddr,
+        /// How the processor caches the memory. All mappings of a frame should have the same mode: the processor's
+        /// manual leaves the order of accesses through different modes undefined.
+        cache: CacheMode,
     },
 }
 
@@ -102,6 +113,14 @@ impl<M: Machine> MapRequest<M> {
         }
     }
 
+    /// Requests a mapping of the device memory from the physical address `start` on, at any free range.
+    pub fn physical(start: PhysAddr, length: u64, rights: Rights, cache: CacheMode) -> Self {
+        Self {
+            kind: MapKind::Physical { start, cache },
+            ..Self::anonymous(length, rights)
+        }
+    }
+
     /// Sets the placement.
     #[must_use]
     pub fn at(mut self, placement: Placement) -> Self {
@@ -138,13 +157,13 @@ impl<M: Machine> AddressSpace<M> {
         request: &MapRequest<M>,
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<Mapped, MapError> {
+        if let MapKind::Physical { .. } = request.kind {
+            return self.map_physical(request, witness);
+        }
         let core = &self.core;
         let cpu = core.cpu();
         let mut pages = self.check_length(request)?;
-        let mut flags = request
-            .flags
-            .difference(AreaFlags::SHARED | AreaFlags::ACCOUNTED | AreaFlags::HUGETLB)
-            | AreaFlags::SOFT_DIRTY;
+        let mut flags = request.flags.difference(SET_HERE) | AreaFlags::SOFT_DIRTY;
         if let MapKind::Object {
             shared,
             object,
@@ -188,11 +207,11 @@ impl<M: Machine> AddressSpace<M> {
         };
         let range = PageRange::new(start, start.add(pages));
         let offset = match request.kind {
-            MapKind::Anonymous => start.number(),
+            MapKind::Anonymous | MapKind::Physical { .. } => start.number(),
             MapKind::Object { offset, .. } => offset / PAGE_SIZE as u64,
         };
         let backing = match &request.kind {
-            MapKind::Anonymous => Backing::ANONYMOUS,
+            MapKind::Anonymous | MapKind::Physical { .. } => Backing::ANONYMOUS,
             MapKind::Object { object, .. } => {
                 let span = offset..offset + pages;
                 let attachment = Attachment::new(object.clone(), &self.core, span, start)?;
@@ -271,7 +290,8 @@ impl<M: Machine> AddressSpace<M> {
         placed.map(|_| ())
     }
 
-    fn check_length(&self, request: &MapRequest<M>) -> Result<u64, MapError> {
+    #[inline(always)]
+    pub(super) fn check_length(&self, request: &MapRequest<M>) -> Result<u64, MapError> {
         if request.length == 0 {
             return Err(MapError::NoLength);
         }
@@ -296,6 +316,12 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// The flags that the kind of a mapping determines.
+pub(super) const SET_HERE: AreaFlags = AreaFlags::SHARED
+    .union(AreaFlags::ACCOUNTED)
+    .union(AreaFlags::HUGETLB)
+    .union(AreaFlags::PHYSICAL);
+
 impl From<UnmapError> for MapError {
     fn from(error: UnmapError) -> Self {
         match error {
@@ -310,7 +336,7 @@ impl From<UnmapError> for MapError {
 }
 
 /// Chooses the start of a new area.
-fn place<M: Machine>(
+pub(super) fn place<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
     pages: u64,
@@ -397,8 +423,9 @@ fn place_hugetlb<M: Machine>(
 /// returned start is aligned so that the area can have huge pages. Anonymous memory is aligned if its length is a
 /// multiple of the huge page size, independent of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared
 /// memory is aligned if it is at least as long as the largest folio that the settings allow for the object
-/// (`mm/shmem.c`, `shmem_get_unmapped_area`).
-fn align_huge<M: Machine>(
+/// (`mm/shmem.c`, `shmem_get_unmapped_area`). Device memory is aligned if it is at least as long as a huge page.
+#[inline(always)]
+pub(super) fn align_huge<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
     pages: u64,
@@ -415,6 +442,8 @@ fn align_huge<M: Machine>(
             offset / PAGE_SIZE as u64,
             object.largest_folio(&core.memory),
         ),
+        // So that entries of 2 MiB can map the memory.
+        MapKind::Physical { start, .. } => (start.as_u64() / PAGE_SIZE as u64, Some(FOLIO_ORDER)),
     };
     let Some(order) = order else {
         return start;
@@ -436,7 +465,8 @@ fn align_huge<M: Machine>(
 
 /// Checks every limit, accounts the memory, and reserves the heap memory and frames that the mapping needs. After this
 /// has succeeded, the rest of the mapping cannot fail.
-fn prepare<M: Machine>(
+#[inline(always)]
+pub(super) fn prepare<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
     range: PageRange,

@@ -10,6 +10,7 @@ pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod name;
+pub(crate) mod physical;
 pub(crate) mod populate;
 pub(crate) mod protect;
 pub(crate) mod query;

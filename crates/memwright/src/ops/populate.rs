@@ -60,6 +60,9 @@ impl ToPopulate {
     }
 }
 
+/// The flags of areas that are never populated. Device memory is mapped completely from the start.
+const NOT_POPULATED: AreaFlags = AreaFlags::SECRET.union(AreaFlags::PHYSICAL);
+
 /// A new mapping, and the range of it to populate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -226,7 +229,7 @@ impl<M: Machine> Core<M> {
             if part.is_empty() && area.start() >= range.end {
                 return Ok(());
             }
-            if wanted(area) && !area.flags.contains(AreaFlags::SECRET) {
+            if wanted(area) && !area.flags.intersects(NOT_POPULATED) {
                 let private_writable = area.rights.contains(Rights::WRITE) && !area.is_shared();
                 let access = if private_writable {
                     Access::WRITE
@@ -277,7 +280,7 @@ impl<M: Machine> Core<M> {
             };
             let refused =
                 !area.rights.contains(right) || self.check_key(area.rights, access).is_err();
-            if refused || area.flags.contains(AreaFlags::SECRET) {
+            if refused || area.flags.intersects(NOT_POPULATED) {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(*rest);

@@ -109,15 +109,28 @@ impl RemapRequest {
     }
 }
 
+/// The flags of areas whose requests are checked further.
+const SPECIAL: AreaFlags = AreaFlags::HUGETLB.union(AreaFlags::PHYSICAL);
+
 impl Checked {
-    /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. A hugetlb area
-    /// can neither grow nor stay mapped (Linux 7.3 `check_prep_vma`).
-    fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
-        if !area.flags.contains(AreaFlags::HUGETLB) {
-            return Ok(self);
-        }
+    /// Returns the request adapted to `area`, which has one of the flags [`SPECIAL`]. The range of a hugetlb area is
+    /// rounded up to huge pages. A hugetlb area can neither grow nor stay mapped, and neither can device memory (Linux
+    /// 7.3 `check_prep_vma`).
+    #[cold]
+    #[inline(never)]
+    fn in_special_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if area.flags.contains(AreaFlags::SEALED) {
             return Err(RemapError::Sealed(self.start.address()));
+        }
+        if area.flags.contains(AreaFlags::PHYSICAL) {
+            if self.dont_unmap {
+                return Err(RemapError::Invalid);
+            }
+            // A second mapping (`old_pages` of 0) counts as growth.
+            if self.new_pages > self.old_pages {
+                return Err(RemapError::NoArea(self.start.address()));
+            }
+            return Ok(self);
         }
         let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
         let whole = Self {
@@ -220,7 +233,13 @@ impl<M: Machine> Core<M> {
         let position = position.filter(|found| areas.map.get(*found).start() <= start);
         let position = position.ok_or(RemapError::NoArea(start.address()))?;
         let area = areas.map.get(position);
-        let request = &request.in_area(area)?;
+        let adapted;
+        let request = if area.flags.intersects(SPECIAL) {
+            adapted = request.in_special_area(area)?;
+            &adapted
+        } else {
+            request
+        };
         let (old_pages, new_pages) = (request.old_pages, request.new_pages);
         let old = PageRange::new(start, start.add(old_pages));
         if let (true, Some(target)) = (
@@ -334,7 +353,7 @@ impl<M: Machine> Core<M> {
         let new = PageRange::new(target, target.add(new_pages));
         let keeps_old = request.dont_unmap || old_pages == 0;
         let (promised, backing) = self.prepare_move(areas, old, new, keeps_old, bin)?;
-        if is_hugetlb(areas, start) {
+        if has_huge_entries(areas, start) {
             self.clear_way(new);
         }
         let rule = areas.map.find(start).map_or(MoveRule::PLAIN, move_rule);
@@ -517,14 +536,16 @@ impl<M: Machine> Core<M> {
                 return Err(RemapError::Invalid);
             }
             let ahead = part.start.number() - old.start.number();
-            let piece = Checked {
+            let mut piece = Checked {
                 start: part.start,
                 old_pages: part.len(),
                 new_pages: part.len(),
                 fixed: Some(target.add(ahead)),
                 ..*request
+            };
+            if area.flags.intersects(SPECIAL) {
+                piece = piece.in_special_area(area)?;
             }
-            .in_area(area)?;
             self.move_area(areas, &piece, bin)?;
             next = part.end;
         }
@@ -571,10 +592,11 @@ fn place_for<M: Machine>(
     areas.map.highest_room(pages, bounds)
 }
 
-/// Returns whether the area at `page` is hugetlb.
-fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
+/// Returns whether the area at `page` can have huge entries for which its new place must have no tables: hugetlb pages,
+/// which are never split, and device memory.
+fn has_huge_entries<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     let area = areas.map.find(page);
-    area.is_some_and(|area| area.flags.contains(AreaFlags::HUGETLB))
+    area.is_some_and(|area| area.flags.intersects(SPECIAL))
 }
 
 /// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.3 `check_prep_vma`).

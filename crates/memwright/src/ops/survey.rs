@@ -4,6 +4,7 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Extent, Machine, PageRange};
 
 use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::vma::area::AreaFlags;
 
 /// What a walk passes to its visitor.
 pub enum Sight<'a, M: Machine> {
@@ -58,10 +59,14 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
-        let wanted = areas.map.iter().filter(|area| match which {
-            Forget::All => true,
-            Forget::Anonymous => area.object().is_none(),
-            Forget::Mapped => area.object().is_some(),
+        let wanted = areas.map.iter().filter(|area| {
+            // Device memory is skipped (`clear_refs_test_walk`).
+            !area.flags.contains(AreaFlags::PHYSICAL)
+                && match which {
+                    Forget::All => true,
+                    Forget::Anonymous => area.object().is_none(),
+                    Forget::Mapped => area.object().is_some(),
+                }
         });
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in wanted {

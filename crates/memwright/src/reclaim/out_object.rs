@@ -37,7 +37,7 @@ impl<M: Machine> Core<M> {
 
     /// Returns whether pages of the area's object may be reclaimed by a scan of this area.
     pub(crate) fn object_may_leave(&self, area: &Area<M>) -> bool {
-        let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::HUGETLB;
+        let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::HUGETLB | AreaFlags::PHYSICAL;
         area.object().is_some() && !area.flags().intersects(kept)
     }
 

@@ -127,7 +127,7 @@ fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchErr
         categories |= Categories::TRACKED;
     } else if scan.only_tracked {
         return Err(WatchError::NotWritable);
-    } else if scan.protect {
+    } else if scan.protect || flags.contains(AreaFlags::PHYSICAL) {
         return Ok(None);
     }
     categories.set(

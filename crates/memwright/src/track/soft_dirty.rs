@@ -19,7 +19,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut areas = core.areas.write();
         areas.map.for_each_mut(|area| {
             area.flags -= AreaFlags::SOFT_DIRTY;
-            if by_faults || area.is_shared() {
+            if (by_faults || area.is_shared()) && !area.flags.contains(AreaFlags::PHYSICAL) {
                 area.flags |= AreaFlags::WATCH_STORES;
             }
         });
@@ -28,6 +28,10 @@ impl<M: Machine> AddressSpace<M> {
         for area in areas.map.iter() {
             points.round();
             let (range, flags) = (area.range(), area.flags());
+            if flags.contains(AreaFlags::PHYSICAL) {
+                // Stores to device memory are not tracked (`clear_refs_test_walk`).
+                continue;
+            }
             if core.memory.swaps() {
                 core.clear_swapped(range);
             }

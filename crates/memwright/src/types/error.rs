@@ -1,7 +1,7 @@
 //! Errors, one small enum per operation. The Linux personality translates them to errno values. The comment at a
 //! variant that becomes an errno value names the value that Linux 7.2 returns.
 
-use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, VirtAddr};
+use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, PhysAddr, VirtAddr};
 
 use crate::types::access::Access;
 use crate::types::uffd::WatchedFault;
@@ -21,7 +21,8 @@ pub enum Limit {
     Areas,
 }
 
-/// Why a mapping failed. The address space is unchanged.
+/// Why a mapping failed. The address space is unchanged, except by a mapping of device memory for whose page tables no
+/// frame is free: what it would have replaced is unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The length is 0 (EINVAL).
@@ -40,6 +41,8 @@ pub enum MapError {
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
+    /// The machine has no device memory at these physical addresses, or the allocator manages a frame of them (EINVAL).
+    NotDevice(PhysAddr),
     /// The request would replace a sealed area. The address is that of the first sealed page (EPERM).
     Sealed(VirtAddr),
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
@@ -97,7 +100,7 @@ pub enum RemapError {
     Misaligned,
     /// The new length is 0, the ranges overlap, or the flags contradict each other (EINVAL).
     Invalid,
-    /// The old range is not inside one area (EFAULT).
+    /// The old range is not inside one area, or device memory would grow (EFAULT).
     NoArea(VirtAddr),
     /// A sealed area is mapped at the old or at the new address (EPERM).
     Sealed(VirtAddr),

@@ -108,7 +108,10 @@ fn is_memory<M: Machine>(area: &Area<M>) -> bool {
 
 /// Returns whether the area can be registered for faults of these modes (Linux 7.2 `vma_can_userfault`).
 fn can_watch<M: Machine>(area: &Area<M>, modes: WatchModes, asynchronous: bool) -> bool {
-    if area.flags().contains(AreaFlags::DROPPABLE) {
+    if area
+        .flags()
+        .intersects(AreaFlags::DROPPABLE | AreaFlags::PHYSICAL)
+    {
         return false;
     }
     let shows_memory = area.object().is_some() && is_memory(area);

@@ -85,6 +85,9 @@ bitflags! {
         const NOT_HUGE = 1 << 29;
         /// KSM is allowed to merge pages with equal contents (`MADV_MERGEABLE`).
         const MERGEABLE = 1 << 30;
+        /// The area maps device memory, whose frames have no metadata (`VM_PFNMAP` and `VM_IO`; rule:
+        /// device-memory-is-borrowed). Set by the memory manager.
+        const PHYSICAL = 1 << 31;
     }
 }
 

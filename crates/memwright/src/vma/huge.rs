@@ -41,10 +41,10 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// The flags of areas that get 4 KiB pages only: those of droppable memory. Areas registered with a userfaultfd may
+/// The flags of areas in which no fault or collapse maps a huge page: those of droppable memory and device memory. Areas registered with a userfaultfd may
 /// have huge pages, but a fault that finds a marker maps a 4 KiB page, and so does the handler that fills a missing
 /// page.
-pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
+pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE.union(AreaFlags::PHYSICAL);
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,7 @@ mod merge;
 mod names;
 mod objects;
 mod overlooked;
+mod physical;
 mod protect;
 mod remap;
 mod room;

@@ -50,10 +50,14 @@ impl World {
     }
 
     pub fn with_frames(frames: u32) -> Self {
-        let machine = Machine::new(MachineOptions {
+        Self::with_options(MachineOptions {
             frames,
             ..MachineOptions::default()
-        });
+        })
+    }
+
+    pub fn with_options(options: MachineOptions) -> Self {
+        let machine = Machine::new(options);
         let frames = machine.frames();
         let used_at_start = frames.used();
         let memory = Arc::new(Memory::new(frames.clone(), Policy::default()).unwrap());

@@ -230,15 +230,20 @@ impl Codes {
             ("ms", shared),
             ("gd", flags.contains(AreaFlags::GROWSDOWN)),
             ("um", flags.contains(AreaFlags::UFFD_MISSING)),
+            ("pf", flags.contains(AreaFlags::PHYSICAL)),
             ("gu", flags.contains(AreaFlags::GUARDED)),
             ("uw", flags.contains(AreaFlags::UFFD_WP)),
             ("lo", flags.contains(AreaFlags::LOCKED)),
+            ("io", flags.contains(AreaFlags::PHYSICAL)),
             ("sr", flags.contains(AreaFlags::SEQUENTIAL)),
             ("rr", flags.contains(AreaFlags::RANDOM)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
-            // On Linux, `VM_DONTEXPAND` is set in hugetlb areas.
-            ("de", flags.contains(AreaFlags::HUGETLB)),
+            // On Linux, `VM_DONTEXPAND` is set in hugetlb areas and by `remap_pfn_range`.
+            (
+                "de",
+                flags.intersects(AreaFlags::HUGETLB | AreaFlags::PHYSICAL),
+            ),
             ("ac", flags.contains(AreaFlags::ACCOUNTED)),
             ("nr", flags.contains(AreaFlags::NORESERVE)),
             ("ht", flags.contains(AreaFlags::HUGETLB)),
