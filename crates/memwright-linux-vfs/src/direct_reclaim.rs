@@ -54,6 +54,7 @@ failures! {
     ProtectError: Self::OutOfMemory,
     RemapError: Self::OutOfMemory,
     SealError: Self::OutOfMemory,
+    memwright::SpaceError: Self::OutOfMemory,
     UnmapError: Self::OutOfMemory,
     WatchError: Self::OutOfMemory,
 }

@@ -370,7 +370,8 @@ impl SimulatedMachine {
             let node = cpu.index() * nodes / self.board.options.cpus;
             topology.set_cpu(cpu, node as u8);
         }
-        frames.set_topology(topology);
+        let placed = frames.set_topology(topology);
+        placed.expect("a topology of the nodes of the regions");
         Arc::new(frames)
     }
 

@@ -47,7 +47,7 @@
 //!
 //! child.audit().unwrap();
 //! parent.audit().unwrap();
-//! # Ok::<(), memwright_table::OutOfMemory>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Source tree
@@ -231,7 +231,8 @@ pub use types::advice::Advice;
 pub use types::area_name::AreaName;
 pub use types::error::{
     AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, NameError,
-    ObjectError, PopulateError, ProtectError, RemapError, SealError, SyncError, UnmapError,
+    ObjectError, PopulateError, ProtectError, RemapError, SealError, SpaceError, SyncError,
+    UnmapError,
 };
 pub use types::faulted_in::{FaultSink, FaultedIn};
 pub use types::folio_orders::{FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, folio_around};

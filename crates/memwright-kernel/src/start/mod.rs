@@ -179,7 +179,8 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
         Ok(mut frames) => {
             if nodes.nodes() > 1 && frames.topology().nodes() == nodes.nodes() {
                 let cpus = percpu::count();
-                frames.set_topology(nodes.topology(cpus, percpu::apic_id));
+                let placed = frames.set_topology(nodes.topology(cpus, percpu::apic_id));
+                placed.expect("a topology of the nodes of the regions");
             }
             let frames = Arc::new(frames);
             frames::set(&frames);
@@ -187,7 +188,7 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
             log!("{} KiB of memory", frames.total() * 4);
             frames
         }
-        Err(error) => panic!("the frame allocator refused the memory map: {error:?}"),
+        Err(error) => panic!("the frame allocator refused the memory map: {error}"),
     }
 }
 

@@ -13,25 +13,28 @@ use super::rust_alloc::sync::Arc;
 use super::cache::{BATCH, Cache};
 use super::meta::Meta;
 use super::refill::Refused;
-use super::{Chooser, FrameKind, Frames, NodeChoice, NodeCounts, NodeSet, Topology};
+use super::{Chooser, FrameKind, Frames, NodeChoice, NodeCounts, NodeSet, SetupError, Topology};
 use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 
 impl<M: Machine> Frames<M> {
     /// Sets the topology. Call this before the first allocation.
     ///
-    /// # Panics
-    /// If the topology and the regions have different numbers of nodes.
-    pub fn set_topology(&mut self, topology: Topology) {
-        assert!(
-            topology.nodes() == self.nodes.len(),
-            "the memory is on other nodes"
-        );
+    /// # Errors
+    /// [`SetupError::NodeCount`] if the topology and the regions have different numbers of nodes.
+    pub fn set_topology(&mut self, topology: Topology) -> Result<(), SetupError> {
+        if topology.nodes() != self.nodes.len() {
+            return Err(SetupError::NodeCount {
+                regions: self.nodes.len(),
+                topology: topology.nodes(),
+            });
+        }
         self.topology = topology;
         for (index, cache) in self.caches.iter().enumerate() {
             let home = topology.node_of(CpuId::new(index as u16));
             cache.free.lock().set_home(home);
         }
+        Ok(())
     }
 
     /// Returns the number of frames of `node` that can be allocated, free or not, and the number of its free frames.

@@ -1,6 +1,5 @@
 //! Setup of the frame allocator from a machine's memory.
 
-use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -13,9 +12,9 @@ use super::node_tally::NodeTally;
 use super::pool_state::Pool;
 use super::slots::Keeper;
 use super::unshared::Unshared;
-use super::{FrameKind, Frames, Topology, rust_alloc};
-use crate::addr::{Frame, FrameRange, PAGE_SIZE};
-use crate::handle::{OutOfMemory, TryPush};
+use super::{FrameKind, Frames, MAX_NODES, SetupError, Topology, rust_alloc};
+use crate::addr::{Frame, FrameRange, MAX_CPUS, PAGE_SIZE};
+use crate::handle::TryPush;
 use crate::machine::{Machine, frame_pointer};
 use crate::sync::{Lock, Rank};
 use rust_alloc::vec::Vec;
@@ -29,65 +28,23 @@ pub struct Region {
     pub node: u8,
 }
 
-/// Why [`Frames::new`] failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetupError {
-    /// All regions are empty, or there is none.
-    NoMemory,
-    /// The machine does not have this memory, or two regions overlap.
-    BadRegion(FrameRange),
-    /// No region has room for the metadata of all frames.
-    NoRoomForMetadata,
-    /// The heap has no room for the per-CPU caches.
-    OutOfHeap,
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::NoMemory => f.write_str("the machine has no memory"),
-            SetupError::BadRegion(range) => write!(
-                f,
-                "frames {:#x}..{:#x} are not memory, or named twice",
-                range.start.number(),
-                range.end_number()
-            ),
-            SetupError::NoRoomForMetadata => f.write_str("no region has room for the metadata"),
-            SetupError::OutOfHeap => f.write_str("out of kernel heap"),
-        }
-    }
-}
-
-impl core::error::Error for SetupError {}
-
-impl From<OutOfMemory> for SetupError {
-    fn from(_: OutOfMemory) -> Self {
-        SetupError::OutOfHeap
-    }
-}
-
 impl<M: Machine> Frames<M> {
     /// Creates the allocator for the memory in `regions`. The metadata, 64 bytes for each frame number from the lowest
     /// to the highest, is stored in the first frames of the largest region.
     ///
     /// # Errors
     /// See [`SetupError`].
-    ///
-    /// # Panics
-    /// If the machine's memory is not aligned to [`PAGE_SIZE`].
     pub fn new(machine: M, regions: &[Region]) -> Result<Self, SetupError> {
         let base = machine.memory_base();
-        assert!(
-            base.addr().get() % PAGE_SIZE == 0,
-            "the machine's memory is not page-aligned"
-        );
-        check(&machine, regions)?;
-        let filled = || regions.iter().filter(|region| region.range.count > 0);
-        let lowest = filled()
+        check_machine(&machine)?;
+        check_regions(&machine, regions)?;
+        let lowest = regions
+            .iter()
             .map(|r| r.range.start.number())
             .min()
             .ok_or(SetupError::NoMemory)?;
-        let end = filled()
+        let end = regions
+            .iter()
             .map(|r| r.range.end_number())
             .max()
             .ok_or(SetupError::NoMemory)?;
@@ -95,7 +52,7 @@ impl<M: Machine> Frames<M> {
         let reserved = place_metadata(regions, count)?;
 
         let meta = NonNull::new(frame_pointer(base, reserved.start).cast::<Meta>())
-            .ok_or(SetupError::NoRoomForMetadata)?;
+            .ok_or(SetupError::NoRoomForMetadata(reserved.count))?;
         for number in 0..count {
             let value = Meta::new(State::new(FrameKind::Hole, 0, 0));
             // SAFETY: `reserved` is in a region that the machine has, has room for `count` values, is page-aligned, and
@@ -130,7 +87,7 @@ impl<M: Machine> Frames<M> {
                 .try_push(Lock::new(Rank::Frames, Buddy::new(node)))?;
             frames.tallies.try_push(NodeTally::default())?;
         }
-        for _ in 0..frames.machine.cpu_count().max(1) {
+        for _ in 0..frames.machine.cpu_count() {
             frames.caches.try_push(CpuCache {
                 free: Lock::new(Rank::FrameCache, Cache::new()),
                 mapped_objects: AtomicI64::new(0),
@@ -169,17 +126,48 @@ impl<M: Machine> Frames<M> {
     }
 }
 
+/// Checks what the machine says of itself.
+fn check_machine<M: Machine>(machine: &M) -> Result<(), SetupError> {
+    let base = machine.memory_base().addr().get();
+    if base % PAGE_SIZE != 0 {
+        return Err(SetupError::Misaligned(base));
+    }
+    let cpus = machine.cpu_count();
+    if cpus == 0 || cpus > MAX_CPUS {
+        return Err(SetupError::CpuCount(cpus));
+    }
+    let is_managed = |frame| {
+        machine.has_memory(FrameRange {
+            start: frame,
+            count: 1,
+        })
+    };
+    match machine.template().filter(|frame| is_managed(*frame)) {
+        Some(frame) => Err(SetupError::ManagedTemplate(frame)),
+        None => Ok(()),
+    }
+}
+
 /// Checks that each region is memory of the machine, and that no two regions overlap.
-fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> {
+fn check_regions<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> {
     for (index, region) in regions.iter().enumerate() {
         let range = region.range;
-        let shared = regions[..index].iter().any(|other| {
+        if range.count == 0 {
+            return Err(SetupError::EmptyRegion(range.start));
+        }
+        // The last two frame numbers are reserved for `END` and `UNLINKED`.
+        if range.end_number() >= u64::from(u32::MAX - 1) || !machine.has_memory(range) {
+            return Err(SetupError::NotMemory(range));
+        }
+        let overlaps = |other: &&Region| {
             u64::from(other.range.start.number()) < range.end_number()
                 && u64::from(range.start.number()) < other.range.end_number()
-        });
-        // The last two frame numbers are reserved for `END` and `UNLINKED`.
-        if shared || range.end_number() >= u64::from(u32::MAX - 1) || !machine.has_memory(range) {
-            return Err(SetupError::BadRegion(range));
+        };
+        if let Some(other) = regions[..index].iter().find(overlaps) {
+            return Err(SetupError::Overlap(other.range, range));
+        }
+        if usize::from(region.node) >= MAX_NODES {
+            return Err(SetupError::NoSuchNode(region.node));
         }
     }
     Ok(())
@@ -194,6 +182,6 @@ fn place_metadata(regions: &[Region], count: u32) -> Result<FrameRange, SetupErr
             start: region.range.start,
             count: needed,
         }),
-        Some(_) | None => Err(SetupError::NoRoomForMetadata),
+        Some(_) | None => Err(SetupError::NoRoomForMetadata(needed)),
     }
 }

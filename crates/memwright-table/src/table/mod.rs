@@ -88,7 +88,7 @@ use rust_alloc::vec::Vec;
 
 use crate::addr::{Frame, Page};
 use crate::entry::x86_64::{self, Slot};
-use crate::frame::{Frames, OutOfFrames};
+use crate::frame::{FrameKind, Frames, SetupError};
 use crate::handle::TryPush;
 use crate::machine::Machine;
 use crate::root::{CpuShare, State};
@@ -100,11 +100,16 @@ impl<M: Machine> Table<M> {
     /// Creates an empty table. Copies its kernel half from the root `template`, if one is given.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if the root, or the per-CPU shares on the heap, cannot be allocated.
-    pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, OutOfFrames> {
+    /// [`SetupError::NotARoot`] if `template` is given and is neither the machine's template, nor the root of a table,
+    /// nor a frame of the kind [`FrameKind::Kernel`]. [`SetupError::OutOfFrames`] or [`SetupError::OutOfHeap`] if the
+    /// root, or the per-CPU shares on the heap, cannot be allocated.
+    pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, SetupError> {
+        if let Some(frame) = template.filter(|frame| !Self::is_root(&frames, *frame)) {
+            return Err(SetupError::NotARoot(frame));
+        }
         let mut others = Vec::new();
         let more = frames.machine().cpu_count() - 1;
-        others.try_make_room(more).map_err(|_| OutOfFrames)?;
+        others.try_make_room(more)?;
         others.resize_with(more, CpuShare::default);
         let root = frames.allocate_table()?;
         if let Some(template) = template {
@@ -131,6 +136,17 @@ impl<M: Machine> Table<M> {
             others,
             state,
         })
+    }
+
+    /// Whether [`new`](Self::new) accepts `frame` as the template.
+    pub fn is_root(frames: &Frames<M>, frame: Frame) -> bool {
+        let owner = || frames.meta(frame).owner.load(Ordering::Relaxed);
+        frames.machine().template() == Some(frame)
+            || match frames.kind_at(frame.number()) {
+                Some(FrameKind::Kernel) => true,
+                Some(FrameKind::Table) => owner() == table_owner(frame, ROOT_LEVEL),
+                Some(_) | None => false,
+            }
     }
 
     /// Counts the tables by walking them, for comparison with [`table_frames`](Self::table_frames). No thread may

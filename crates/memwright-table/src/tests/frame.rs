@@ -5,7 +5,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::machine::{TestMachine, frames, frames_with};
-use crate::{FOLIO_ORDER, Frame, FrameKind, FrameRange, Frames, OutOfFrames, Region, SetupError};
+use crate::{FOLIO_ORDER, Frame, FrameKind, FrameRange, Frames, OutOfFrames, Region};
 
 #[test]
 fn every_frame_can_be_allocated_once() {
@@ -248,29 +248,6 @@ fn contents_of_kernel_frames_are_out_of_reach() {
     let frames = frames(64);
     let kernel = frames.allocate(0, FrameKind::Kernel).unwrap();
     frames.clear(kernel.frame());
-}
-
-#[test]
-fn bad_regions_are_refused() {
-    let machine = || TestMachine::new(64, 1);
-    let region = |start, count| Region {
-        range: FrameRange {
-            start: Frame::new(start),
-            count,
-        },
-        node: 0,
-    };
-    let error = |regions: &[Region]| Frames::new(machine(), regions).unwrap_err();
-    assert_eq!(error(&[]), SetupError::NoMemory);
-    assert_eq!(
-        error(&[region(0, 65)]),
-        SetupError::BadRegion(region(0, 65).range)
-    );
-    assert_eq!(
-        error(&[region(0, 10), region(9, 3)]),
-        SetupError::BadRegion(region(9, 3).range)
-    );
-    assert_eq!(error(&[region(0, 1)]), SetupError::NoRoomForMetadata);
 }
 
 #[test]

@@ -9,4 +9,5 @@ mod invalidation;
 pub(crate) mod machine;
 mod model;
 mod pages;
+mod setup;
 mod table;

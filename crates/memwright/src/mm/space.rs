@@ -6,6 +6,7 @@ use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
 use crate::mm::areas::{Backing, Limits};
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
+use crate::types::error::SpaceError;
 use crate::types::huge::HugeRefusal;
 use crate::types::layout::Layout;
 
@@ -32,16 +33,23 @@ pub struct AddressSpace<M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Creates an empty address space. The kernel half of its page table is copied from `template`.
+    /// Creates an empty address space. The kernel half of its page table is copied from `template`, as in
+    /// [`Table::new`].
     ///
     /// # Errors
-    /// Fails if there is no frame for the page table or no heap memory for the locks.
+    /// See [`SpaceError`].
     pub fn new(
         memory: Arc<Memory<M>>,
         layout: Layout,
         template: Option<Frame>,
-    ) -> Result<Self, OutOfMemory> {
-        Self::forked(memory, layout, template, None)
+    ) -> Result<Self, SpaceError> {
+        if !layout.is_valid() {
+            return Err(SpaceError::BadLayout(layout));
+        }
+        if let Some(root) = template.filter(|root| !Table::is_root(memory.frames(), *root)) {
+            return Err(SpaceError::BadTemplate(root));
+        }
+        Ok(Self::forked(memory, layout, template, None)?)
     }
 
     /// Creates an empty address space, for a child of `parent` if that is given.

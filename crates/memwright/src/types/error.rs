@@ -1,9 +1,12 @@
 //! Errors, one small enum per operation. The Linux personality translates them to errno values. The comment at a
 //! variant that becomes an errno value names the value that Linux 7.2 returns.
 
-use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, PhysAddr, VirtAddr};
+use core::fmt;
+
+use memwright_table::{Frame, NoHugePage, OutOfFrames, OutOfMemory, PageSize, PhysAddr, VirtAddr};
 
 use crate::types::access::Access;
+use crate::types::layout::Layout;
 use crate::types::uffd::WatchedFault;
 
 /// The limit that an operation would exceed: one of the process (`setrlimit`) or of the memory manager.
@@ -19,6 +22,44 @@ pub enum Limit {
     Locked,
     /// `vm.max_map_count`.
     Areas,
+}
+
+/// Why an address space could not be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceError {
+    /// An address of the layout is not a multiple of the page size or not in user memory, or the addresses are not in
+    /// ascending order.
+    BadLayout(Layout),
+    /// The template is not a root table: see [`SetupError::NotARoot`](memwright_table::SetupError::NotARoot).
+    BadTemplate(Frame),
+    /// No frame is free for the page table, or the heap has no room.
+    OutOfMemory,
+}
+
+impl fmt::Display for SpaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpaceError::BadLayout(layout) => write!(
+                f,
+                "addresses {:#x}, {:#x} and {:#x} are not page-aligned user addresses in ascending order",
+                layout.lowest.as_u64(),
+                layout.mmap_top.as_u64(),
+                layout.highest.as_u64()
+            ),
+            SpaceError::BadTemplate(frame) => {
+                write!(f, "the template {frame:?} is not a root table")
+            }
+            SpaceError::OutOfMemory => f.write_str("out of memory"),
+        }
+    }
+}
+
+impl core::error::Error for SpaceError {}
+
+impl From<OutOfMemory> for SpaceError {
+    fn from(_: OutOfMemory) -> Self {
+        SpaceError::OutOfMemory
+    }
 }
 
 /// Why a mapping failed. The address space is unchanged, except by a mapping of device memory for whose page tables no

@@ -27,6 +27,7 @@ mod room;
 #[cfg(feature = "merge")]
 mod rows;
 mod scan_room;
+mod setup;
 mod share;
 mod shared_folio;
 mod shared_huge;

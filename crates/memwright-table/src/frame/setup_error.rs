@@ -1,0 +1,106 @@
+//! Why a machine, its regions, its topology or a template cannot be used.
+
+use core::fmt;
+
+use super::{MAX_NODES, OutOfFrames};
+use crate::addr::{Frame, FrameRange, MAX_CPUS, PAGE_SIZE};
+use crate::handle::OutOfMemory;
+
+/// Why [`Frames::new`](super::Frames::new), [`Frames::set_topology`](super::Frames::set_topology) or
+/// [`Table::new`](crate::Table::new) failed. Each variant contains the value that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// There is no region.
+    NoMemory,
+    /// [`Machine::memory_base`](crate::Machine::memory_base) returned this address, which is not a multiple of
+    /// [`PAGE_SIZE`].
+    Misaligned(usize),
+    /// [`Machine::cpu_count`](crate::Machine::cpu_count) returned this number, which is 0 or more than [`MAX_CPUS`].
+    CpuCount(usize),
+    /// [`Machine::has_memory`](crate::Machine::has_memory) accepts the frame that
+    /// [`Machine::template`](crate::Machine::template) returned. The allocator would allocate it.
+    ManagedTemplate(Frame),
+    /// The region that begins at this frame has no frames.
+    EmptyRegion(Frame),
+    /// [`Machine::has_memory`](crate::Machine::has_memory) rejects this region, or the numbers of its frames are too
+    /// high.
+    NotMemory(FrameRange),
+    /// These two regions overlap.
+    Overlap(FrameRange, FrameRange),
+    /// A region is on this node, which is [`MAX_NODES`] or higher.
+    NoSuchNode(u8),
+    /// No region has this number of frames for the metadata of all frames, and a frame more.
+    NoRoomForMetadata(u32),
+    /// The regions are on `regions` nodes, and the topology has `topology` nodes.
+    NodeCount {
+        /// The number of nodes on which the regions are.
+        regions: usize,
+        /// The number of nodes of the topology.
+        topology: usize,
+    },
+    /// The template given for a table is not a root table: neither the machine's template, nor the root of a table, nor
+    /// a frame of the kind [`Kernel`](super::FrameKind::Kernel).
+    NotARoot(Frame),
+    /// No frame is free for the root table.
+    OutOfFrames,
+    /// The heap has no room for the state of each CPU.
+    OutOfHeap,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ends = |range: &FrameRange| (range.start.number(), range.end_number());
+        match self {
+            SetupError::NoMemory => f.write_str("no region of memory"),
+            SetupError::Misaligned(base) => {
+                write!(f, "memory base {base:#x} is not a multiple of {PAGE_SIZE}")
+            }
+            SetupError::CpuCount(cpus) => {
+                write!(f, "{cpus} CPUs, where 1 to {MAX_CPUS} are possible")
+            }
+            SetupError::ManagedTemplate(frame) => write!(
+                f,
+                "the template {frame:?} is in the memory that the allocator manages"
+            ),
+            SetupError::EmptyRegion(start) => write!(f, "the region at {start:?} is empty"),
+            SetupError::NotMemory(range) => {
+                let (start, end) = ends(range);
+                write!(f, "frames {start:#x}..{end:#x} are not memory")
+            }
+            SetupError::Overlap(one, other) => {
+                let ((start, end), (again, last)) = (ends(one), ends(other));
+                write!(
+                    f,
+                    "frames {start:#x}..{end:#x} and {again:#x}..{last:#x} overlap"
+                )
+            }
+            SetupError::NoSuchNode(node) => {
+                write!(f, "node {node}, where 0 to {} are possible", MAX_NODES - 1)
+            }
+            SetupError::NoRoomForMetadata(frames) => {
+                write!(f, "no region has room for {frames} frames of metadata")
+            }
+            SetupError::NodeCount { regions, topology } => write!(
+                f,
+                "the memory is on {regions} nodes, but the topology has {topology}"
+            ),
+            SetupError::NotARoot(frame) => write!(f, "the template {frame:?} is not a root table"),
+            SetupError::OutOfFrames => f.write_str("no frame is free for the root table"),
+            SetupError::OutOfHeap => f.write_str("out of kernel heap"),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+impl From<OutOfMemory> for SetupError {
+    fn from(_: OutOfMemory) -> Self {
+        SetupError::OutOfHeap
+    }
+}
+
+impl From<OutOfFrames> for SetupError {
+    fn from(_: OutOfFrames) -> Self {
+        SetupError::OutOfFrames
+    }
+}

@@ -1,0 +1,38 @@
+//! What the construction of an address space refuses.
+
+use std::sync::Arc;
+
+use memwright::{AddressSpace, Layout, Memory, Policy, SpaceError};
+use memwright_sim::{MachineOptions, SimulatedMachine};
+use memwright_table::{Frame, FrameKind, VirtAddr};
+
+const LAYOUT: Layout = Layout {
+    lowest: VirtAddr::new(0x1_0000),
+    mmap_top: VirtAddr::new(0x7fff_f000_0000),
+    highest: VirtAddr::USER_END,
+};
+
+#[test]
+fn wrong_layouts_and_templates_are_refused() {
+    let machine = SimulatedMachine::new(MachineOptions::default());
+    let frames = machine.frames();
+    let memory = Arc::new(Memory::new(frames.clone(), Policy::default()).unwrap());
+    let new = |layout, template| AddressSpace::new(memory.clone(), layout, template).err();
+    assert_eq!(new(LAYOUT, None), None);
+    let kernel = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
+    assert_eq!(new(LAYOUT, Some(kernel.frame())), None);
+
+    let beyond = Layout {
+        highest: VirtAddr::new(1 << 47),
+        ..LAYOUT
+    };
+    assert_eq!(new(beyond, None), Some(SpaceError::BadLayout(beyond)));
+    for template in [memory.zero_frame(), Frame::new(frames.end())] {
+        let error = SpaceError::BadTemplate(template);
+        assert_eq!(new(LAYOUT, Some(template)), Some(error));
+        assert!(error.to_string().contains("is not a root table"));
+    }
+    frames.fail_after(Some(0));
+    assert_eq!(new(LAYOUT, None), Some(SpaceError::OutOfMemory));
+    assert_eq!(new(LAYOUT, None), None);
+}
