@@ -28,6 +28,17 @@ pub enum Invalidation {
 /// The kernel implements this trait on hardware, and the simulated machine implements it on a host. The trait is
 /// dyn-compatible, and `&'static T` implements it wherever `T` does.
 ///
+/// # State of the processor
+/// On x86-64, each CPU has `EFER.NXE` set, `CR0.WP` set, `CR4.LA57` clear, and user shadow stacks disabled before it
+/// loads a root. `CR4.PCIDE` may be set only if [`keeps_translations`](Machine::keeps_translations) returns true.
+/// `docs/embedding.md` has the reasons.
+///
+/// # Interrupts
+/// The methods can be called with interrupts enabled or disabled, and under locks of this crate;
+/// `invalidate_remote` under none later than
+/// [`TableChild`](crate::sync::Rank::TableChild). An interrupt handler calls nothing of this crate. It serves
+/// invalidations, for which it acquires no lock. See [`Threads`] for what else holds during a call.
+///
 /// # Safety
 /// - `memory_base` always returns the same pointer. For every range that `has_memory` accepts, the
 ///   bytes `memory_base() + 4096 * number` are valid for reads and writes, with that pointer's

@@ -224,8 +224,17 @@ impl<M: Machine> Frames<M> {
 
     #[inline]
     pub(super) fn this_cpu(&self) -> CpuId {
+        if cfg!(debug_assertions) {
+            self.check_cpu(M::Threads::cpu());
+        }
         let asked = (self.caches.len() > 1).then(M::Threads::cpu);
         asked.unwrap_or(CpuId::new(0))
+    }
+
+    /// Panics if the machine has no such CPU.
+    pub(crate) fn check_cpu(&self, cpu: CpuId) {
+        let (cpu, cpus) = (cpu.index(), self.caches.len());
+        assert!(cpu < cpus, "CPU {cpu} of a machine with {cpus} CPUs");
     }
 
     #[inline]

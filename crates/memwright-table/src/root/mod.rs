@@ -77,6 +77,9 @@ impl<M: Machine> Table<M> {
 
     #[inline]
     fn enter(&self, cpu: CpuId) {
+        if cfg!(debug_assertions) {
+            self.frames.check_cpu(cpu);
+        }
         let bit = CpuSet::single(cpu).bits();
         if self.state.loaded.load(Ordering::Relaxed) & bit == 0 {
             self.state.loaded.fetch_or(bit, Ordering::SeqCst);
@@ -87,8 +90,16 @@ impl<M: Machine> Table<M> {
     /// Records that `cpu` no longer uses the table. Call this after the CPU has loaded another root. If the machine
     /// keeps translations, the next [`load`](Self::load) may use them again, unless a [`Gather`](crate::Gather)
     /// invalidates a translation of the table before then.
+    ///
+    /// # Panics
+    /// In debug builds, if the CPU has not loaded the table.
     #[inline]
     pub fn note_unloaded(&self, cpu: CpuId) {
+        debug_assert!(
+            self.loaded().contains(cpu),
+            "CPU {} has not loaded the table",
+            cpu.index()
+        );
         if self.frames.machine().keeps_translations() {
             self.share_of(cpu).end_loaded();
         }

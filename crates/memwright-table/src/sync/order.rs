@@ -228,10 +228,13 @@ mod checked {
     #[track_caller]
     pub(in crate::sync) fn check(threads: &Functions, rank: Rank) {
         if let Some(highest) = highest(threads).filter(|&highest| highest > rank as u8) {
-            panic!(
-                "lock order: {rank:?} taken under {:?}",
-                RANKS[highest as usize - 1]
-            );
+            let held = RANKS[highest as usize - 1];
+            if held == rank {
+                panic!(
+                    "lock order: {rank:?} taken under {held:?}, perhaps by an interrupt handler"
+                );
+            }
+            panic!("lock order: {rank:?} taken under {held:?}");
         }
         if rank.sleeps() {
             check_may_sleep(threads);

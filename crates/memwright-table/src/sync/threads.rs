@@ -22,6 +22,10 @@ pub enum GaveWay {
 /// reference to the machine. Only [`cpu`](Threads::cpu) and [`relax`](Threads::relax) are required. The defaults of the
 /// other functions fit a machine that has no threads of its own, that is, one whose CPUs each run a single thread of
 /// execution.
+///
+/// During a call into this crate, no other thread runs on the calling CPU, and the calling thread stays on that CPU:
+/// preemption is off. [`give_way`](Threads::give_way) is the only function in which other threads run. On a host, no two
+/// threads act as one CPU at a time. Interrupts may be enabled, if their handlers call nothing of this crate.
 pub trait Threads: Sized + 'static {
     /// Returns the number of the calling CPU, which is less than [`Machine::cpu_count`](crate::Machine::cpu_count).
     fn cpu() -> CpuId;

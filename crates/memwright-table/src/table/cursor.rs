@@ -12,7 +12,7 @@ use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Present, change};
-use crate::frame::{Meta, OutOfFrames};
+use crate::frame::{FrameKind, Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -398,9 +398,12 @@ impl<'t, M: Machine> Cursor<'t, M> {
     ///
     /// # Panics
     /// If a page is mapped, swapped out or migrating here, or if a huge page conflicts with a table. In debug builds,
-    /// if the slot extends beyond the range.
+    /// if the slot extends beyond the range, or if the frame of `entry` is a page table.
     #[inline]
     pub fn fill(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
+        if cfg!(debug_assertions) {
+            self.check_no_table(entry);
+        }
         if let Entry::Present(page) = entry {
             if self.level == 1 && matches!(page.size, PageSize::Size4K) {
                 let slot = self.slot_word();
@@ -576,6 +579,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.replace(Entry::Empty, gather)
     }
 
+    /// Panics if `entry` maps the frame of a page table.
+    fn check_no_table(&self, entry: Entry) {
+        if let Entry::Present(Present { frame, .. }) = entry {
+            let kind = self.table.frames().kind_at(frame.number());
+            assert!(kind != Some(FrameKind::Table), "{frame:?} is a page table");
+        }
+    }
+
     #[inline]
     pub(super) fn debug_check_whole(&self) {
         debug_assert!(
@@ -663,6 +674,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
 #[cold]
 fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpose) -> Place<'_> {
     let frames = table.frames();
+    let mut turns = 0;
     loop {
         let (mut node, mut level) = (table.root(), ROOT_LEVEL);
         let mut above = node;
@@ -695,8 +707,20 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
             };
         }
         meta.lock.unlock::<M::Threads>(rank);
+        turns += 1;
+        if cfg!(debug_assertions) && turns == MOST_TURNS {
+            panic!(
+                "{node:?} is a table of the root {:#x}, but {:?} points to it",
+                meta.owner.load(Ordering::Relaxed) as u32,
+                table.root()
+            );
+        }
     }
 }
+
+/// The number of walks to a table that changed before it was locked at which a debug build panics. Other CPUs change a
+/// table less often. If the table belongs to another root, each walk fails.
+const MOST_TURNS: u32 = 100_000;
 
 /// Whether the entry for `page` in the upper table `above` now points to the last-level table `node`. While the lock of
 /// a shared table is held, the entries that point to it do not change.
