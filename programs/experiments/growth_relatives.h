@@ -303,9 +303,8 @@ static uint64_t lower_limit(void)
 	return gone > 0 ? cost / gone : UNAVAILABLE;
 }
 
-/* Reclaims pages of the file by the limit of a cgroup, because MADV_PAGEOUT does not reclaim pages that other
- * processes map. A child lowers the limit: if nothing can be reclaimed, the kernel kills the process that
- * lowers it. */
+/* Reclaims pages of the file by the limit of a cgroup: MADV_PAGEOUT does not reclaim pages that other processes map. A
+ * child lowers the limit, because the kernel kills the process that lowers it if nothing can be reclaimed. */
 static uint64_t reclaim_file_pages(unsigned long n)
 {
 	(void)n;

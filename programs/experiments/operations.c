@@ -3,9 +3,8 @@
  * Usage: operations [OPERATION]
  *
  * Without an argument, every operation is measured; with the name of an operation, only that one is measured.
- * Region 1 is the operation, so that `memwright compare --functions --region 1` shows which functions of the
- * kernel execute its instructions. Memory is aligned to 2 MiB, and its page table exists before faults are
- * counted.
+ * Region 1 is the operation, so that `memwright compare --functions --region 1` shows which functions of the kernel
+ * execute its instructions. Memory is aligned to 2 MiB, and its page table exists before faults are counted.
  */
 #include "experiment.h"
 

@@ -37,9 +37,8 @@ static uint64_t sum(const char *memory)
 	return sum;
 }
 
-/* Records the cost per page. Unless the page repeats a byte, also records the part of the cost that its
- * contents cause, which is the excess over the cost of such a page. The device stores only the byte of a page
- * that repeats it, and compresses other pages. */
+/* Records the cost per page and, unless the page repeats a byte, by how much it exceeds that of a page that does. The
+ * device stores only the byte of a page that repeats it, and compresses other pages. */
 static void record_page(const char *name, const char *what, double instructions, double *plain)
 {
 	char measure[64];
