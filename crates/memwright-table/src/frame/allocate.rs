@@ -1,30 +1,18 @@
 //! The allocation of blocks of frames.
 
-use core::fmt;
 use core::sync::atomic::Ordering;
 
 use super::frames::Frames;
 use super::kind::FrameKind;
 use super::meta::{State, UNLINKED};
 use super::order::FOLIO_ORDER;
+use super::out_of_frames::OutOfFrames;
 use super::reference::FrameRef;
 use super::refill::Refused;
 use super::topology::NodeChoice;
 use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
 use crate::sync::Wait;
-
-/// The error of an allocation that finds no free frame, or only frames of the reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfFrames;
-
-impl fmt::Display for OutOfFrames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("out of frames")
-    }
-}
-
-impl core::error::Error for OutOfFrames {}
 
 impl<M: Machine> Frames<M> {
     /// Allocates 2^`order` frames, aligned to their size, with one reference. The contents are undefined; debug builds
