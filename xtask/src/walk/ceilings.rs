@@ -31,7 +31,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fault",
         block: "walk fault",
         title: "the first store to an anonymous page",
-        most: counts(53, 17, 16, 36),
+        most: counts(55, 18, 16, 37),
         before: counts(59, 16, 16, 43),
     },
     Ceiling {
@@ -45,14 +45,14 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(127, 32, 30, 95),
+        most: counts(129, 33, 30, 96),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {
         name: "swap-in",
         block: "walk swap-in",
         title: "a load of a page in swap",
-        most: counts(91, 31, 22, 60),
+        most: counts(93, 32, 22, 61),
         before: counts(105, 28, 22, 77),
     },
     Ceiling {
