@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use memwright::track::{Categories, Scan};
-use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
+use memwright::uffd::{Watch, WatchModes};
 use memwright::{Advice, AdviseError, AreaFlags, Effort, HugeMode, RemapRequest};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, Frame, PageRange, Present};
 
-use crate::world::{PAGE, Process, RW, World, page};
+use crate::world::{PAGE, Process, RW, World, page, watch};
 
 /// The number of 4 KiB pages in 2 MiB, and the index of the first page that is aligned to 2 MiB.
 const HUGE: u64 = 512;
@@ -31,14 +31,7 @@ fn advise(process: &Process<'_>, pages: u64, advice: Advice) {
 
 /// Registers the first `pages` pages with a userfaultfd and write-protects them.
 pub fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
-    let watch = Watch::try_new(Watcher {
-        number: 1,
-        asynchronous,
-        unpopulated: true,
-        counts_accesses: false.into(),
-        events: WatchEvents::empty(),
-    })
-    .unwrap();
+    let watch = watch(asynchronous, true);
     let (space, length) = (&process.space, pages * PAGE);
     let modes = WatchModes::WRITE_PROTECT;
     space.watch(page(0), length, &watch, modes).unwrap();

@@ -2,7 +2,7 @@
 //! accessed by the memory manager.
 
 use memwright::track::{Categories, Scan};
-use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
+use memwright::uffd::WatchModes;
 use memwright::{
     Advice, AdviseError, Advised, AreaFlags, Effort, FaultError, FolioSplit, Forget, LockFuture,
     MapError, MapRequest, Placement, ProtectError, RemapError, RemapRequest, Rights, Row,
@@ -14,7 +14,7 @@ use memwright_table::{
     Present,
 };
 
-use crate::world::{NONE, PAGE, Process, R, RW, World, page};
+use crate::world::{NONE, PAGE, Process, R, RW, World, page, watch};
 
 /// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
@@ -476,14 +476,7 @@ fn writes_are_not_tracked() {
     let mut process = world.process();
     map(&process, FIRST, 0, HUGE);
     for asynchronous in [false, true] {
-        let watch = Watch::try_new(Watcher {
-            number: 1,
-            asynchronous,
-            unpopulated: true,
-            counts_accesses: false.into(),
-            events: WatchEvents::empty(),
-        })
-        .unwrap();
+        let watch = watch(asynchronous, true);
         for modes in [
             WatchModes::MISSING,
             WatchModes::MINOR,

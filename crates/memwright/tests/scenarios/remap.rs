@@ -4,7 +4,7 @@ use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
 use memwright_table::VirtAddr;
 
-use crate::world::{PAGE, Process, R, RW, World, page};
+use crate::world::{PAGE, Process, R, RW, World, page, watch};
 
 fn request(old: u64, old_pages: u64, new_pages: u64) -> RemapRequest {
     RemapRequest {
@@ -384,14 +384,7 @@ fn a_part_that_moves_loses_its_watcher_and_the_rest_keeps_it() {
     for target in [0, 9, 20] {
         let mut process = world.process();
         process.map(2, 7, RW);
-        let watch = Watch::try_new(Watcher {
-            number: 1,
-            asynchronous: false,
-            unpopulated: false,
-            counts_accesses: false.into(),
-            events: WatchEvents::empty(),
-        });
-        let watch = watch.unwrap();
+        let watch = watch(false, false);
         let modes = WatchModes::MISSING;
         process
             .space

@@ -2,10 +2,10 @@
 //! all of them, if it has room for some, and if the scan calls it for each run.
 
 use memwright::track::{Categories, Scan, Share, Take};
-use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
+use memwright::uffd::WatchModes;
 use memwright_table::{Page, PageRange};
 
-use crate::world::{PAGE, Process, RW, World, page};
+use crate::world::{PAGE, Process, RW, World, page, watch};
 
 /// The number of pages in three page tables.
 const PAGES: u64 = 3 * 512;
@@ -65,14 +65,7 @@ fn watched(policy: &str, work: impl Fn(&mut Process<'_>)) {
     for index in 0..PAGES {
         process.store(index, 1).unwrap();
     }
-    let watch = Watch::try_new(Watcher {
-        number: 1,
-        asynchronous: true,
-        unpopulated: true,
-        counts_accesses: false.into(),
-        events: WatchEvents::empty(),
-    })
-    .unwrap();
+    let watch = watch(true, true);
     let space = &process.space;
     space
         .watch(page(0), PAGES * PAGE, &watch, WatchModes::WRITE_PROTECT)

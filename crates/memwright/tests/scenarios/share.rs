@@ -7,8 +7,7 @@ use memwright::{Advice, AreaFlags, FaultKind, Row};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, Entry};
 
-use crate::swap::watch;
-use crate::world::{PAGE, Process, R, RW, World, page, rows};
+use crate::world::{PAGE, Process, R, RW, World, page, rows, watch};
 
 /// The rows of page tables: those that forks shared, and those that were copied and taken over.
 const TABLES: [Row; 3] = [Row::TablesShared, Row::TablesCopied, Row::TablesTaken];
@@ -266,7 +265,9 @@ fn a_watched_area_is_copied() {
     let world = world("1");
     let parent = written(&world, 0, 2);
     let modes = WatchModes::WRITE_PROTECT;
-    let watched = parent.space.watch(page(0), 2 * PAGE, &watch(true), modes);
+    let watched = parent
+        .space
+        .watch(page(0), 2 * PAGE, &watch(true, false), modes);
     watched.unwrap();
     parent.space.write_protect(page(0), PAGE, true).unwrap();
     let account = world.counted(|| drop(parent.fork()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use memwright::object::{ObjectIdentity, Shmem};
-use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
+use memwright::uffd::WatchModes;
 use memwright::{
     Advice, FaultError, FaultKind, HugeRefusal, MapRequest, Row, SharedMode, SharedSetting,
     SharedSizeMode,
@@ -13,7 +13,7 @@ use memwright::{
 use memwright_table::{Bits, FOLIO_ORDER};
 
 use crate::swap::{Swapping, page_out};
-use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
+use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows, watch};
 
 /// The index of the first page that is aligned to 2 MiB, counted from the address at which scenarios map.
 const FIRST: u64 = 4;
@@ -213,14 +213,7 @@ fn where_somebody_watches_pages_are_mapped_one_by_one() {
     let world = world(&[4]);
     let object = anonymous(&world, 32);
     let mut process = showing(&world, &object);
-    let watcher = Watcher {
-        number: 1,
-        asynchronous: false,
-        unpopulated: true,
-        counts_accesses: false.into(),
-        events: WatchEvents::empty(),
-    };
-    let watch = Watch::try_new(watcher).unwrap();
+    let watch = watch(false, true);
     let modes = WatchModes::WRITE_PROTECT;
     let watched = process.space.watch(page(FIRST), 16 * PAGE, &watch, modes);
     watched.unwrap();

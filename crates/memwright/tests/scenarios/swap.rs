@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memwright::uffd::{Watch, WatchEvents, WatchModes, WatchedFault, Watcher};
+use memwright::uffd::{WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, CpuId, Entry};
 
-use crate::world::{PAGE, Process, R, RW, World, page};
+use crate::world::{PAGE, Process, R, RW, World, page, watch};
 
 const IN: FaultKind = FaultKind::SwapIn;
 const CACHED: FaultKind = FaultKind::SwapCached;
@@ -227,23 +227,12 @@ fn a_page_that_several_show_stays() {
     assert_eq!(parent.load(1), 2);
 }
 
-pub fn watch(asynchronous: bool) -> Watch {
-    Watch::try_new(Watcher {
-        number: 1,
-        asynchronous,
-        unpopulated: false,
-        counts_accesses: false.into(),
-        events: WatchEvents::empty(),
-    })
-    .unwrap()
-}
-
 #[test]
 fn protection_goes_out_and_comes_back_with_the_page() {
     const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
     let swapping = Swapping::new();
     let mut process = filled(&swapping, 5);
-    let watch = watch(false);
+    let watch = watch(false, false);
     let modes = WatchModes::WRITE_PROTECT;
     process
         .space
@@ -508,7 +497,7 @@ fn what_is_watched_may_be_lost_too_and_its_protection_with_it() {
     let swapping = Swapping::new();
     let mut process = filled(&swapping, 3);
     page_out(&process, 2, 1);
-    let watch = watch(false);
+    let watch = watch(false, false);
     let modes = WatchModes::WRITE_PROTECT;
     process
         .space

@@ -8,9 +8,9 @@ use memwright::uffd::{WatchModes, WatchedFault};
 use memwright::{Advice, FaultError, FaultKind, Row, SizeCounts};
 use memwright_table::{Bits, FrameKind, Frames, Present};
 
-use crate::swap::{Swapping, page_out, watch};
+use crate::swap::{Swapping, page_out};
 use crate::swap_shared;
-use crate::world::{Machine, PAGE, Process, RW, page};
+use crate::world::{Machine, PAGE, Process, RW, page, watch};
 
 const IN: FaultKind = FaultKind::SwapIn;
 
@@ -291,7 +291,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
     const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
     let swapping = around();
     let mut process = filled(&swapping, 8);
-    let watch = watch(false);
+    let watch = watch(false, false);
     let range = (page(FIRST), 8 * PAGE);
     let modes = WatchModes::WRITE_PROTECT;
     process

@@ -11,8 +11,8 @@ use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, Share
 use memwright::{Memcg, ObjectPlace};
 use memwright_table::{Bits, CpuId, FrameKind, PageRange};
 
-use crate::swap::{Swapping, page_out, watch};
-use crate::world::{Machine, PAGE, Process, R, RW, page};
+use crate::swap::{Swapping, page_out};
+use crate::world::{Machine, PAGE, Process, R, RW, page, watch};
 
 pub type Memory = Shmem<Machine>;
 
@@ -383,7 +383,7 @@ fn protection_outlives_the_page() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 4);
     let mut other = swapping.world.process();
-    let watch = watch(false);
+    let watch = watch(false, false);
     let modes = WatchModes::WRITE_PROTECT;
     let space = &process.space;
     space.watch(page(0), 4 * PAGE, &watch, modes).unwrap();
@@ -447,7 +447,7 @@ fn a_page_in_swap_is_not_missing() {
     process.map_object(0, 4, RW, &object, true);
     process.load(0);
     process.load(1);
-    let watch = watch(false);
+    let watch = watch(false, false);
     let both = WatchModes::MISSING;
     let space = &process.space;
     space.watch(page(0), 4 * PAGE, &watch, both).unwrap();

@@ -3,27 +3,15 @@
 
 use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{
-    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes,
-    WatchedFault, Watcher,
+    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchModes, WatchedFault,
 };
 use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
 use memwright_table::{Entry, PageRange, PageSize, Tracked};
 
 use crate::objects::Notified;
-use crate::world::{PAGE, Process, R, RW, World, page};
+use crate::world::{PAGE, Process, R, RW, World, page, watch};
 
 const WP: WatchModes = WatchModes::WRITE_PROTECT;
-
-fn watch(asynchronous: bool, unpopulated: bool) -> Watch {
-    Watch::try_new(Watcher {
-        number: 1,
-        asynchronous,
-        unpopulated,
-        counts_accesses: false.into(),
-        events: WatchEvents::empty(),
-    })
-    .unwrap()
-}
 
 /// Registers the first `pages` pages.
 fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memwright::object::{Object, ObjectIdentity, Shmem};
 use memwright::track::{Categories, Scan, Share};
-use memwright::uffd::Watch;
+use memwright::uffd::{Watch, WatchEvents, Watcher};
 use memwright::{
     Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
     Placement, Policy, Rights, Row,
@@ -321,4 +321,16 @@ impl<'w> Process<'w> {
 /// Returns the counts of the rows `wanted`.
 pub fn rows(account: &Account, wanted: &[Row]) -> Vec<u64> {
     wanted.iter().map(|row| account.count(*row)).collect()
+}
+
+/// Creates a userfaultfd context without events.
+pub fn watch(asynchronous: bool, unpopulated: bool) -> Watch {
+    Watch::try_new(Watcher {
+        number: 1,
+        asynchronous,
+        unpopulated,
+        counts_accesses: false.into(),
+        events: WatchEvents::empty(),
+    })
+    .unwrap()
 }
