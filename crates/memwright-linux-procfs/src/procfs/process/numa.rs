@@ -2,7 +2,7 @@
 
 use crate::procfs::{
     node::{Subject, Text},
-    process::{maps::Noted, smaps::pages_from},
+    process::{maps::Noted, pages::count_each_entry, smaps::pages_from},
     system::processors::write_list,
 };
 use core::fmt::{self, Write};
@@ -11,7 +11,7 @@ use memwright::{AreaFlags, PlacePolicy, PolicyId, Sight, object::HUGE_BYTES};
 use memwright_linux_abi::{M, Memory, Space};
 use memwright_linux_base::batch::Batch;
 use memwright_linux_memory::numa::mode_name;
-use memwright_table::{Bits, Extent, MAX_NODES, OutOfMemory, PAGE_SIZE};
+use memwright_table::{Bits, Extent, MAX_NODES, PAGE_SIZE};
 
 /// The counts of the pages of one area.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,10 +104,7 @@ pub fn numa_maps(subject: &Subject, text: &mut Text) -> fmt::Result {
     };
     let first = subject.process.thread_after(None);
     let usual = first.and_then(|thread| thread.placement.policy(space.memory()));
-    space
-        .memory()
-        .own_all_tables()
-        .map_err(|OutOfMemory| fmt::Error)?;
+    count_each_entry(space.memory())?;
     let note = |from, batch: &mut Batch<Counted>| survey(&space, from, batch);
     text.records(TOGETHER, note, |text, area| {
         let Counted {

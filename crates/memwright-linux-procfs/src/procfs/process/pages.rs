@@ -1,8 +1,19 @@
 //! The sums over the page-table entries of an area for `smaps`.
 
+use core::fmt;
+
 use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
-use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
+use memwright_table::{Bits, Entry, Extent, FrameKind, OutOfMemory, PAGE_SIZE, PageSize};
+
+/// Gives every address space page tables of its own, so that the number of entries that map a page can be read from its
+/// frame.
+///
+/// # Errors
+/// If there is no heap memory.
+pub fn count_each_entry(memory: &Memory) -> fmt::Result {
+    memory.own_all_tables().map_err(|OutOfMemory| fmt::Error)
+}
 
 /// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;

@@ -4,7 +4,7 @@ use crate::procfs::{
     node::{Subject, Text, stub::stubs, text::kibibyte_row},
     process::{
         maps::{Noted, write_rollup},
-        pages::{Run, Sums, bytes_of_shares},
+        pages::{Run, Sums, bytes_of_shares, count_each_entry},
     },
 };
 use core::fmt::{self, Write};
@@ -15,7 +15,7 @@ use memwright::{
 };
 use memwright_linux_abi::{M, Space, host::Registers, protection_keys::has_keys};
 use memwright_linux_base::batch::Batch;
-use memwright_table::{OutOfMemory, Page, PageRange, VirtAddr};
+use memwright_table::{Page, PageRange, VirtAddr};
 
 stubs! {
     FILE_HUGE: "/proc/PID/smaps" "FilePmdMapped" Number(0), "Every file counts as shmem: see ShmemPmdMapped.";
@@ -89,10 +89,7 @@ pub fn smaps(registers: &dyn Registers, subject: &Subject, text: &mut Text) -> f
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
-    space
-        .memory()
-        .own_all_tables()
-        .map_err(|OutOfMemory| fmt::Error)?;
+    count_each_entry(space.memory())?;
     let note = |from, batch: &mut Batch<Summed>| survey(&space, from, batch);
     text.records(TOGETHER, note, |text, area| {
         area.noted.write(text)?;
@@ -129,10 +126,7 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut bounds: Option<(u64, u64)> = None;
     if let Some(space) = subject.process.space() {
         let mut batch: Batch<Summed> = Batch::with_room(ROLLUP_TOGETHER).map_err(|_| fmt::Error)?;
-        space
-            .memory()
-            .own_all_tables()
-            .map_err(|OutOfMemory| fmt::Error)?;
+        count_each_entry(space.memory())?;
         // Sum up in batches: the lock of the address space is released between two batches (`show_smaps_rollup`).
         loop {
             let from = bounds.map_or(0, |(_, end)| end);
