@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use memwright::{Advice, Effort, MapRequest, Placement, RemapRequest, Row};
+use memwright::{Advice, MapRequest, Placement, RemapRequest, Row};
 use memwright_sim::HostSwap;
 
-use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
+use crate::support::{READ, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};
 
 /// The number of pages that a program writes.
@@ -90,16 +90,7 @@ fn pages_of_shared_tables_leave_and_return() {
         });
         trial.read(&parent, 1);
         trial.write(&grandchild, 1, 60);
-        grandchild.process.on(FIRST, |space| {
-            for _ in 0..3 {
-                let mut effort = Effort {
-                    look: 1000,
-                    wanted: 8,
-                    charged: false,
-                };
-                space.reclaim(at(0).page(), &mut effort);
-            }
-        });
+        trial.reclaim(&grandchild);
         trial.read(&child, 1);
         trial.write(&parent, 2, 61);
     });

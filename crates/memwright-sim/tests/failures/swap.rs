@@ -85,16 +85,7 @@ fn a_device_is_taken_away() {
     run(&machine(512), 6, 0, |trial| {
         let program = filled(trial);
         let memory = trial.host.memory();
-        program.process.on(FIRST, |space| {
-            for _ in 0..3 {
-                let mut effort = Effort {
-                    look: 1000,
-                    wanted: 8,
-                    charged: false,
-                };
-                space.reclaim(at(0).page(), &mut effort);
-            }
-        });
+        trial.reclaim(&program);
         assert!(memory.swap().totals().1 > 0);
         assert!(memory.close_swap(0, true));
         trial.on("swapoff", &program, |space| {

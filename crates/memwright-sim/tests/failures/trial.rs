@@ -10,8 +10,8 @@ use std::sync::Arc;
 use memwright::error::{FillError, MoveError, WatchError};
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{
-    AdviseError, BindError, FaultError, ForkError, LockError, MapError, NameError, ObjectError,
-    ProtectError, RemapError, Row, SealError, SyncError, UnmapError, Unmoved,
+    AdviseError, BindError, Effort, FaultError, ForkError, LockError, MapError, NameError,
+    ObjectError, ProtectError, RemapError, Row, SealError, SyncError, UnmapError, Unmoved,
 };
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -206,6 +206,20 @@ impl Trial {
         if let Some(value) = self.contents.borrow().get(&(program.number, page)) {
             assert_eq!(byte[0], *value, "page {page} with {:?}", self.failing);
         }
+    }
+
+    /// Reclaims pages of a program, in three passes with a small budget.
+    pub fn reclaim(&self, program: &Program) {
+        program.process.on(FIRST, |space| {
+            for _ in 0..3 {
+                let mut effort = Effort {
+                    look: 1000,
+                    wanted: 8,
+                    charged: false,
+                };
+                space.reclaim(at(0).page(), &mut effort);
+            }
+        });
     }
 
     /// Sets the expected contents of a page.
