@@ -64,12 +64,7 @@ impl Lockstep {
             Moving::All
         };
         let node = node % nodes;
-        let choice = NodeChoice {
-            near: node,
-            first: NodeSet::single(node),
-            then: NodeSet::EMPTY,
-            interleaved: false,
-        };
+        let choice = NodeChoice::only(node);
         for page in (from..from + pages).map(Page::new) {
             let space = self.processes[&process].space().clone();
             let moved =

@@ -44,12 +44,7 @@ fn policies_and_pages_that_move() {
             space.set_home_node(at(2), bytes(2), 1, |_| true)
         });
         trial.on("migrate", &program, |space| {
-            let choice = NodeChoice {
-                near: 1,
-                first: NodeSet::single(1),
-                then: NodeSet::EMPTY,
-                interleaved: false,
-            };
+            let choice = NodeChoice::only(1);
             space
                 .migrate(at(0).page(), choice, Moving::Own)
                 .map(|moved| {
@@ -100,12 +95,7 @@ fn pages_that_several_show_move() {
             (&program, 8, 0),
             (&child, 1, 1),
         ] {
-            let choice = NodeChoice {
-                near: node,
-                first: NodeSet::single(node),
-                then: NodeSet::EMPTY,
-                interleaved: false,
-            };
+            let choice = NodeChoice::only(node);
             trial.on("migrate", who, |space| {
                 let moved = space.migrate(at(page).page(), choice, Moving::All)?;
                 assert_eq!(moved, Moved::To(node), "page {page}");

@@ -10,7 +10,7 @@ use memwright::uffd::WatchModes;
 use memwright::{Advice, Moving, RemapRequest, Unmoved};
 use memwright_sim::MachineOptions;
 use memwright_sim::process::{Signal, Space};
-use memwright_table::{CpuId, NodeChoice, NodeSet};
+use memwright_table::{CpuId, NodeChoice};
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, program, protect, read, write};
@@ -225,12 +225,7 @@ fn wait_and_swap_in() {
 
 /// Moves the page to the second node. A busy page is not moved.
 fn migrate(world: &World) {
-    let choice = NodeChoice {
-        near: 1,
-        first: NodeSet::single(1),
-        then: NodeSet::EMPTY,
-        interleaved: false,
-    };
+    let choice = NodeChoice::only(1);
     let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::Own);
     let moved = world.process().on(FIRST, call);
     assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memwright::{Moving, Row, Unmoved};
 use memwright_sim::process::{Process, Space};
 use memwright_sim::{HostSwap, MachineOptions};
-use memwright_table::{CpuId, NodeChoice, NodeSet, Page, PageRange};
+use memwright_table::{CpuId, NodeChoice, Page, PageRange};
 
 use crate::fork::{a_fork_is_one_moment, fork};
 use crate::support::{self, FIRST, READ_WRITE, SECOND, at, program, protect, read, unmap, write};
@@ -332,12 +332,7 @@ fn migrate_and_own() {
         &begin,
         &[
             |world| {
-                let choice = NodeChoice {
-                    near: 1,
-                    first: NodeSet::single(1),
-                    then: NodeSet::EMPTY,
-                    interleaved: false,
-                };
+                let choice = NodeChoice::only(1);
                 let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::All);
                 let moved = world.process().on(FIRST, call);
                 assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");

@@ -24,16 +24,6 @@ fn two_nodes(frames: u32) -> Arc<Host> {
     })
 }
 
-/// Returns a choice that allows only `node`.
-fn only(node: u8) -> NodeChoice {
-    NodeChoice {
-        near: node,
-        first: NodeSet::single(node),
-        then: NodeSet::EMPTY,
-        interleaved: false,
-    }
-}
-
 fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, Unmoved> {
     migrate_as(process, cpu, page, node, Moving::Own)
 }
@@ -47,7 +37,7 @@ fn migrate_as(
     moving: Moving,
 ) -> Result<Moved, Unmoved> {
     process.on(cpu, |space| {
-        space.migrate(START.add(page), only(node), moving)
+        space.migrate(START.add(page), NodeChoice::only(node), moving)
     })
 }
 
@@ -154,7 +144,7 @@ fn a_full_node_is_helped_by_the_next() {
 fn what_is_chosen_for_a_folio_holds_for_the_pages_that_come_instead() {
     let host = two_nodes(256);
     let frames = host.frames();
-    frames.choose_next(only(1));
+    frames.choose_next(NodeChoice::only(1));
     let pages: Vec<_> = frames
         .allocate_pages(2, FrameKind::Anonymous)
         .expect("free")
@@ -162,13 +152,13 @@ fn what_is_chosen_for_a_folio_holds_for_the_pages_that_come_instead() {
         .collect();
     assert_eq!(pages, [1; 4]);
     // Allocates every block of the node except for a single frame.
-    let mut taken = vec![frames.allocate_on(0, FrameKind::Anonymous, only(1))];
+    let mut taken = vec![frames.allocate_on(0, FrameKind::Anonymous, NodeChoice::only(1))];
     for order in (1..=8).rev() {
-        while let Ok(block) = frames.allocate_on(order, FrameKind::Kernel, only(1)) {
+        while let Ok(block) = frames.allocate_on(order, FrameKind::Kernel, NodeChoice::only(1)) {
             taken.push(Ok(block));
         }
     }
-    frames.choose_next(only(1));
+    frames.choose_next(NodeChoice::only(1));
     for order in [4, 2] {
         assert!(frames.allocate_pages(order, FrameKind::Anonymous).is_err());
     }
@@ -176,7 +166,7 @@ fn what_is_chosen_for_a_folio_holds_for_the_pages_that_come_instead() {
         .allocate(0, FrameKind::Anonymous)
         .expect("one is left");
     assert_eq!(frames.node_of(single.frame()), 1);
-    frames.choose_next(only(1));
+    frames.choose_next(NodeChoice::only(1));
     assert!(frames.allocate(0, FrameKind::Anonymous).is_err());
 }
 
@@ -240,7 +230,10 @@ fn what_is_pinned_shared_or_without_room_stays() {
     assert_eq!(migrate(&process, FIRST, 1, 1), Err(Unmoved::Absent));
 
     let mut hoard = Vec::new();
-    while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Anonymous, only(1)) {
+    while let Ok(taken) = host
+        .frames()
+        .allocate_on(0, FrameKind::Anonymous, NodeChoice::only(1))
+    {
         hoard.push(taken);
     }
     assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::NoFrame));
@@ -324,7 +317,10 @@ fn where_migration_is_refused_the_hint_fault_is_the_only_one_too() {
     let process = program(&host, 1, READ_WRITE);
     write(&process, FIRST, 0, 7).expect("writable");
     let mut hoard = Vec::new();
-    while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Anonymous, only(1)) {
+    while let Ok(taken) = host
+        .frames()
+        .allocate_on(0, FrameKind::Anonymous, NodeChoice::only(1))
+    {
         hoard.push(taken);
     }
     for round in 1..=3 {

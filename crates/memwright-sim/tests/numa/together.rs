@@ -8,13 +8,13 @@ use memwright::{
 };
 use memwright_sim::process::{Host, Process};
 use memwright_sim::{MachineOptions, SimulatedMachine};
-use memwright_table::{Bits, CpuId, Frame, FrameKind, NodeSet, PageRange};
+use memwright_table::{Bits, CpuId, Frame, FrameKind, NodeChoice, NodeSet, PageRange};
 
 use crate::support::{
     self, FIRST, READ, READ_WRITE, SECOND, START, at, bytes, fork, map, program, protect, read,
     unmap, write,
 };
-use crate::{Raced, bits_of, check_end, explore, migrate_as, node_of, only, two_nodes};
+use crate::{Raced, bits_of, check_end, explore, migrate_as, node_of, two_nodes};
 
 /// The number of 4 KiB pages in a huge page, and the first page of the first huge page, counted from `START`.
 const HUGE: u64 = 512;
@@ -168,7 +168,10 @@ fn what_somebody_else_holds_stays_for_all() {
     host.frames().unpin(frame);
     // The page does not migrate while the node has no free frame.
     let mut hoard = Vec::new();
-    while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Object, only(1)) {
+    while let Ok(taken) = host
+        .frames()
+        .allocate_on(0, FrameKind::Object, NodeChoice::only(1))
+    {
         hoard.push(taken);
     }
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::NoFrame));

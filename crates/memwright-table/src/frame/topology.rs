@@ -188,3 +188,17 @@ pub struct NodeChoice {
     /// Whether the policy interleaves pages over nodes. Used only for the statistics.
     pub interleaved: bool,
 }
+
+impl NodeChoice {
+    /// Returns the choice that permits only frames of `node`.
+    #[inline]
+    #[must_use]
+    pub const fn only(node: u8) -> Self {
+        Self {
+            near: node,
+            first: NodeSet::single(node),
+            then: NodeSet::EMPTY,
+            interleaved: false,
+        }
+    }
+}

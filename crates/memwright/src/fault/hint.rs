@@ -1,6 +1,6 @@
 //! NUMA hint faults, which reveal the node that accesses a page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
 
-use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
+use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, PageSize, Present};
 
 use crate::fault::attempt::Fault;
 use crate::types::access::FaultKind;
@@ -74,12 +74,7 @@ impl<M: Machine> Fault<'_, M> {
             core.pace().note(Told::Remote);
             return;
         }
-        let there = NodeChoice {
-            near: here,
-            first: NodeSet::single(here),
-            then: NodeSet::EMPTY,
-            interleaved: false,
-        };
+        let there = NodeChoice::only(here);
         // A failed migration leaves nothing to undo: the entry has the rights of the area already.
         let moved = core.migrate(self.area, cursor, page, there).is_ok();
         let told = if moved { Told::Remote } else { Told::Stayed };

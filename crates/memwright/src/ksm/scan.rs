@@ -4,8 +4,7 @@
 use core::sync::atomic::Ordering;
 use memwright_table::sync::relax;
 use memwright_table::{
-    Bits, Entry, Frame, FrameKind, FrameRef, Machine, NodeChoice, NodeSet, Page, PageRange,
-    Present, Shared,
+    Bits, Entry, Frame, FrameKind, FrameRef, Machine, NodeChoice, Page, PageRange, Present, Shared,
 };
 
 use crate::mm::core::Core;
@@ -242,12 +241,7 @@ impl<M: Machine> Core<M> {
         let copy = match seen.node {
             None => frames.allocate(0, FrameKind::Merged),
             Some(node) => {
-                let choice = NodeChoice {
-                    near: node,
-                    first: NodeSet::single(node),
-                    then: NodeSet::EMPTY,
-                    interleaved: false,
-                };
+                let choice = NodeChoice::only(node);
                 frames.allocate_on(0, FrameKind::Merged, choice)
             }
         };

@@ -46,16 +46,6 @@ fn may_move_all(process: &Process) -> bool {
     credentials.has(Capabilities::NICE)
 }
 
-/// Returns a [`NodeChoice`] that permits only frames of node `node`.
-fn only(node: u8) -> NodeChoice {
-    NodeChoice {
-        near: node,
-        first: NodeSet::single(node),
-        then: NodeSet::EMPTY,
-        interleaved: false,
-    }
-}
-
 /// Returns the status that `move_pages` stores for a page that it queried or tried to migrate.
 fn status_of(moved: Result<Moved, Unmoved>) -> Result<u8, Errno> {
     match moved {
@@ -113,7 +103,7 @@ pub(super) fn move_pages(
         let node: i32 = current.user.read_value(nodes.wrapping_add(4 * index))?;
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
-        match space.migrate(page, only(node), moving) {
+        match space.migrate(page, NodeChoice::only(node), moving) {
             // A page that was to move is busy or belongs to an object: end the call and return the number of remaining
             // pages.
             Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
@@ -159,7 +149,7 @@ pub(super) fn migrate_pages(
         let Some(target) = target_of(node, from, to) else {
             return true;
         };
-        match space.migrate(page, only(target), moving) {
+        match space.migrate(page, NodeChoice::only(target), moving) {
             Ok(_)
             | Err(Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable | Unmoved::Shared(_)) => {}
             Err(Unmoved::Object | Unmoved::Busy | Unmoved::NoFrame) => left += 1,
