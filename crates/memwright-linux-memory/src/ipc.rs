@@ -370,8 +370,14 @@ impl Object<M> for Segment {
         self.pages().contains(index)
     }
 
-    fn put(&self, memory: &Memory, index: u64, frame: Frame) -> Result<Put, ObjectError> {
-        self.pages().put(memory, index, frame)
+    fn put(
+        &self,
+        memory: &Memory,
+        index: u64,
+        frame: Frame,
+        map: &mut dyn FnMut() -> bool,
+    ) -> Result<Put, ObjectError> {
+        self.pages().put(memory, index, frame, map)
     }
 
     fn identity(&self) -> ObjectIdentity {

@@ -323,6 +323,30 @@ fn copy_to_shared_memory_and_punch() {
     );
 }
 
+/// A handler fills and write-protects a page of shared memory while another CPU stores to it: the fill succeeds, and no
+/// store does. A store finds the page missing or write-protected.
+#[test]
+fn copy_to_shared_memory_and_write() {
+    explore(
+        &|| watched_shared(WatchModes::MISSING | WRITES, false),
+        &[
+            |world| {
+                let bytes = Fill::Bytes(&[7; PAGE_SIZE]);
+                let call = |space: &Space| space.fill(at(0).page(), bytes, true);
+                assert_eq!(world.process().on(FIRST, call), Ok(()));
+                world.over();
+            },
+            two_stores,
+        ],
+        |world| {
+            let seen = world.seen.lock().unwrap().clone();
+            assert!(seen.iter().all(|(_, outcome)| *outcome == Err(Signal::Bus)));
+            assert_eq!(read(world.process(), FIRST, 0), Ok(7));
+            world.end()
+        },
+    );
+}
+
 /// A thread that waits for a handler can continue after the range is unregistered.
 #[test]
 fn unregister_and_wait() {

@@ -29,6 +29,8 @@ pub enum Put {
     Stored,
     /// The object already has a page at this index.
     Exists,
+    /// The page was not mapped, and was removed again.
+    Removed,
 }
 
 /// Limits on an object's pages for a collapse into a huge page.
@@ -215,13 +217,24 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.
     fn contains(&self, index: u64) -> bool;
 
-    /// Adds `frame` as page `index`, unless the object already has that page. On [`Put::Stored`] the object takes over
-    /// one reference to the frame.
+    /// Adds `frame` as page `index`, unless the object already has that page, and calls `map` before another thread can
+    /// find the page. If `map` returns false, removes the page again. On [`Put::Stored`] the object takes over one
+    /// reference to the frame.
+    ///
+    /// # Locks
+    /// `map` is called with the object's lock held. It acquires only locks that are ordered after it, such as a page
+    /// table's.
     ///
     /// # Errors
     /// The object accepts no frames ([`ObjectError::Io`]), ends before the page, or has no memory for it.
-    fn put(&self, memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
-        let _ = (memory, index, frame);
+    fn put(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        frame: Frame,
+        map: &mut dyn FnMut() -> bool,
+    ) -> Result<Put, ObjectError> {
+        let _ = (memory, index, frame, map);
         Err(ObjectError::Io)
     }
 

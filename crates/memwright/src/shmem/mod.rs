@@ -712,7 +712,13 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.mappings.stale();
     }
 
-    fn put(&self, _memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
+    fn put(
+        &self,
+        _memory: &Memory<M>,
+        index: u64,
+        frame: Frame,
+        map: &mut dyn FnMut() -> bool,
+    ) -> Result<Put, ObjectError> {
         let mut state = self.store.lock();
         if index >= pages_of(state.size) {
             return Err(ObjectError::BeyondEnd);
@@ -721,7 +727,12 @@ impl<M: Machine> Object<M> for Shmem<M> {
             return Ok(Put::Exists);
         }
         state.pages.insert(index, frame)?;
-        Ok(Put::Stored)
+        if map() {
+            return Ok(Put::Stored);
+        }
+        // The reference to the frame stays with the caller.
+        let _ = state.pages.remove(index);
+        Ok(Put::Removed)
     }
 
     fn identity(&self) -> ObjectIdentity {

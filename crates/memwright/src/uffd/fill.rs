@@ -67,7 +67,7 @@ impl<M: Machine> AddressSpace<M> {
         match (fill, area.object()) {
             (Fill::Poison, _) => place.poison()?,
             (Fill::Object, Some(object)) => {
-                if !place.show(&**object, false)? {
+                if !place.show(&**object)? {
                     return Ok(Some(InSwap {
                         object: object.clone(),
                         index: area.offset_of(page),
@@ -202,52 +202,59 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// Adds a page with the contents `bytes`, or a zeroed page, to the object and maps it.
+    /// Adds a page with the contents `bytes`, or a zeroed page, to the object and maps it. No other thread finds the page
+    /// in the object before it is mapped here (Linux 7.3 keeps the folio locked, `mm/userfaultfd.c`
+    /// `mfill_atomic_pte_copy`): a thread that waits for the page might otherwise map it first, without write
+    /// protection, and this fill would fail although it had filled the page.
     fn put(
         &self,
         object: &dyn Object<M>,
         bytes: Option<&[u8; PAGE_SIZE]>,
     ) -> Result<(), FillError> {
         let memory = &*self.fault.core.memory;
-        let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
-        // Allocate the page table first. If this allocation failed after the page was added to the object, a retry
-        // would fail because the page exists.
-        self.vacancy(PAGE_OVER)?.reach()?;
-        let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
-        match object.put(memory, index, frame.frame()) {
+        let mut mapped = Ok(());
+        let mut map = || {
+            mapped = self.map_stored(object, &frame);
+            mapped.is_ok()
+        };
+        match object.put(memory, index, frame.frame(), &mut map) {
             Ok(Put::Stored) => {
                 let _ = frame.into_raw();
                 if bytes.is_none() {
                     memory.count(Row::FramesZeroed, 1);
                 }
+                Ok(())
             }
-            Ok(Put::Exists) => return Err(FillError::Exists),
+            Ok(Put::Removed) => mapped,
+            Ok(Put::Exists) => Err(FillError::Exists),
             // A full mount results in an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`,
             // `shmem_mfill_filemap_add`).
-            Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
-                return Err(FillError::OutOfMemory);
-            }
-            Err(ObjectError::BeyondEnd) => return Err(FillError::BeyondEnd),
+            Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => Err(FillError::OutOfMemory),
+            Err(ObjectError::BeyondEnd) => Err(FillError::BeyondEnd),
             Err(ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap) => {
-                return Err(FillError::Invalid);
+                Err(FillError::Invalid)
             }
         }
-        if self.show_frame(object, generation, shown, true)? {
-            return Ok(());
-        }
-        match self.show(object, true) {
-            // Another thread truncated the page, or reclaim took it, after it was added to the object. The fill itself
-            // has succeeded.
-            Ok(_) | Err(FillError::NotThere) => Ok(()),
-            Err(error) => Err(error),
+    }
+
+    /// Maps `frame`, which this fill has just added to the object.
+    ///
+    /// # Locks
+    /// The caller holds the object's lock, so the page stays in the object.
+    fn map_stored(&self, object: &dyn Object<M>, frame: &FrameRef<'_, M>) -> Result<(), FillError> {
+        loop {
+            let generation = object.mappings().generation();
+            if self.show_frame(object, generation, frame.clone(), true)? {
+                return Ok(());
+            }
         }
     }
 
     /// Looks up the page in the object and maps it. Retries if the lookup became stale. Returns false if the page is in
     /// swap.
-    fn show(&self, object: &dyn Object<M>, stored: bool) -> Result<bool, FillError> {
+    fn show(&self, object: &dyn Object<M>) -> Result<bool, FillError> {
         let memory = &*self.fault.core.memory;
         let index = self.fault.area.offset_of(self.fault.page);
         loop {
@@ -260,7 +267,7 @@ impl<M: Machine> Place<'_, M> {
                 };
             };
             let frame = memory.frames().adopt(found);
-            if self.show_frame(object, generation, frame, stored)? {
+            if self.show_frame(object, generation, frame, false)? {
                 return Ok(true);
             }
         }

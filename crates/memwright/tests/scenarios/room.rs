@@ -81,7 +81,10 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
         Ok(2 * PAGE as usize)
     );
     one.allocate(0, 2 * PAGE).unwrap();
-    assert_eq!(two.put(&world.memory, 5, frame(&world)), Ok(Put::Stored));
+    assert_eq!(
+        two.put(&world.memory, 5, frame(&world), &mut || true),
+        Ok(Put::Stored)
+    );
     assert_eq!((room.used(), pages(&one), pages(&two)), (5, 2, 3));
     // A private copy belongs to the process and does not count towards the limit.
     let mut private = world.process();
@@ -97,7 +100,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     assert_eq!(two.write_at(7 * PAGE, &[1]), Err(ObjectError::NoRoom));
     assert_eq!(two.frame_for(7, true), Err(ObjectError::NoRoom));
     let frame = frame(&world);
-    let refused = two.put(&world.memory, 7, frame);
+    let refused = two.put(&world.memory, 7, frame, &mut || true);
     assert_eq!(refused, Err(ObjectError::NoRoom));
     drop(world.frames.adopt(frame));
     // A write to present pages succeeds. The write ends at the first page that the limit does not allow.

@@ -76,8 +76,14 @@ impl Object<M> for OpenFile {
         self.pages().is_ok_and(|pages| pages.contains(index))
     }
 
-    fn put(&self, memory: &Memory, index: u64, frame: Frame) -> Result<Put, ObjectError> {
-        self.pages()?.put(memory, index, frame)
+    fn put(
+        &self,
+        memory: &Memory,
+        index: u64,
+        frame: Frame,
+        map: &mut dyn FnMut() -> bool,
+    ) -> Result<Put, ObjectError> {
+        self.pages()?.put(memory, index, frame, map)
     }
 
     fn identity(&self) -> ObjectIdentity {
