@@ -146,6 +146,31 @@ fn a_store_after_a_fork_does_not_reach_a_lent_page() {
     assert_eq!(read, before);
 }
 
+/// A process lends a page after the fork, while both share its table, and unmaps it: what the other one then stores is
+/// not read from the frame that was lent.
+#[test]
+fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
+    for parent_lends in [true, false] {
+        let world = world("1");
+        let parent = written(&world, 0, 2);
+        let child = parent.fork();
+        let (lender, other) = if parent_lends {
+            (parent, child)
+        } else {
+            (child, parent)
+        };
+        let mut before = [0];
+        other.space.read(page(0), &mut before).unwrap();
+        let lent = lender.space.lend(page(0)).unwrap();
+        let start = memwright_table::VirtAddr::new(page(0).as_u64() >> 21 << 21);
+        lender.space.unmap(start, 2 << 20).unwrap();
+        other.space.write(page(0), &[before[0] + 1]).unwrap();
+        let mut read = [0];
+        world.frames.read(lent.frame(), 0, &mut read);
+        assert_eq!(read, before, "{parent_lends}");
+    }
+}
+
 #[test]
 fn a_page_of_a_shared_table_is_nobodys_own() {
     let world = world("1");
