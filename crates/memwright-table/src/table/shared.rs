@@ -50,6 +50,15 @@ pub(super) fn is_shared_table(meta: &Meta) -> bool {
     meta.owner.load(Ordering::Acquire) == SHARED_OWNER
 }
 
+/// Returns the number of address spaces that use the table whose metadata is `meta`, which is locked.
+pub(super) fn count_sharers(meta: &Meta) -> u32 {
+    if is_shared_table(meta) {
+        meta.references.load(Ordering::Acquire)
+    } else {
+        1
+    }
+}
+
 /// Removes one address space from those that share the table whose metadata is `meta`, unless it is the last. Returns
 /// whether others remain.
 ///
