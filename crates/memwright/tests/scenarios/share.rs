@@ -90,7 +90,7 @@ fn a_protection_change_takes_back_the_table_before_the_store() {
 
 #[test]
 fn a_table_is_shared_only_if_all_its_areas_permit_it() {
-    // The second area of the table, the flags that its pages are mapped with, and whether the table is shared.
+    // The flags of the second area of the table, and the number of tables that the fork shares.
     let rows_of = [
         (AreaFlags::empty(), 1),
         (AreaFlags::DONTFORK, 0),
