@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use memwright::uffd::WatchModes;
-use memwright::{Advice, AreaFlags, FaultKind, Row};
+use memwright::{Advice, AreaFlags, FaultKind, Row, Sight};
 use memwright_sim::HostSwap;
-use memwright_table::{Bits, Entry};
+use memwright_table::{Bits, Entry, PageRange};
 
 use crate::world::{PAGE, Process, R, RW, World, page, rows, watch};
 
@@ -169,6 +169,49 @@ fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
         world.frames.read(lent.frame(), 0, &mut read);
         assert_eq!(read, before, "{parent_lends}");
     }
+}
+
+/// Returns how many entries map the page, as each process counts them in a survey.
+fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
+    let range = PageRange::single(page(index).page());
+    let count = |process: &&Process<'_>| {
+        let mut count = 0;
+        process.space.survey(range, |sight| {
+            if let Sight::Entry(_, extent, tables) = sight {
+                let page = extent.entry.present().expect("resident");
+                count = world.frames.sharers(page.frame) + tables - 1;
+            }
+            true
+        });
+        count
+    };
+    processes.iter().map(count).collect()
+}
+
+/// Two of three processes share a table, and the third has a copy of it: a survey counts three entries for each page,
+/// and a table whose pages no other table maps stays shared.
+#[test]
+fn a_survey_counts_the_entries_of_shared_tables() {
+    let world = world("1");
+    let mut parent = written(&world, 0, TABLE + START);
+    let (one, other) = (parent.fork(), parent.fork());
+    parent.store(0, 2).unwrap();
+    let count = || world.memory.own_ambiguous_tables().unwrap();
+    let account = world.counted(count);
+    assert_eq!(rows(&account, &TABLES), [0, 1, 0]);
+    let all = [&parent, &one, &other];
+    assert_eq!(entries(&world, &all, 1), [3; 3]);
+    assert_eq!(entries(&world, &all, 0), [1, 2, 2]);
+    // The second table is still shared by all three.
+    assert_eq!(entries(&world, &all, START), [3; 3]);
+    let account = world.counted(count);
+    assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
+    // A copy of a table that a survey has found unambiguous makes it ambiguous.
+    parent.store(START, 2).unwrap();
+    let account = world.counted(count);
+    assert_eq!(rows(&account, &TABLES), [0, 1, 0]);
+    let all = [&parent, &one, &other];
+    assert_eq!(entries(&world, &all, START + 1), [3; 3]);
 }
 
 #[test]
