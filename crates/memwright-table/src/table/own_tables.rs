@@ -6,7 +6,7 @@ use super::copy_entries::{Alike, CopyRule, copy_swapped};
 use super::level::{ABOVE, TABLE_PAGES, slot_index, table_owner};
 use super::shared::{count_empty, is_shared, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::frame::{Frames, Meta};
 use crate::machine::Machine;
 use crate::root::Table;
@@ -27,7 +27,7 @@ impl<M: Machine> Table<M> {
                 Err(next) => next,
                 Ok(above) => {
                     let slot = &self.frames().table_words(above)[slot_index(page, ABOVE)];
-                    if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+                    if let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
                         if is_shared(self.frames().meta(lower)) {
                             self.own_table(above, page, Rank::Table);
                         }
@@ -58,7 +58,7 @@ impl<M: Machine> Table<M> {
         let upper = frames.meta(above);
         let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
         upper.lock.lock::<M::Threads>(Rank::Table);
-        if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+        if let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
             let meta = frames.meta(lower);
             meta.lock.lock::<M::Threads>(Rank::TableChild);
             if is_shared(meta) {
@@ -80,7 +80,7 @@ impl<M: Machine> Table<M> {
         meta.owner
             .store(table_owner(self.root(), 1), Ordering::Release);
         // A CPU that has cached the entry without the right faults, and reads it again.
-        slot.fetch_or(x86_64::WRITE, Ordering::AcqRel);
+        M::Arch::permit_stores(slot);
         self.frames().unshared().note_taken();
     }
 
@@ -97,7 +97,7 @@ impl<M: Machine> Table<M> {
         copy.disturb();
         let numbers = meta.live.load(Ordering::Relaxed);
         copy.live.store(numbers, Ordering::Relaxed);
-        slot.store(x86_64::table(own), Ordering::Release);
+        slot.store(M::Arch::table(own), Ordering::Release);
         // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
         // address space has taken it, which needs the lock (rule: flush-before-leaving).
         let mut gather = self.gather();
@@ -114,7 +114,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
     while let Some(first) = slots.first() {
         let word = first.load(Ordering::Relaxed);
-        let alike = Alike::decide(word, rule);
+        let alike = Alike::decide::<M>(word, rule);
         let count = if word == 0 {
             let empty = count_empty::<M::Threads>(slots);
             for target in &targets[..empty] {
@@ -125,7 +125,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
             let copied = alike.apply(frames, slots, targets);
             assert!(!copied.pinned, "a page of a shared table is pinned");
             copied.count
-        } else if x86_64::swapped(word).is_some() {
+        } else if M::Arch::swapped(word).is_some() {
             copy_swapped(frames, slots, targets, rule)
         } else {
             targets[0].store(word, Ordering::Release);
