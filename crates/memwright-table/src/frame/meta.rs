@@ -53,8 +53,8 @@ pub(crate) struct Meta {
     pub(crate) whole: AtomicU32,
     /// In a table: the first of the page tables deposited for splits of its huge pages. Written under its lock.
     pub(crate) aside: AtomicU32,
-    /// In a last-level table: flags that hold for all its entries until software locks the table to change them.
-    /// Written under its lock (`quiet.rs`).
+    /// In a last-level table: flags about all of its entries (`quiet.rs`). Cleared when software locks the table to
+    /// change it. Written under its lock.
     pub(crate) quiet: AtomicU32,
 }
 

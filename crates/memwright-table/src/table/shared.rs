@@ -74,6 +74,17 @@ pub(super) fn stop_sharing(meta: &Meta) -> bool {
     false
 }
 
+/// Like [`stop_sharing`], for an address space that has unlinked the table and flushed. If it is the last, nothing else
+/// refers to the table, so the number of references may be 0 for a moment.
+#[inline(always)]
+pub(super) fn stop_sharing_unlinked(meta: &Meta) -> bool {
+    let remains = meta.references.fetch_sub(1, Ordering::AcqRel) != 1;
+    if !remains {
+        meta.references.store(1, Ordering::Relaxed);
+    }
+    remains
+}
+
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
 /// the table.
 #[inline(never)]

@@ -76,7 +76,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Returns whether the entry is empty, so that a new page inherits nothing from it.
+/// Returns whether the entry is empty. A new page then inherits nothing from it.
 const fn is_free(entry: Entry) -> bool {
     match entry {
         Entry::Empty => true,

@@ -76,8 +76,8 @@ const MAP_DROPPABLE: u32 = 0x08;
 /// Decodes the protection and flags of `mmap` (`ksys_mmap_pgoff` and `do_mmap` of Linux 7.2).
 ///
 /// # Errors
-/// `EINVAL` if the sharing type is missing, the huge page size does not exist, or shared memory is to grow down;
-/// `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
+/// `EINVAL` if the sharing type is missing or does not permit the other flags, the huge page size does not exist, or
+/// shared memory is to grow down; `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
 pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Errno> {
     // Unknown protection bits are ignored here, unlike in mprotect.
     let rights = rights(protection & 7)?;
