@@ -32,6 +32,14 @@ pub enum Slot {
 
 /// How an architecture encodes entries, and how its processors use them. A word is an encoded entry.
 pub trait Encoding: Copy + Debug + Send + Sync + 'static {
+    /// Whether an entry that points to a lower table can forbid stores to all pages of the table. Without it, a fork
+    /// shares no tables.
+    const UPPER_ENTRIES_PERMIT: bool;
+
+    /// Whether a processor sets the accessed bit of each entry of its walk that points to a lower table. Without it, no
+    /// table is skippable.
+    const UPPER_ENTRIES_ACCESSED: bool;
+
     /// Encodes an entry that points to a lower table.
     fn table(frame: Frame) -> u64;
 

@@ -22,19 +22,12 @@ pub(super) const READ: u64 = 1 << 0;
 const WRITE: u64 = 1 << 1;
 /// User mode may use the entry.
 const USER: u64 = 1 << 2;
-/// The low bit of the index of an entry of the page attribute table (PAT), in a page with or without rights. The third
-/// bit of the index is not used: it is bit 7 of a 4 KiB page, which is `LARGE` in an upper-level table, and bit 12 of a
-/// larger page, which would belong to the address field here.
-const PWT: u64 = 1 << 3;
-/// The high bit of the index.
-const PCD: u64 = 1 << 4;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 /// A leaf in an upper-level table: a 2 MiB or 1 GiB page.
 const LARGE: u64 = 1 << 7;
 /// The address field.
 pub(super) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-const KEY: u64 = 0xf << 59;
 const NO_EXECUTE: u64 = 1 << 63;
 
 // The software bits of a page.
@@ -59,23 +52,34 @@ const BITS: u64 = Bits::all().bits();
 // The values of `Bits` are the bits of this encoding, except that `EXECUTE` is inverted, so that encoding and decoding
 // are masks.
 const _: () = {
+    // The index of an entry of the page attribute table (PAT), in a page with or without rights: PWT is the low bit,
+    // PCD the high bit. The third bit of the index is not used: it is bit 7 of a 4 KiB page, which is `LARGE` in an
+    // upper-level table, and bit 12 of a larger page, which would belong to the address field here.
+    let (pwt, pcd) = (1 << 3, 1 << 4);
     // The processor ignores these bits in an entry of a page.
     let ignored = 0b111 << 9 | 0x7f << 52;
-    let hardware = READ | WRITE | PWT | PCD | ACCESSED | DIRTY | KEY | NO_EXECUTE;
+    let key = 0xf << 59;
+    let hardware = READ | WRITE | pwt | pcd | ACCESSED | DIRTY | key | NO_EXECUTE;
     assert!(BITS & !ignored == hardware);
     assert!(Bits::READ.bits() == READ && Bits::WRITE.bits() == WRITE);
     assert!(Bits::ACCESSED.bits() == ACCESSED && Bits::DIRTY.bits() == DIRTY);
-    assert!(Bits::EXECUTE.bits() == NO_EXECUTE && Bits::KEY.bits() == KEY);
+    assert!(Bits::EXECUTE.bits() == NO_EXECUTE && Bits::KEY.bits() == key);
     // Entry 0, 1 or 3 of the PAT. After a reset of the processor, entry 0 is write-back and entry 3 is uncached. Entry
     // 1 is write-through; a kernel makes it write-combining, as Linux does (`arch/x86/mm/pat/memtype.c`).
     assert!(Bits::of_cache(CacheMode::WriteBack).bits() == 0);
-    assert!(Bits::of_cache(CacheMode::WriteCombining).bits() == PWT);
-    assert!(Bits::of_cache(CacheMode::Uncached).bits() == PWT | PCD);
+    assert!(Bits::of_cache(CacheMode::WriteCombining).bits() == pwt);
+    assert!(Bits::of_cache(CacheMode::Uncached).bits() == pwt | pcd);
 };
 
 impl Architecture for X86_64 {}
 
 impl Encoding for X86_64 {
+    // Intel SDM volume 3A, "Determination of Access Rights": a right applies if every entry of the walk has it.
+    const UPPER_ENTRIES_PERMIT: bool = true;
+
+    // Intel SDM volume 3A, "Accessed and Dirty Flags".
+    const UPPER_ENTRIES_ACCESSED: bool = true;
+
     #[inline]
     fn table(frame: Frame) -> u64 {
         frame.address().as_u64() | READ | WRITE | USER | ACCESSED

@@ -337,10 +337,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Whether the last-level table here may become skippable after the check (see the module documentation). The
     /// cursor must be at the start of the table, the table must be entirely in the range, and no other gather may have
     /// a pending flush: such a flush means that a CPU may still use a page without setting the accessed bit of the
-    /// upper entry.
+    /// upper entry. On an architecture without accessed bits in upper entries, no table may.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
-        self.level == 1
+        M::Arch::UPPER_ENTRIES_ACCESSED
+            && self.level == 1
             && start.number() % TABLE_PAGES == 0
             && start.add(TABLE_PAGES) <= self.range().end
             && !gather.others_pending()

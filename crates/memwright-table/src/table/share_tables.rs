@@ -30,8 +30,8 @@ pub struct ShareRule {
 impl<M: Machine> Table<M> {
     /// Shares the last-level tables of this address space, from the start of `range` on, with `child`, at the same
     /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared: it is only partly
-    /// in the range, a huge page or a marker is in its place, or `rule` does not permit it. Returns the first page
-    /// that was not handled, which is the end of the range if every table was shared.
+    /// in the range, a huge page or a marker is in its place, or `rule` or the architecture does not permit it. Returns
+    /// the first page that was not handled, which is the end of the range if every table was shared.
     ///
     /// The entries above the shared tables lose the right to write, which the gather records.
     ///
@@ -50,7 +50,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, OutOfFrames> {
         let mut page = range.start;
-        while page < range.end {
+        while M::Arch::UPPER_ENTRIES_PERMIT && page < range.end {
             let above = match self.upper_table(page) {
                 Ok(above) => above,
                 Err(next) => {
