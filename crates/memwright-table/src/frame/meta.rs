@@ -47,7 +47,8 @@ pub(crate) struct Meta {
     pub(crate) owner: AtomicU64,
     /// Set by the memory manager: the index of the page in its owner. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
-    /// In a table: the numbers of its entries (`table/numbers.rs`); 0 if all of them are empty. Written under its lock.
+    /// In a table: the counts of its entries by kind, in one word (`table/numbers.rs`); 0 if all entries are empty.
+    /// Written under its lock.
     pub(crate) live: AtomicU32,
     /// In the first frame of a folio: the number of whole-folio references.
     pub(crate) whole: AtomicU32,

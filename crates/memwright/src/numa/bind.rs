@@ -8,6 +8,7 @@ use crate::mm::check;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
 use crate::types::error::{CutError, Limit};
+use crate::types::error_text::error_text;
 use crate::types::numa_policy::{PlacePolicy, PolicyId};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
@@ -39,6 +40,15 @@ pub enum BindError {
     /// There is no heap memory.
     OutOfMemory,
 }
+
+error_text!(BindError {
+    Self::Misaligned => "the range is not aligned to the pages of its areas, or ends before it begins";
+    Self::Hole(at) => "nothing is mapped at {at}";
+    Self::OverLimit(limit) => "over the limit on {limit}";
+    Self::Misplaced(at) => "the page at {at} is not on a node of the policy";
+    Self::NoHome(at) => "the policy of the area at {at} supports no home node";
+    Self::OutOfMemory => "out of memory";
+});
 
 impl From<CutError> for BindError {
     fn from(error: CutError) -> Self {

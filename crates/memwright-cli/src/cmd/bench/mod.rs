@@ -231,7 +231,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Returns the document of a run before it has results.
+/// Returns the entry of a run in the document, without results.
 fn without_results(run: &Run, qemu: Qemu) -> MeasuredRun {
     let words = run.arguments.iter().map(|word| (*word).to_owned());
     MeasuredRun {

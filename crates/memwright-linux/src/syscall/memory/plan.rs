@@ -119,7 +119,7 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     area.set(AreaFlags::LOCKED, has(raw::MAP_LOCKED));
     area.set(AreaFlags::NORESERVE, has(raw::MAP_NORESERVE));
     if droppable {
-        // Droppable memory is not accounted, and is neither inherited by a child nor included in a core dump.
+        // Droppable memory is not accounted. Its contents are neither inherited by a child nor included in a core dump.
         area |= AreaFlags::DROPPABLE
             | AreaFlags::NORESERVE
             | AreaFlags::WIPEONFORK
