@@ -1,6 +1,6 @@
 //! Decoded page-table entries, independent of their encoding.
 //!
-//! Only [`arch`](crate::arch) contains encodings. The loops of `table` over many entries use encoded words through its
+//! Only the folder `arch` contains encodings. The loops of `table` over many entries use encoded words through its
 //! functions; all other code uses the types of this module.
 
 mod change;
