@@ -6,10 +6,10 @@ use core::sync::atomic::Ordering;
 
 use memwright_linux_abi::host::KernelEvents;
 use memwright_linux_base::sync;
-use memwright_table::Frame;
 use memwright_table::addr::{CpuId, CpuSet, FrameRange};
 use memwright_table::machine::{Invalidation, Machine};
 use memwright_table::sync::{GaveWay, Threads};
+use memwright_table::{Frame, X86_64};
 
 use crate::arch::fpu;
 use crate::clock::stretch;
@@ -45,6 +45,7 @@ fn frame_address(frame: Frame) -> u64 {
 // SAFETY: the direct map never changes and covers all memory that `start` provides. When a method returns,
 // invalidations on this CPU are complete; for those on other CPUs, see the argument in `ipi`.
 unsafe impl Machine for Hardware {
+    type Arch = X86_64;
     type Threads = sync::Threads;
 
     #[inline(always)]

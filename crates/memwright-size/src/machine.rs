@@ -3,7 +3,9 @@
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
-use memwright_table::{CpuSet, Frame, FrameRange, Invalidation, Machine, OneCpu, PAGE_SIZE};
+use memwright_table::{
+    CpuSet, Frame, FrameRange, Invalidation, Machine, OneCpu, PAGE_SIZE, X86_64,
+};
 
 /// The number of frames.
 const FRAMES: u32 = 1024;
@@ -41,6 +43,7 @@ pub struct Bare;
 // SAFETY: the static is page-aligned, has the bytes of all frames, and lives as long as the program. Nothing caches
 // translations.
 unsafe impl Machine for Bare {
+    type Arch = X86_64;
     type Threads = OneCpu;
 
     fn memory_base(&self) -> NonNull<u8> {

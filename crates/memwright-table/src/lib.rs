@@ -10,7 +10,8 @@
 //! | [`machine`] | [`Machine`]: everything that an embedder must provide |
 //! | [`addr`] | typed addresses, pages, frames and CPU numbers |
 //! | [`frame`] | [`Frames`]: buddy allocator, per-CPU caches, per-frame metadata |
-//! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; the encoding is private to one file |
+//! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; independent of the encoding |
+//! | `arch` | [`Architecture`]: what the bits of an entry are, for each architecture of page tables |
 //! | [`table`] | [`Table`] and [`Cursor`]: the only way to read or change entries |
 //! | [`gather`] | [`Gather`]: the pending invalidations, and the frames that are freed only after the flush |
 //! | [`tags`] | the root to which each address-space tag (PCID) of a CPU is assigned |
@@ -48,6 +49,7 @@
 //!
 //! // SAFETY: `FRAMES` frames are valid from the base on, for as long as the process lives.
 //! unsafe impl Machine for Toy {
+//!     type Arch = X86_64;
 //!     type Threads = OneCpu;
 //!     fn memory_base(&self) -> NonNull<u8> { self.0 }
 //!     fn has_memory(&self, range: FrameRange) -> bool { range.end_number() <= FRAMES.into() }
@@ -114,13 +116,8 @@
 #![no_std]
 #![deny(missing_docs)]
 
-#[cfg(all(not(target_arch = "x86_64"), not(feature = "std")))]
-compile_error!(
-    "memwright-table writes page-table entries of x86-64 only. The feature `std` permits other processors, for a host \
-     that simulates or emulates an x86-64 machine."
-);
-
 pub mod addr;
+mod arch;
 pub mod entry;
 pub mod frame;
 pub mod gather;
@@ -143,6 +140,7 @@ pub use addr::{
     CpuId, CpuSet, Frame, FrameRange, MAX_CPUS, PAGE_SIZE, Page, PageRange, PageSize, PhysAddr,
     VirtAddr,
 };
+pub use arch::{Architecture, X86_64};
 pub use entry::{
     Bits, CacheMode, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change,
 };

@@ -7,6 +7,7 @@
 use core::ptr::NonNull;
 
 use crate::addr::{CpuId, CpuSet, Frame, FrameRange};
+use crate::arch::X86_64;
 use crate::machine::{Invalidation, Machine};
 use crate::sync::{Functions, GaveWay, Step, Threads};
 
@@ -37,12 +38,14 @@ unsafe extern "Rust" {
     safe fn memwright_linked_step(step: Step);
 }
 
-/// The machine that [`link_machine!`](crate::link_machine) named, as a zero-sized handle.
+/// The machine that [`link_machine!`](crate::link_machine) named, as a zero-sized handle. Its page tables are those of
+/// x86-64.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linked;
 
 // SAFETY: every method forwards to one `Machine`, which keeps the contract.
 unsafe impl Machine for Linked {
+    type Arch = X86_64;
     type Threads = Self;
 
     #[inline(always)]
@@ -161,15 +164,18 @@ impl Threads for Linked {
 /// The functions of the linked machine. A static, and not a constant, which each crate would contain.
 static FUNCTIONS: Functions = Functions::of::<Linked>();
 
-/// Names the machine of the image: a static, and its type, which implements [`Machine`] and [`Threads`]. Use it once,
-/// in the crate that creates the image.
+/// Names the machine of the image: a static, and its type, which implements [`Machine`] with the architecture
+/// [`X86_64`], and [`Threads`]. Use it once, in the crate that creates the image.
 #[macro_export]
 macro_rules! link_machine {
     ($machine:path, $type:ty) => {
         const _: () = {
             use ::core::ptr::NonNull;
             use $crate::sync::{GaveWay, Step, Threads};
-            use $crate::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine};
+            use $crate::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine, X86_64};
+
+            const fn has_the_tables_of_linked<M: Machine<Arch = X86_64>>() {}
+            const _: () = has_the_tables_of_linked::<$type>();
 
             $crate::link_machine!(@machine $machine,
                 memwright_linked_memory_base, memory_base() -> NonNull<u8>;

@@ -3,6 +3,7 @@
 use core::ptr::NonNull;
 
 use crate::addr::{CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
+use crate::arch::Architecture;
 use crate::sync::Threads;
 
 /// A set of translations that CPUs must invalidate.
@@ -29,9 +30,9 @@ pub enum Invalidation {
 /// dyn-compatible, and `&'static T` implements it wherever `T` does.
 ///
 /// # State of the processor
-/// On x86-64, each CPU has `EFER.NXE` set, `CR0.WP` set, `CR4.LA57` clear, and user shadow stacks disabled before it
-/// loads a root. `CR4.PCIDE` may be set only if [`keeps_translations`](Machine::keeps_translations) returns true.
-/// `docs/embedding.md` has the reasons.
+/// With the architecture [`X86_64`](crate::X86_64), each CPU has `EFER.NXE` set, `CR0.WP` set, `CR4.LA57` clear, and
+/// user shadow stacks disabled before it loads a root. `CR4.PCIDE` may be set only if
+/// [`keeps_translations`](Machine::keeps_translations) returns true. `docs/embedding.md` has the reasons.
 ///
 /// # Interrupts
 /// The methods can be called with interrupts enabled or disabled, and under locks of this crate;
@@ -56,6 +57,10 @@ pub enum Invalidation {
 /// - `has_device_memory` accepts no frame that `has_memory` accepts. User programs may access the frames that it accepts,
 ///   with every cache mode: no Rust reference to them exists, and no memory safety depends on their contents.
 pub unsafe trait Machine: Send + Sync + 'static {
+    /// The architecture of the page tables. There is no default: the crate writes the entries of the architecture that
+    /// the machine names, whatever the processor on which it runs.
+    type Arch: Architecture;
+
     /// The functions that apply to the calling thread and its CPU. The locks and waits of this crate are generic over
     /// this type. For a machine with one CPU and no threads of its own, it can be [`OneCpu`](crate::OneCpu).
     type Threads: Threads;
@@ -158,6 +163,7 @@ pub(crate) fn frame_pointer(base: NonNull<u8>, frame: Frame) -> *mut u8 {
 
 // SAFETY: every method forwards to `T`, which keeps the contract.
 unsafe impl<T: Machine + ?Sized> Machine for &'static T {
+    type Arch = T::Arch;
     type Threads = T::Threads;
 
     #[inline]

@@ -21,7 +21,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-table/src",
         modules: &[
-            "handle", "addr", "sync", "machine", "frame", "entry", "root", "gather", "table", "tags", "linked", "rising", "grow", "tests", "lib",
+            "handle", "addr", "sync", "entry", "arch", "machine", "frame", "root", "gather", "table", "tags", "linked", "rising", "grow", "tests", "lib",
         ],
         upward: 0,
         circles: 0,

@@ -24,11 +24,11 @@ pub use trap::Trap;
 pub use user_access::{UserAccess, UserFault};
 
 use memwright_linux_base::sync::Threads;
-use memwright_table::Machine;
+use memwright_table::{Machine, X86_64};
 
 /// The machine with all of its ports. The bare-metal kernel implements it, and for tests the simulated machine does.
 pub trait Host:
-    Machine<Threads = Threads>
+    Machine<Arch = X86_64, Threads = Threads>
     + Clock
     + Cpus
     + Contexts

@@ -1,67 +1,70 @@
 //! Decoded page-table entries, independent of their encoding.
 //!
-//! Only `x86_64.rs` contains the encoding. The loops of `table` over many entries use encoded words through the
-//! functions of that file; all other code uses the types of this module.
+//! Only the folder `arch` contains encodings. The loops of `table` over many entries use encoded words through its
+//! functions; all other code uses the types of this module.
 
 mod change;
 #[cfg(test)]
 mod tests;
-pub(crate) mod x86_64;
 
+pub(crate) use change::change_bits;
 pub use change::{Change, change};
 
 use bitflags::bitflags;
 
 use crate::addr::{Frame, Page, PageSize};
 
+const KEY_SHIFT: u32 = 59;
+const CACHE_SHIFT: u32 = 3;
+
 bitflags! {
     /// The rights and state of a page, in a present, swap or migration entry.
     ///
-    /// The values are the bits of the architecture's encoding, so that decoding is a mask. Code outside of `entry` must
-    /// not depend on the values.
+    /// The values are the bits of the encoding of x86-64, so that decoding is a mask there. No code depends on the values
+    /// except that encoding.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Bits: u64 {
         /// Readable. Without this bit, a [`Present`] entry keeps its frame but every access faults (`PROT_NONE`, NUMA
         /// hinting).
-        const READ = x86_64::READ;
+        const READ = 1 << 0;
         /// Writable.
-        const WRITE = x86_64::WRITE;
+        const WRITE = 1 << 1;
         /// Executable.
-        const EXECUTE = x86_64::NO_EXECUTE;
+        const EXECUTE = 1 << 63;
         /// The accessed bit, which hardware sets. Set it in a new entry whose page is about to be accessed.
-        const ACCESSED = x86_64::ACCESSED;
+        const ACCESSED = 1 << 5;
         /// The dirty bit, which hardware sets.
-        const DIRTY = x86_64::DIRTY;
+        const DIRTY = 1 << 6;
         /// Exclusive: no other entry maps the anonymous page (rule: exclusive-in-the-entry).
-        const EXCLUSIVE = x86_64::EXCLUSIVE;
+        const EXCLUSIVE = 1 << 9;
         /// Written since soft-dirty was last cleared.
-        const SOFT_DIRTY = x86_64::SOFT_DIRTY;
+        const SOFT_DIRTY = 1 << 10;
         /// Write-protected through userfaultfd (uffd-wp). In an area that is registered for read-write protection, it
         /// means read-write-protected, and the entry has no rights.
-        const UFFD_WP = x86_64::UFFD_WP;
+        const UFFD_WP = 1 << 11;
         /// A NUMA hint entry. It lacks `READ` only because it is a hint.
-        const HINT = x86_64::HINT;
+        const HINT = 1 << 52;
         /// A special entry, which holds no reference to its frame: the shared zero page, or device memory.
-        const BORROWED = x86_64::BORROWED;
+        const BORROWED = 1 << 53;
         /// The frame is a KSM frame.
-        const MERGED = x86_64::MERGED;
+        const MERGED = 1 << 54;
         /// The software dirty bit: `DIRTY` was set and has been cleared (rule: fold-before-clearing).
-        const FOLDED_DIRTY = x86_64::FOLDED_DIRTY;
+        const FOLDED_DIRTY = 1 << 55;
         /// The software accessed bit: `ACCESSED` was set and has been cleared (rule: fold-before-clearing).
-        const FOLDED_ACCESSED = x86_64::FOLDED_ACCESSED;
+        const FOLDED_ACCESSED = 1 << 56;
         /// Write-protected through userfaultfd by dirty tracking. The entry keeps its right to write. `DIRTY` was
         /// cleared when this bit was set, so `DIRTY` reports a later store (rule: fold-before-clearing). Not combined
         /// with `UFFD_WP`.
-        const WATCHED = x86_64::WATCHED;
+        const WATCHED = 1 << 57;
         /// Read-write-protected through userfaultfd by access tracking. The entry keeps its rights. `ACCESSED` was
         /// cleared when this bit was set, so `ACCESSED` reports a later access. Code that clears a set `ACCESSED` also
         /// clears this bit (rule: fold-before-clearing).
-        const IDLE = x86_64::IDLE;
+        const IDLE = 1 << 58;
         /// The protection key. Each CPU can deny accesses to the pages with a key even if the other rights allow them.
-        const KEY = x86_64::KEY;
+        const KEY = 0xf << KEY_SHIFT;
         /// How the processor caches the page ([`CacheMode`]). Empty for memory that the allocator manages. Only an
         /// entry of device memory, which is also `BORROWED`, has one of these bits (rule: device-memory-is-borrowed).
-        const CACHE = x86_64::CACHE;
+        const CACHE = 0b11 << CACHE_SHIFT;
     }
 
     /// The properties that a marker gives to memory that is not mapped.
@@ -115,13 +118,13 @@ impl Bits {
     /// The bits that encode the protection key `key`. Only the lowest 4 bits of `key` are used.
     #[inline]
     pub const fn of_key(key: u8) -> Self {
-        Self::from_bits_truncate(((key & 0xf) as u64) << x86_64::KEY_SHIFT)
+        Self::from_bits_truncate(((key & 0xf) as u64) << KEY_SHIFT)
     }
 
     /// The protection key.
     #[inline]
     pub const fn key(self) -> u8 {
-        ((self.bits() & x86_64::KEY) >> x86_64::KEY_SHIFT) as u8
+        ((self.bits() & Self::KEY.bits()) >> KEY_SHIFT) as u8
     }
 }
 
@@ -149,7 +152,12 @@ impl CacheMode {
 impl Bits {
     /// The bits that encode the cache mode `mode`.
     pub const fn of_cache(mode: CacheMode) -> Self {
-        Self::from_bits_truncate(x86_64::cache_bits(mode))
+        let value = match mode {
+            CacheMode::WriteBack => 0b00,
+            CacheMode::WriteCombining => 0b01,
+            CacheMode::Uncached => 0b11,
+        };
+        Self::from_bits_truncate(value << CACHE_SHIFT)
     }
 
     /// The cache mode. `None` if the bits encode another memory type, which no entry of this crate has.

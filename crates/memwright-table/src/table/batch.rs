@@ -9,12 +9,12 @@ use super::numbers::{self, COUNTED, LIVE};
 use super::rule::with_rule;
 use super::runs::{count_alike, none_present, pass_together};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::entry::x86_64;
+use crate::arch::Encoding;
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::sync::{Step, Threads, step};
+use crate::sync::{Step, step};
 
 /// The maximum number of swap entries that are removed together.
 const SWAPPED: usize = 8;
@@ -69,22 +69,13 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
-        let (new, what) = x86_64::edit_classified(old, edit.set | regained, edit.clear);
+        let edit = (self.rule)(M::Arch::decode_present(old, 1).bits | regained, size);
+        let (new, what) = M::Arch::edit_classified(old, edit.set | regained, edit.clear);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
-            return (fold_accessed(new), what);
+            return (M::Arch::fold_accessed(new), what);
         }
         (new, what)
     }
-}
-
-/// Moves the accessed bit of the word, if it is set, into the software accessed bit.
-#[inline]
-fn fold_accessed(word: u64) -> u64 {
-    if word & x86_64::ACCESSED == 0 {
-        return word;
-    }
-    (word & !(x86_64::ACCESSED | x86_64::IDLE)) | x86_64::FOLDED_ACCESSED
 }
 
 /// Consecutive entries with the same class of change, which are recorded in the gather together.
@@ -109,7 +100,7 @@ impl Run {
     /// Adds the 4 KiB page `page`, whose old entry was `old`. Records the run first if the page does not continue it.
     #[inline]
     fn add<M: Machine>(&mut self, gather: &mut Gather<'_, M>, page: u64, what: Change, old: u64) {
-        let elided = what.needs_local() && old & x86_64::ACCESSED == 0;
+        let elided = what.needs_local() && M::Arch::is_uncached(old);
         let follows = what as u8 == self.what as u8
             && elided == self.elided
             && self.start + self.entries == page;
@@ -157,8 +148,8 @@ impl Alike {
         editor: &mut Editor<R>,
         gather: &Gather<'_, M>,
     ) -> Self {
-        let attributes = x86_64::attributes(word);
-        if !x86_64::is_present(word) {
+        let attributes = M::Arch::attributes(word);
+        if !M::Arch::is_present(word) {
             return Self {
                 attributes,
                 flip: 0,
@@ -171,9 +162,9 @@ impl Alike {
         Self {
             attributes,
             flip: word ^ new,
-            made_writable: new & !word & x86_64::WRITE != 0,
+            made_writable: M::Arch::gained_write(word, new),
             what,
-            elided: what.needs_local() && word & x86_64::ACCESSED == 0,
+            elided: what.needs_local() && M::Arch::is_uncached(word),
         }
     }
 
@@ -186,7 +177,7 @@ impl Alike {
         editor: &mut Editor<R>,
         gather: &Gather<'_, M>,
     ) -> Self {
-        let attributes = x86_64::attributes(word);
+        let attributes = M::Arch::attributes(word);
         match *last {
             [_, Some(alike)] | [Some(alike), _] if alike.attributes == attributes => alike,
             [_, newer] => {
@@ -199,8 +190,8 @@ impl Alike {
 
     /// Whether the change was decided for entries with the attributes of `word`.
     #[cfg_attr(feature = "inline", inline(always))]
-    pub(super) const fn fits(&self, word: u64) -> bool {
-        self.attributes == x86_64::attributes(word)
+    pub(super) fn fits<M: Machine>(&self, word: u64) -> bool {
+        self.attributes == M::Arch::attributes(word)
     }
 
     /// Whether any bit of the entries changes.
@@ -211,21 +202,21 @@ impl Alike {
 
     /// Changes the leading entries of `slots` that have these attributes, and returns their number. The number is 0 if
     /// hardware has just changed the first entry.
-    pub(super) fn apply<H: Threads>(&self, slots: &[AtomicU64]) -> usize {
+    pub(super) fn apply<M: Machine>(&self, slots: &[AtomicU64]) -> usize {
         if self.flip == 0 {
-            count_alike::<H>(slots, self.attributes)
+            count_alike::<M>(slots, self.attributes)
         } else {
-            flip_alike::<H>(slots, self.attributes, self.flip)
+            flip_alike::<M>(slots, self.attributes, self.flip)
         }
     }
 
     /// Changes the entry in `slot`, unless its attributes differ or hardware changes it at the same time. Returns
     /// whether the entry was changed.
     #[cfg_attr(feature = "inline", inline(always))]
-    pub(super) fn apply_one<H: Threads>(&self, slot: &AtomicU64) -> bool {
-        step::<H>(Step::Entry);
+    pub(super) fn apply_one<M: Machine>(&self, slot: &AtomicU64) -> bool {
+        step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
-        x86_64::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
+        M::Arch::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
     }
 
     /// Records this change of `entries` 4 KiB pages from `start` on in the gather.
@@ -263,7 +254,7 @@ impl Alike {
         gather: &mut Gather<'_, M>,
     ) {
         if self.flip == 0 {
-            if self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0 {
+            if M::Arch::is_present(self.attributes) {
                 gather.rely_on_pending();
             }
             return;
@@ -280,9 +271,9 @@ impl Alike {
 
 /// Whether an entry can become exclusive again: it maps a page that is neither exclusive nor special nor a KSM page.
 #[inline]
-pub(super) fn could_regain(word: u64) -> bool {
-    const NOT: u64 = x86_64::EXCLUSIVE | x86_64::BORROWED | x86_64::MERGED;
-    x86_64::is_present(word) && word & NOT == 0
+pub(super) fn could_regain<M: Machine>(word: u64) -> bool {
+    let not = M::Arch::mask(Bits::EXCLUSIVE | Bits::BORROWED | Bits::MERGED);
+    M::Arch::is_present(word) && word & not == 0
 }
 
 /// Stores `new` if the entry still is `old`. A bit that hardware sets at the same time is therefore not lost.
@@ -294,11 +285,11 @@ fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
 /// Inverts the bits `flip` in the leading entries of `slots` that have these attributes, and returns the number of
 /// changed entries.
 #[inline(never)]
-fn flip_alike<H: Threads>(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
+fn flip_alike<M: Machine>(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
-        step::<H>(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
-        if x86_64::attributes(old) != attributes || exchange(slot, old, old ^ flip).is_err() {
+        if M::Arch::attributes(old) != attributes || exchange(slot, old, old ^ flip).is_err() {
             return count;
         }
     }
@@ -473,8 +464,8 @@ impl<M: Machine> Cursor<'_, M> {
         step::<M::Threads>(Step::Entry);
         let slot = &self.words[slot_index(page, 1)];
         let mut old = slot.load(Ordering::Relaxed);
-        while x86_64::is_present(old) {
-            let sole = editor.regain && could_regain(old) && self.is_sole(old);
+        while M::Arch::is_present(old) {
+            let sole = editor.regain && could_regain::<M>(old) && self.is_sole(old);
             let (new, what) = editor.decide(old, PageSize::Size4K, sole, gather);
             if new == old {
                 gather.rely_on_pending();
@@ -485,7 +476,7 @@ impl<M: Machine> Cursor<'_, M> {
                     // An address space has too few pages for the sum to wrap.
                     let edited = &mut editor.edited;
                     edited.changed = edited.changed.wrapping_add(1);
-                    let won = u64::from(new & !old & x86_64::WRITE != 0);
+                    let won = u64::from(M::Arch::gained_write(old, new));
                     edited.made_writable = edited.made_writable.wrapping_add(won);
                     record(gather, page, PageSize::Size4K, what, old);
                     return;
@@ -511,7 +502,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// reference during the call, because that requires the table's lock.
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
-        let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
+        let frame = M::Arch::frame(word, M::Arch::inverted(M::Arch::attributes(word)));
         matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= 1
     }
 
@@ -531,11 +522,11 @@ impl<M: Machine> Cursor<'_, M> {
         let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
-            if !x86_64::is_present(word) {
-                done = pass_together(slots, done + 1, none_present::<M::Threads>);
+            if !M::Arch::is_present(word) {
+                done = pass_together(slots, done + 1, none_present::<M>);
                 continue;
             }
-            if editor.regain && could_regain(word) {
+            if editor.regain && could_regain::<M>(word) {
                 let page = self.position.add(done as u64);
                 self.edit_shared(page, editor, gather);
                 done += 1;
@@ -544,11 +535,11 @@ impl<M: Machine> Cursor<'_, M> {
             let alike = Alike::decided(word, &mut decided, editor, gather);
             let attributes = alike.attributes;
             let follows =
-                |next: &AtomicU64| x86_64::attributes(next.load(Ordering::Relaxed)) == attributes;
+                |next: &AtomicU64| M::Arch::attributes(next.load(Ordering::Relaxed)) == attributes;
             let count = if slots.get(done + 1).is_some_and(follows) {
-                alike.apply::<M::Threads>(&slots[done..])
+                alike.apply::<M>(&slots[done..])
             } else {
-                usize::from(alike.flip == 0 || alike.apply_one::<M::Threads>(&slots[done]))
+                usize::from(alike.flip == 0 || alike.apply_one::<M>(&slots[done]))
             };
             alike.tell(
                 self.position.add(done as u64),
@@ -577,18 +568,18 @@ impl<M: Machine> Cursor<'_, M> {
         for (page, slot) in (self.position.number()..).zip(self.slots_to(end)) {
             step::<M::Threads>(Step::Entry);
             let mut old = slot.load(Ordering::Relaxed);
-            if !x86_64::is_present(old) {
+            if !M::Arch::is_present(old) {
                 continue;
             }
             loop {
-                let edit = rule(Page::new(page), x86_64::decode_present(old, 1));
-                let new = x86_64::edit(old, edit.set, edit.clear);
+                let edit = rule(Page::new(page), M::Arch::decode_present(old, 1));
+                let new = M::Arch::edit(old, edit.set, edit.clear);
                 if new == old {
                     break;
                 }
                 match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                     Ok(_) => {
-                        run.add(gather, page, x86_64::change(old, new), old);
+                        run.add(gather, page, M::Arch::change(old, new), old);
                         changed += 1;
                         break;
                     }
@@ -691,11 +682,11 @@ impl<M: Machine> Cursor<'_, M> {
             let word = slots[done].load(Ordering::Relaxed);
             let start = self.position.add(done as u64);
             if word == 0 {
-                done += count_alike::<M::Threads>(&slots[done..], 0);
-            } else if word & (x86_64::READ | x86_64::BORROWED) == x86_64::READ {
-                let attributes = x86_64::attributes(word);
+                done += count_alike::<M>(&slots[done..], 0);
+            } else if M::Arch::has_rights(word) && word & M::Arch::mask(Bits::BORROWED) == 0 {
+                let attributes = M::Arch::attributes(word);
                 let count = take_alike(&slots[done..], attributes, start, gather, seen);
-                let elided = word & x86_64::ACCESSED == 0;
+                let elided = M::Arch::is_uncached(word);
                 let pages = count as u64;
                 if count > 0 {
                     let size = PageSize::Size4K;
@@ -703,9 +694,9 @@ impl<M: Machine> Cursor<'_, M> {
                 }
                 done += count;
                 removed += count as u32;
-            } else if !MARKERS && matches!(x86_64::decode(word, 1), Entry::Marker(_)) {
+            } else if !MARKERS && matches!(M::Arch::decode(word, 1), Entry::Marker(_)) {
                 done += 1;
-            } else if x86_64::swapped(word).is_some() {
+            } else if M::Arch::swapped(word).is_some() {
                 let count = remove_swapped(&slots[done..], start, gather, seen);
                 done += count;
                 removed += count as u32;
@@ -714,7 +705,7 @@ impl<M: Machine> Cursor<'_, M> {
             } else {
                 step::<M::Threads>(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);
-                uncounted += 1 - numbers::counted(numbers::of_entry(old));
+                uncounted += 1 - numbers::counted(numbers::of_entry::<M>(old));
                 removed_other(start, old, gather, seen);
                 done += 1;
                 removed += 1;
@@ -740,13 +731,13 @@ fn take_alike<M: Machine>(
         step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        if x86_64::attributes(old) != attributes
+        if M::Arch::attributes(old) != attributes
             || slot.compare_exchange(old, 0, order.0, order.1).is_err()
         {
             return count;
         }
-        gather.hold(x86_64::frame(old, 0));
-        let page = x86_64::decode_present(old, 1);
+        gather.hold(M::Arch::frame(old, 0));
+        let page = M::Arch::decode_present(old, 1);
         seen(start.add(count as u64), Entry::Present(page));
     }
     slots.len()
@@ -768,11 +759,11 @@ fn remove_swapped<M: Machine>(
         step::<M::Threads>(Step::Entry);
         // Hardware does not change a swap entry, and the table is locked.
         let word = slot.load(Ordering::Relaxed);
-        let Some(name) = x86_64::swapped(word) else {
+        let Some(name) = M::Arch::swapped(word) else {
             break;
         };
         slot.store(0, Ordering::Release);
-        seen(start.add(count as u64), x86_64::decode(word, 1));
+        seen(start.add(count as u64), M::Arch::decode(word, 1));
         names[count] = name;
         count += 1;
     }
@@ -789,8 +780,8 @@ fn removed_other<M: Machine>(
     gather: &mut Gather<'_, M>,
     seen: &mut impl FnMut(Page, Entry),
 ) {
-    let entry = x86_64::decode(old, 1);
-    if old & x86_64::READ != 0 {
+    let entry = M::Arch::decode(old, 1);
+    if M::Arch::has_rights(old) {
         record(gather, page, PageSize::Size4K, Change::Freed, old);
     }
     if let Some(frame) = entry.counted_frame() {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::aside::HUGE_LEVEL;
 use super::level::{ROOT_LEVEL, slot_index};
 use crate::addr::{Frame, PageRange, PageSize};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
@@ -96,7 +96,7 @@ impl<M: Machine> Table<M> {
         above.lock.lock::<M::Threads>(Rank::Table);
         below.lock.lock::<M::Threads>(Rank::TableChild);
         let head = folio.frame();
-        let fits = |word: &AtomicU64| match x86_64::decode(word.load(Ordering::Acquire), 1) {
+        let fits = |word: &AtomicU64| match M::Arch::decode(word.load(Ordering::Acquire), 1) {
             Entry::Empty => true,
             Entry::Present(page) => frames.folio_of(page.frame) == Some(head),
             Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => false,
@@ -108,7 +108,7 @@ impl<M: Machine> Table<M> {
             gather.record_unlinked();
             gather.flush();
             for word in frames.table_words(lower) {
-                if let Entry::Present(page) = x86_64::decode(word.swap(0, Ordering::AcqRel), 1) {
+                if let Entry::Present(page) = M::Arch::decode(word.swap(0, Ordering::AcqRel), 1) {
                     gather.hold(page.frame);
                 }
             }
@@ -131,7 +131,7 @@ impl<M: Machine> Table<M> {
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
         loop {
             let word = &frames.table_words(node)[slot_index(range.start, level)];
-            match x86_64::slot(word.load(Ordering::Acquire), level) {
+            match M::Arch::slot(word.load(Ordering::Acquire), level) {
                 Slot::Table(lower) if level == HUGE_LEVEL => return Some((node, lower)),
                 Slot::Table(lower) => (node, level) = (lower, level - 1),
                 Slot::Entry => return None,
@@ -149,7 +149,7 @@ impl<M: Machine> Table<M> {
         page: Present,
     ) {
         below.live.store(0, Ordering::Relaxed);
-        let new = x86_64::encode_present(page);
+        let new = M::Arch::encode_present(page);
         let next = above.aside.swap(lower.number(), Ordering::Relaxed);
         below.set_link(next);
         slot.store(new, Ordering::Release);
@@ -172,7 +172,7 @@ impl<M: Machine> Table<M> {
         };
         for (word, part) in frames.table_words(lower).iter().zip(0..FOLIO_FRAMES) {
             let target = Frame::new(head.number() + part);
-            match x86_64::decode(word.swap(0, Ordering::AcqRel), 1) {
+            match M::Arch::decode(word.swap(0, Ordering::AcqRel), 1) {
                 Entry::Present(page) if !page.bits.contains(Bits::BORROWED) => {
                     frames.copy(page.frame, target);
                     bits |= page.bits;

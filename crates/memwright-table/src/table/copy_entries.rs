@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::runs::count_alike;
 use crate::addr::{Page, PageSize};
-use crate::entry::x86_64;
+use crate::arch::Encoding;
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
 use crate::frame::{FrameKind, Frames, add_references};
 use crate::gather::Gather;
@@ -154,18 +154,22 @@ pub(super) struct CopiedAlike {
 
 impl Alike {
     /// Decides how to copy entries with the attributes of `word` under `rule`.
-    pub(super) fn decide(word: u64, rule: CopyRule) -> Self {
-        let attributes = x86_64::attributes(word);
-        let present = x86_64::is_present(word);
-        let lost = if present { word & rule.clear.bits() } else { 0 };
+    pub(super) fn decide<M: Machine>(word: u64, rule: CopyRule) -> Self {
+        let attributes = M::Arch::attributes(word);
+        let present = M::Arch::is_present(word);
+        let lost = if present {
+            M::Arch::held(word, rule.clear)
+        } else {
+            Bits::empty()
+        };
         Self {
             attributes,
             present,
-            counted: present && word & x86_64::BORROWED == 0,
-            exclusive: lost & x86_64::EXCLUSIVE != 0,
-            clears: lost != 0,
-            shrinks: lost & x86_64::WRITE != 0 && word & x86_64::READ != 0,
-            inverted: x86_64::inverted(attributes),
+            counted: present && word & M::Arch::mask(Bits::BORROWED) == 0,
+            exclusive: lost.contains(Bits::EXCLUSIVE),
+            clears: !lost.is_empty(),
+            shrinks: lost.contains(Bits::WRITE) && M::Arch::has_rights(word),
+            inverted: M::Arch::inverted(attributes),
             rule,
         }
     }
@@ -193,8 +197,9 @@ impl Alike {
         targets: &[AtomicU64],
     ) -> CopiedAlike {
         let (attributes, inverted, exclusive) = (self.attributes, self.inverted, self.exclusive);
-        let kept_by_original = !self.rule.clear.bits();
-        let given = !self.rule.withhold.bits();
+        let CopyRule {
+            clear, withhold, ..
+        } = self.rule;
         let metas = frames.metas();
         // Cut both slices to the same length, so that no index in the loop needs a bounds check.
         let length = slots.len().min(targets.len());
@@ -203,11 +208,11 @@ impl Alike {
         while count < length {
             step::<M::Threads>(Step::Entry);
             let mut word = slots[count].load(Ordering::Relaxed);
-            if x86_64::attributes(word) != attributes {
+            if M::Arch::attributes(word) != attributes {
                 break;
             }
             if COUNTED {
-                let number = x86_64::frame(word, inverted).number();
+                let number = M::Arch::frame(word, inverted).number();
                 let (mut meta, mut pins) = (metas.get(number), 0);
                 if meta.is_in_block() {
                     (meta, pins) = metas.counted_in_block(number);
@@ -220,13 +225,13 @@ impl Alike {
                 add_references(meta, 1);
             }
             if CLEARS {
-                slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
+                M::Arch::take(&slots[count], clear);
                 // The entry has lost the right to write, so no CPU sets its dirty bit any more, and the value that is
                 // read here is final. If the accessed bit is clear here, no CPU has cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
             }
-            targets[count].store(word & given, Ordering::Release);
+            targets[count].store(M::Arch::without(word, withhold), Ordering::Release);
             count += 1;
         }
         CopiedAlike {
@@ -244,7 +249,7 @@ impl Alike {
             AreaPages::Object => copies.len() as u64,
             AreaPages::Both => {
                 let frame =
-                    |copy: &&AtomicU64| x86_64::frame(copy.load(Ordering::Relaxed), self.inverted);
+                    |copy: &&AtomicU64| M::Arch::frame(copy.load(Ordering::Relaxed), self.inverted);
                 let objects = copies
                     .iter()
                     .filter(|copy| frames.kind(frame(copy)) == FrameKind::Object);
@@ -273,7 +278,7 @@ pub(super) fn copy_swapped<M: Machine>(
     let mut count = 0;
     while count < most {
         step::<M::Threads>(Step::Entry);
-        let Some(name) = x86_64::swapped(slots[count].load(Ordering::Relaxed)) else {
+        let Some(name) = M::Arch::swapped(slots[count].load(Ordering::Relaxed)) else {
             break;
         };
         names[count] = name;
@@ -282,8 +287,8 @@ pub(super) fn copy_swapped<M: Machine>(
     frames.share_slots(&names[..count]);
     for (slot, target) in slots[..count].iter().zip(targets) {
         let word = slot.load(Ordering::Relaxed);
-        target.store(x86_64::lose(word, rule.withhold), Ordering::Release);
-        slot.store(x86_64::lose(word, rule.clear), Ordering::Release);
+        target.store(M::Arch::lose(word, rule.withhold), Ordering::Release);
+        slot.store(M::Arch::lose(word, rule.clear), Ordering::Release);
     }
     count
 }
@@ -293,10 +298,10 @@ pub(super) fn copy_swapped<M: Machine>(
 /// # Panics
 /// If `word` is not a marker.
 #[cold]
-fn copy_marker((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pass) {
-    match x86_64::decode(word, 1) {
+fn copy_marker<M: Machine>((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pass) {
+    match M::Arch::decode(word, 1) {
         Entry::Marker(Marker { marks }) => {
-            let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
+            let kept = M::Arch::encode(Entry::marker(marks.intersection(rule.marks)));
             target.store(kept, Ordering::Release);
             pass.markers += u64::from(kept != 0);
         }
@@ -329,7 +334,7 @@ impl Alike {
             pass.counted += entries;
         }
         if self.shrinks {
-            let elided = copied.seen & x86_64::ACCESSED == 0;
+            let elided = M::Arch::is_uncached(copied.seen);
             if entries > 0 {
                 let size = PageSize::Size4K;
                 gather.record_entries(start, size, Change::Shrank, elided, entries);
@@ -367,9 +372,9 @@ pub(super) fn copy_slots<M: Machine>(
     while done < slots.len() {
         let word = slots[done].load(Ordering::Relaxed);
         let at = start.add(done as u64);
-        let alike = Alike::decide(word, rule);
+        let alike = Alike::decide::<M>(word, rule);
         if word == 0 {
-            done += count_alike::<M::Threads>(&slots[done..], 0);
+            done += count_alike::<M>(&slots[done..], 0);
         } else if alike.present {
             let copied = alike.apply(frames, &slots[done..], &targets[done..]);
             alike.tell(at, &copied, &mut pass, gather);
@@ -377,14 +382,14 @@ pub(super) fn copy_slots<M: Machine>(
             done += copied.count;
             if copied.pinned {
                 let word = slots[done].load(Ordering::Relaxed);
-                pass.stop = Some(CopyStop::Pinned(x86_64::decode_present(word, 1)));
+                pass.stop = Some(CopyStop::Pinned(M::Arch::decode_present(word, 1)));
             }
-        } else if x86_64::swapped(word).is_some() {
+        } else if M::Arch::swapped(word).is_some() {
             let copied = copy_swapped(frames, &slots[done..], &targets[done..], rule);
             pass.swapped += copied as u64;
             done += copied;
         } else {
-            copy_marker((word, &targets[done]), rule, &mut pass);
+            copy_marker::<M>((word, &targets[done]), rule, &mut pass);
             done += 1;
         }
         if pass.stop.is_some() {

@@ -10,7 +10,7 @@ use super::numbers;
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::entry::{Bits, Change, Entry, Present, change};
 use crate::frame::{FrameKind, Meta, OutOfFrames};
 use crate::gather::Gather;
@@ -196,7 +196,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             return;
         }
         let stays =
-            here && self.held && matches!(x86_64::slot(self.word(), self.level), Slot::Entry);
+            here && self.held && matches!(M::Arch::slot(self.word(), self.level), Slot::Entry);
         if !stays {
             self.walk();
         }
@@ -257,7 +257,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             is_the_table(self.table, self.meta, self.position, 1)
         } else {
             is_the_table(self.table, self.meta, self.position, self.level)
-                && matches!(x86_64::slot(self.word(), self.level), Slot::Entry)
+                && matches!(M::Arch::slot(self.word(), self.level), Slot::Entry)
         };
         if !is_same {
             self.walk();
@@ -330,7 +330,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             "the cursor is at the end of its range"
         );
         Extent {
-            entry: x86_64::decode(self.word(), self.level),
+            entry: M::Arch::decode(self.word(), self.level),
             range: self.extent_range(),
             size: self.size(),
         }
@@ -346,7 +346,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             self.position < self.range.end,
             "the cursor is at the end of its range"
         );
-        x86_64::decode(self.word(), self.level)
+        M::Arch::decode(self.word(), self.level)
     }
 
     /// Moves past the slot here. Returns `false` if the cursor is then at the end of the range.
@@ -408,9 +408,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
             if self.level == 1 && matches!(page.size, PageSize::Size4K) {
                 let slot = self.slot_word();
                 if slot.load(Ordering::Relaxed) == 0 {
-                    slot.store(x86_64::encode_present(page), Ordering::Release);
+                    slot.store(M::Arch::encode_present(page), Ordering::Release);
                     let live = &self.meta.live;
-                    let more = numbers::of_page(page.bits.bits());
+                    let more = numbers::of_bits(page.bits);
                     live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -453,7 +453,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let old = slot.load(Ordering::Relaxed);
         assert!(
             matches!(
-                x86_64::decode(old, self.level),
+                M::Arch::decode(old, self.level),
                 Entry::Empty | Entry::Marker(_)
             ),
             "filled a slot that maps something"
@@ -461,7 +461,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if self.level == HUGE_LEVEL && is_page(entry) {
             self.set_aside(self.table.allocate_aside()?);
         }
-        let new = x86_64::encode(entry);
+        let new = M::Arch::encode(entry);
         slot.store(new, Ordering::Release);
         self.count(old, new);
         Ok(())
@@ -483,10 +483,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         };
         assert!(fits, "the entry does not fit the slot");
         self.debug_check_whole();
-        let new = x86_64::encode(entry);
+        let new = M::Arch::encode(entry);
         let old = self.slot_word().swap(new, Ordering::AcqRel);
         self.count(old, new);
-        let old_entry = x86_64::decode(old, self.level);
+        let old_entry = M::Arch::decode(old, self.level);
         let what = change(old_entry, entry);
         record(gather, self.slot_start(), self.size(), what, old);
         if self.level > 1 {
@@ -520,20 +520,20 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let mut old = slot.load(Ordering::Relaxed);
         loop {
             assert!(
-                x86_64::is_present(old),
+                M::Arch::is_present(old),
                 "no page to edit at {:?}",
                 self.position
             );
-            let new = x86_64::edit(old, set, clear);
+            let new = M::Arch::edit(old, set, clear);
             if new == old {
                 gather.rely_on_pending();
-                return x86_64::decode_present(new, self.level);
+                return M::Arch::decode_present(new, self.level);
             }
             match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    let what = x86_64::change(old, new);
+                    let what = M::Arch::change(old, new);
                     record(gather, self.slot_start(), self.size(), what, old);
-                    return x86_64::decode_present(new, self.level);
+                    return M::Arch::decode_present(new, self.level);
                 }
                 Err(seen) => old = seen,
             }
@@ -554,17 +554,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let mut old = slot.load(Ordering::Relaxed);
         loop {
             assert!(
-                x86_64::is_present(old),
+                M::Arch::is_present(old),
                 "no page to edit at {:?}",
                 self.position
             );
-            let new = x86_64::edit(old, set, Bits::empty());
+            let new = M::Arch::edit(old, set, Bits::empty());
             debug_assert!(
-                !x86_64::change(old, new).needs_remote(),
+                !M::Arch::change(old, new).needs_remote(),
                 "a grant took something"
             );
             match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return x86_64::decode_present(new, self.level),
+                Ok(_) => return M::Arch::decode_present(new, self.level),
                 Err(seen) => old = seen,
             }
         }
@@ -608,7 +608,7 @@ pub(super) fn record<M: Machine>(
     what: Change,
     old: u64,
 ) {
-    if what.needs_local() && old & x86_64::ACCESSED == 0 {
+    if what.needs_local() && M::Arch::is_uncached(old) {
         gather.elide(page, size, what, 1);
     } else {
         gather.record(page, size, what);
@@ -650,7 +650,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
     for level in (2..=ROOT_LEVEL).rev() {
         step::<M::Threads>(Step::Entry);
         let word = tables.words(node)[slot_index(page, level)].load(Ordering::Acquire);
-        let Slot::Table(lower) = x86_64::slot(word, level) else {
+        let Slot::Table(lower) = M::Arch::slot(word, level) else {
             return None;
         };
         node = lower;
@@ -681,7 +681,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
         while level > 1 {
             step::<M::Threads>(Step::Entry);
             let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            let Slot::Table(lower) = x86_64::slot(word, level) else {
+            let Slot::Table(lower) = M::Arch::slot(word, level) else {
                 break;
             };
             (above, node) = (node, lower);
@@ -726,14 +726,14 @@ const MOST_TURNS: u32 = 100_000;
 /// a shared table is held, the entries that point to it do not change.
 fn points_to<M: Machine>(table: &Table<M>, above: Frame, page: Page, node: Frame) -> bool {
     let slot = &table.frames().table_words(above)[slot_index(page, 2)];
-    x86_64::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
+    M::Arch::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
 }
 
 /// Whether the entry for `page` in the table `node` now points to a lower table.
 fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
     let slot = &table.frames().table_words(node)[slot_index(page, level)];
     matches!(
-        x86_64::slot(slot.load(Ordering::Acquire), level),
+        M::Arch::slot(slot.load(Ordering::Acquire), level),
         Slot::Table(_)
     )
 }

@@ -7,7 +7,7 @@ use super::batch::{Alike, Edit, Editor, could_regain};
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_index, slot_pages};
 use crate::addr::{Page, PageSize};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -40,17 +40,17 @@ impl<M: Machine> Cursor<'_, M> {
         let mut done = 0;
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
-            if let Slot::Table(_) = x86_64::slot(word, self.level) {
+            if let Slot::Table(_) = M::Arch::slot(word, self.level) {
                 break;
             }
             let page = start.add(done as u64 * pages);
-            if editor.regain && could_regain(word) {
+            if editor.regain && could_regain::<M>(word) {
                 self.edit_sharable(page, &slots[done], editor, gather);
                 done += 1;
                 continue;
             }
             let alike = Alike::decide(word, self.size(), editor, gather);
-            let count = alike.apply::<M::Threads>(&slots[done..]);
+            let count = alike.apply::<M>(&slots[done..]);
             let before = editor.edited.made_writable;
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
             // `tell` counted entries of 2 MiB; convert their number to pages of 4 KiB.
@@ -73,7 +73,7 @@ impl<M: Machine> Cursor<'_, M> {
         let frames = self.table.frames();
         let mut old = slot.load(Ordering::Relaxed);
         loop {
-            let mapped = x86_64::decode_present(old, self.level);
+            let mapped = M::Arch::decode_present(old, self.level);
             let sole =
                 frames.kind(mapped.frame).is_anonymous() && frames.is_sole_whole(mapped.frame);
             let (new, what) = editor.decide(old, self.size(), sole, gather);
@@ -84,7 +84,7 @@ impl<M: Machine> Cursor<'_, M> {
             match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     editor.edited.changed += 1;
-                    let won = u64::from(new & !old & x86_64::WRITE != 0);
+                    let won = u64::from(M::Arch::gained_write(old, new));
                     editor.edited.made_writable += won * self.size().pages();
                     record(gather, page, self.size(), what, old);
                     return;
@@ -106,16 +106,16 @@ impl<M: Machine> Cursor<'_, M> {
         let slot = self.slot_word();
         let old = slot.swap(0, Ordering::AcqRel);
         assert!(
-            self.level == HUGE_LEVEL && x86_64::is_present(old),
+            self.level == HUGE_LEVEL && M::Arch::is_present(old),
             "no huge page to replace at {:?}",
             self.position
         );
         record(gather, self.slot_start(), self.size(), Change::Freed, old);
         gather.flush();
-        if let Some(frame) = x86_64::decode(old, self.level).counted_frame() {
+        if let Some(frame) = M::Arch::decode(old, self.level).counted_frame() {
             gather.hold_whole(frame);
         }
-        slot.store(x86_64::encode_present(new), Ordering::Release);
+        slot.store(M::Arch::encode_present(new), Ordering::Release);
     }
 
     /// Splits the 2 MiB pages that are only partly in the range, so that operations on the range work on whole pages.

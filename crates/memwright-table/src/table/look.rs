@@ -9,8 +9,8 @@ use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
 use super::shared::{count_sharers, is_shared_table};
 use crate::addr::{Page, PageRange, PageSize};
+use crate::arch::{Encoding, Slot};
 use crate::entry::Entry;
-use crate::entry::x86_64::{self, Slot};
 use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::sync::{Rank, Step, step};
@@ -67,7 +67,7 @@ impl<M: Machine> Table<M> {
             }
             step::<M::Threads>(Step::Entry);
             let word = words[start].load(Ordering::Acquire);
-            let Slot::Table(lower) = x86_64::slot(word, level) else {
+            let Slot::Table(lower) = M::Arch::slot(word, level) else {
                 return (word == 0).then_some(level);
             };
             (node, level) = (lower, level - 1);
@@ -166,7 +166,7 @@ impl<'t, M: Machine> Look<'t, M> {
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
-    pub fn run_here(&self) -> AlikeRun {
+    pub fn run_here(&self) -> AlikeRun<M::Arch> {
         run_at(&self.0)
     }
 
@@ -193,7 +193,7 @@ impl<'t, M: Machine> Look<'t, M> {
     #[inline]
     fn shown(&self, extent: Extent) -> Extent {
         if is_shared_table(self.0.meta) {
-            of_shared(extent)
+            of_shared::<M>(extent)
         } else {
             extent
         }
@@ -220,7 +220,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     continue;
                 }
                 let extent = Extent {
-                    entry: x86_64::decode(shown_word(cursor.meta, word), 1),
+                    entry: M::Arch::decode(shown_word::<M>(cursor.meta, word), 1),
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
@@ -236,7 +236,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// is consecutive slots whose entries differ only in their frames or swap slots. It ends at the end of the
     /// last-level table at the latest; in an upper-level table, each slot is a run. With `singly`, each page is a run.
     /// The position is unspecified afterwards.
-    pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun) -> bool) {
+    pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun<M::Arch>) -> bool) {
         let cursor = &mut self.0;
         while cursor.position < cursor.range.end {
             if cursor.level > 1 {
@@ -254,14 +254,14 @@ impl<'t, M: Machine> Look<'t, M> {
                 let word = first.load(Ordering::Acquire);
                 let rest = if word == 0 {
                     pass_while::<M::Threads>(others, all_empty::<M::Threads>, |word| word == 0)
-                } else if singly && x86_64::is_present(word) {
+                } else if singly && M::Arch::is_present(word) {
                     others
                 } else {
                     // The run has at least the first entry, even if hardware has changed it in the meantime.
-                    pass_alike::<M::Threads>(others, x86_64::attributes(word))
+                    pass_alike::<M>(others, M::Arch::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
-                let word = shown_word(cursor.meta, word);
+                let word = shown_word::<M>(cursor.meta, word);
                 if !visitor(AlikeRun::new(PageRange::new(start, next), word, 1)) {
                     return;
                 }
@@ -276,7 +276,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
     #[inline]
-    pub fn accessed(&self, from: Page, limit: Page, alike: bool) -> Touched<'t, M::Threads> {
+    pub fn accessed(&self, from: Page, limit: Page, alike: bool) -> Touched<'t, M> {
         self.0.touched(from, limit, alike, Tracked::Accesses)
     }
 }
@@ -284,27 +284,27 @@ impl<'t, M: Machine> Look<'t, M> {
 /// Returns an entry of a shared table as it is for the address spaces that share it.
 #[cold]
 #[inline(never)]
-fn of_shared(extent: Extent) -> Extent {
+fn of_shared<M: Machine>(extent: Extent) -> Extent {
     Extent {
-        entry: x86_64::decode(x86_64::as_shared(x86_64::encode(extent.entry)), 1),
+        entry: M::Arch::decode(M::Arch::as_shared(M::Arch::encode(extent.entry)), 1),
         ..extent
     }
 }
 
 /// Returns the entry `word` of the locked table as it is for the address space, which may share the table.
 #[inline]
-fn shown_word(meta: &Meta, word: u64) -> u64 {
+fn shown_word<M: Machine>(meta: &Meta, word: u64) -> u64 {
     if is_shared_table(meta) {
-        x86_64::as_shared(word)
+        M::Arch::as_shared(word)
     } else {
         word
     }
 }
 
-fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun {
+fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun<M::Arch> {
     AlikeRun::new(
         cursor.entry().range,
-        shown_word(cursor.meta, cursor.word()),
+        shown_word::<M>(cursor.meta, cursor.word()),
         cursor.level,
     )
 }

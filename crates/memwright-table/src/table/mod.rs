@@ -87,7 +87,7 @@ use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
 use crate::addr::{Frame, Page};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::frame::{FrameKind, Frames, SetupError};
 use crate::handle::TryPush;
 use crate::machine::Machine;
@@ -163,7 +163,7 @@ impl<M: Machine> Table<M> {
         };
         let mut tables = 1 + self.count_aside(table);
         for word in &self.frames.table_words(table)[..entries] {
-            if let Slot::Table(lower) = x86_64::slot(word.load(Ordering::Relaxed), level) {
+            if let Slot::Table(lower) = M::Arch::slot(word.load(Ordering::Relaxed), level) {
                 tables += self.count_below(lower, level - 1);
             }
         }
@@ -182,11 +182,11 @@ impl<M: Machine> Table<M> {
         loop {
             let slot = &self.frames.table_words(node)[slot_index(page, level)];
             let word = slot.load(Ordering::Acquire);
-            match x86_64::slot(word, level) {
+            match M::Arch::slot(word, level) {
                 Slot::Table(lower) => (node, level) = (lower, level - 1),
                 Slot::Entry => {
                     stat::line::<M::Threads>(Line::Entries, slot);
-                    if let Some(frame) = x86_64::decode(word, level).counted_frame() {
+                    if let Some(frame) = M::Arch::decode(word, level).counted_frame() {
                         let first = self.frames.first_frame(frame);
                         stat::line::<M::Threads>(Line::Frame, self.frames.meta(first));
                     }

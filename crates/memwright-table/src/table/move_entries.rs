@@ -8,13 +8,13 @@ use super::level::{ABOVE, ENTRIES, TABLE_PAGES};
 use super::move_table::WholeTables;
 use super::numbers;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::entry::x86_64;
+use crate::arch::Encoding;
 use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{PausePoints, Step, Threads, step};
+use crate::sync::{PausePoints, Step, step};
 
 /// The rule by which the entries of an area are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,18 +169,18 @@ impl<M: Machine> Table<M> {
 /// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns the number of
 /// slots.
 #[inline]
-fn take_alike<H: Threads>(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
+fn take_alike<M: Machine>(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
     let most = slots.len().min(words.len());
     let (slots, words) = (&slots[..most], &mut words[..most]);
     let mut count = 0;
     while count < most {
-        step::<H>(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let slot = &slots[count];
         let word = slot.load(Ordering::Relaxed);
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         // The exchange fails if hardware sets the accessed or dirty bit at the same time.
         if word == 0
-            || x86_64::attributes(word) != attributes
+            || M::Arch::attributes(word) != attributes
             || slot.compare_exchange(word, 0, order.0, order.1).is_err()
         {
             break;
@@ -194,7 +194,7 @@ fn take_alike<H: Threads>(slots: &[AtomicU64], words: &mut [u64], attributes: u6
 /// Stores the leading words that have these attributes in the leading slots that are empty, with the bits `changed`
 /// inverted. Returns the number of stored words.
 #[inline]
-fn put_alike<H: Threads>(
+fn put_alike<M: Machine>(
     slots: &[AtomicU64],
     words: &[u64],
     attributes: u64,
@@ -204,9 +204,9 @@ fn put_alike<H: Threads>(
     let (slots, words) = (&slots[..most], &words[..most]);
     let mut count = 0;
     while count < most {
-        step::<H>(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         let (slot, word) = (&slots[count], words[count]);
-        if x86_64::attributes(word) != attributes || slot.load(Ordering::Relaxed) != 0 {
+        if M::Arch::attributes(word) != attributes || slot.load(Ordering::Relaxed) != 0 {
             break;
         }
         slot.store(word ^ changed, Ordering::Release);
@@ -227,7 +227,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);
         self.count(old, 0);
-        let entry = x86_64::decode(old, self.level);
+        let entry = M::Arch::decode(old, self.level);
         let what = change(entry, Entry::Empty);
         record(gather, self.slot_start(), self.size(), what, old);
         let deposits = self.level == HUGE_LEVEL && is_page(entry);
@@ -249,7 +249,7 @@ impl<M: Machine> Cursor<'_, M> {
         if let Some(table) = aside {
             self.set_aside(table);
         }
-        let new = x86_64::encode(entry);
+        let new = M::Arch::encode(entry);
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
         1
@@ -268,11 +268,11 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let attributes = x86_64::attributes(word);
-            let alike = take_alike::<M::Threads>(&slots[done..], &mut words[done..], attributes);
+            let attributes = M::Arch::attributes(word);
+            let alike = take_alike::<M>(&slots[done..], &mut words[done..], attributes);
             self.record_taken(done, &words[done..done + alike], gather);
             done += alike;
-            taken += numbers::of_entry(word) * alike as u32;
+            taken += numbers::of_entry::<M>(word) * alike as u32;
         }
         let live = &self.meta.live;
         live.store(live.load(Ordering::Relaxed) - taken, Ordering::Relaxed);
@@ -286,8 +286,8 @@ impl<M: Machine> Cursor<'_, M> {
             return;
         };
         let page = self.position.add(first as u64);
-        let what = change(x86_64::decode(word, 1), Entry::Empty);
-        let elided = what.needs_local() && word & x86_64::ACCESSED == 0;
+        let what = change(M::Arch::decode(word, 1), Entry::Empty);
+        let elided = what.needs_local() && M::Arch::is_uncached(word);
         gather.record_entries(page, PageSize::Size4K, what, elided, words.len() as u64);
     }
 
@@ -301,15 +301,15 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let new = x86_64::encode(moved_entry(x86_64::decode(word, 1), keep_uffd_wp));
-            let alike = if x86_64::is_present(word) {
+            let new = M::Arch::encode(moved_entry(M::Arch::decode(word, 1), keep_uffd_wp));
+            let alike = if M::Arch::is_present(word) {
                 // The move inverts the same bits in the entries of all pages with these attributes.
                 let changed = word ^ new;
-                debug_assert_eq!(x86_64::attributes(changed), changed);
-                let attributes = x86_64::attributes(word);
-                put_alike::<M::Threads>(&slots[done..], &words[done..], attributes, changed)
+                debug_assert_eq!(M::Arch::attributes(changed), changed);
+                let attributes = M::Arch::attributes(word);
+                put_alike::<M>(&slots[done..], &words[done..], attributes, changed)
             } else {
-                put_alike::<M::Threads>(&slots[done..=done], &[new], x86_64::attributes(new), 0)
+                put_alike::<M>(&slots[done..=done], &[new], M::Arch::attributes(new), 0)
             };
             assert!(
                 alike > 0,
@@ -318,7 +318,7 @@ impl<M: Machine> Cursor<'_, M> {
             );
             done += alike;
             moved += if new == 0 { 0 } else { alike as u64 };
-            more += numbers::of_entry(new) * alike as u32;
+            more += numbers::of_entry::<M>(new) * alike as u32;
         }
         let live = &self.meta.live;
         live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
 use super::numbers;
 use crate::addr::{Page, PageRange};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -120,7 +120,7 @@ impl<M: Machine> Table<M> {
         for (slot, kept) in slots.iter().zip(words) {
             step::<M::Threads>(Step::Entry);
             let word = slot.load(Ordering::Acquire);
-            match x86_64::slot(word, ABOVE) {
+            match M::Arch::slot(word, ABOVE) {
                 Slot::Table(table) => {
                     let meta = self.frames().meta(table);
                     meta.lock.lock::<M::Threads>(Rank::TableChild);

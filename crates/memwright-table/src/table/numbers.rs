@@ -5,7 +5,9 @@
 //! fork that shares the table so knows what the child has, without reading the entries.
 
 use super::level::ENTRIES;
-use crate::entry::x86_64;
+use crate::arch::Encoding;
+use crate::entry::Bits;
+use crate::machine::Machine;
 
 /// The number of bits of each number.
 const EACH: u32 = 10;
@@ -66,40 +68,47 @@ impl TableTotals {
     }
 }
 
-/// Returns what a page adds to the numbers of a last-level table. `word` is the entry, or its bits.
+/// Returns what a page with these bits adds to the numbers of a last-level table.
 #[inline(always)]
-pub(super) const fn of_page(word: u64) -> u32 {
-    LIVE + COUNTED - ((word >> (x86_64::BORROWED.trailing_zeros() - EACH)) as u32 & COUNTED)
+pub(super) const fn of_bits(bits: Bits) -> u32 {
+    of_page(bits.bits(), Bits::BORROWED.bits())
+}
+
+/// Returns what a page adds to the numbers of a last-level table. The bit `borrowed` of `word` is set if its entry holds
+/// no reference.
+#[inline(always)]
+const fn of_page(word: u64, borrowed: u64) -> u32 {
+    LIVE + COUNTED - ((word >> (borrowed.trailing_zeros() - EACH)) as u32 & COUNTED)
 }
 
 /// Returns what the entry `word` adds to the numbers of a last-level table.
 #[inline(always)]
-pub(super) const fn of_entry(word: u64) -> u32 {
-    if word & x86_64::READ != 0 {
-        of_page(word)
+pub(super) fn of_entry<M: Machine>(word: u64) -> u32 {
+    if M::Arch::has_rights(word) {
+        of_page(word, M::Arch::mask(Bits::BORROWED))
     } else if word == 0 {
         0
     } else {
-        of_other(word)
+        of_other::<M>(word)
     }
 }
 
 /// Whether both entries certainly add the same to the numbers of a last-level table: they map pages with rights, both or
 /// neither special.
 #[inline(always)]
-pub(super) const fn are_equal(old: u64, new: u64) -> bool {
-    old & new & x86_64::READ != 0 && (old ^ new) & x86_64::BORROWED == 0
+pub(super) fn are_equal<M: Machine>(old: u64, new: u64) -> bool {
+    M::Arch::are_pages(old & new, 1) && (old ^ new) & M::Arch::mask(Bits::BORROWED) == 0
 }
 
 /// Returns what an entry adds that is neither empty nor a page with rights.
 #[cold]
 #[inline(never)]
-const fn of_other(word: u64) -> u32 {
-    if x86_64::is_present(word) {
-        of_page(word)
-    } else if x86_64::swapped(word).is_some() {
+fn of_other<M: Machine>(word: u64) -> u32 {
+    if M::Arch::is_present(word) {
+        of_page(word, M::Arch::mask(Bits::BORROWED))
+    } else if M::Arch::swapped(word).is_some() {
         LIVE + SWAPPED
-    } else if x86_64::is_migrating(word) {
+    } else if M::Arch::is_migrating(word) {
         LIVE + COUNTED
     } else {
         LIVE
@@ -143,8 +152,8 @@ mod tests {
             (LIVE, (all, 0, 0)),
             (LIVE + COUNTED, (all, all, 0)),
             (LIVE + SWAPPED, (all, 0, all)),
-            (of_page(0), (all, all, 0)),
-            (of_page(x86_64::BORROWED), (all, 0, 0)),
+            (of_bits(Bits::empty()), (all, all, 0)),
+            (of_bits(Bits::BORROWED), (all, 0, 0)),
         ] {
             let numbers = unit * all;
             let found = (live(numbers), counted(numbers), swapped(numbers));

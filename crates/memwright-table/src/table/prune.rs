@@ -6,8 +6,8 @@ use super::cursor::Cursor;
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use super::runs::{all_empty, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
+use crate::arch::{Encoding, Slot};
 use crate::entry::Change;
-use crate::entry::x86_64::{self, Slot};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -91,7 +91,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
         let mut start = Page::new(first.number() & !(span - 1));
         while let Some(slot) = slots.get(at) {
             let word = slot.load(Ordering::Acquire);
-            if let Slot::Table(lower) = x86_64::slot(word, level) {
+            if let Slot::Table(lower) = M::Arch::slot(word, level) {
                 let below = self.table.frames().meta(lower);
                 if level > 2 && below.live.load(Ordering::Relaxed) != 0 {
                     let part = PageRange::new(start, start.add(span)).intersect(range);

@@ -44,7 +44,7 @@ use super::cursor::Cursor;
 use super::level::{ABOVE, TABLE_PAGES, slot_index, slot_pages, table_owner};
 use super::runs::{TOGETHER, every_bit, pass_alike, pass_clear, pass_while, some_bits};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Architecture, Encoding, Slot};
 use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::gather::Gather;
@@ -88,52 +88,58 @@ impl Tracked {
 
     /// Whether the entry proves that its page is untouched.
     #[inline(always)]
-    const fn is_untouched(self, word: u64) -> bool {
+    fn is_untouched<M: Machine>(self, word: u64) -> bool {
         match self {
-            Self::Stores => x86_64::is_unwritten(word),
-            Self::Accesses => x86_64::is_unaccessed(word),
-            Self::Unarmed => x86_64::is_idle(word),
+            Self::Stores => M::Arch::is_unwritten(word),
+            Self::Accesses => M::Arch::is_unaccessed(word),
+            Self::Unarmed => M::Arch::is_idle(word),
         }
     }
 }
 
 /// Consecutive slots whose entries differ only in their frames or swap slots.
 #[derive(Clone, Copy, Debug)]
-pub struct AlikeRun {
+pub struct AlikeRun<A> {
     /// The pages that the slots cover, clipped to the range of the cursor.
     pub range: PageRange,
     word: u64,
     level: u8,
+    arch: PhantomData<A>,
 }
 
-impl AlikeRun {
+impl<A: Architecture> AlikeRun<A> {
     #[inline]
     pub(super) const fn new(range: PageRange, word: u64, level: u8) -> Self {
-        Self { range, word, level }
+        Self {
+            range,
+            word,
+            level,
+            arch: PhantomData,
+        }
     }
 
     /// The entry of the first slot.
     #[inline]
     pub fn entry(&self) -> Entry {
-        x86_64::decode(self.word, self.level)
+        A::decode(self.word, self.level)
     }
 
     /// The size of the page that a slot can map.
     #[inline]
     pub fn size(&self) -> PageSize {
-        x86_64::level_size(self.level)
+        A::size(self.level)
     }
 
     /// Whether the entries of both runs differ only in their frames or swap slots.
     #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
-        self.level == other.level && x86_64::attributes(self.word) == x86_64::attributes(other.word)
+        self.level == other.level && A::attributes(self.word) == A::attributes(other.word)
     }
 }
 
 /// An iterator over the touched entries of a last-level table; see [`Cursor::touched`].
 #[derive(Debug)]
-pub struct Touched<'t, H> {
+pub struct Touched<'t, M> {
     /// The slots that have not been read yet. The slots before them are untouched or have been returned.
     rest: &'t [AtomicU64],
     /// The page after the last slot.
@@ -142,10 +148,10 @@ pub struct Touched<'t, H> {
     alike: bool,
     /// Whether the accessed or dirty bits alone determine which pages were touched (see the module documentation).
     bits_tell: bool,
-    threads: PhantomData<fn() -> H>,
+    machine: PhantomData<fn() -> M>,
 }
 
-impl<'t, H: Threads> Touched<'t, H> {
+impl<'t, M: Machine> Touched<'t, M> {
     /// The page of the first slot that has not been read yet.
     #[inline(always)]
     fn page(&self) -> Page {
@@ -158,13 +164,19 @@ impl<'t, H: Threads> Touched<'t, H> {
     fn first(&mut self) -> Option<&'t AtomicU64> {
         let slots = self.rest;
         self.rest = match self.tracked {
-            Tracked::Stores if self.bits_tell => pass_clear::<H>(slots, x86_64::DIRTY),
-            Tracked::Stores => pass_while::<H>(slots, all_unwritten::<H>, x86_64::is_unwritten),
-            Tracked::Accesses | Tracked::Unarmed if self.bits_tell => {
-                pass_clear::<H>(slots, x86_64::ACCESSED)
+            Tracked::Stores if self.bits_tell => {
+                pass_clear::<M::Threads>(slots, M::Arch::mask(Bits::DIRTY))
             }
-            Tracked::Accesses => pass_while::<H>(slots, all_unaccessed::<H>, x86_64::is_unaccessed),
-            Tracked::Unarmed => pass_while::<H>(slots, all_idle::<H>, x86_64::is_idle),
+            Tracked::Stores => {
+                pass_while::<M::Threads>(slots, all_unwritten::<M>, M::Arch::is_unwritten)
+            }
+            Tracked::Accesses | Tracked::Unarmed if self.bits_tell => {
+                pass_clear::<M::Threads>(slots, M::Arch::mask(Bits::ACCESSED))
+            }
+            Tracked::Accesses => {
+                pass_while::<M::Threads>(slots, all_unaccessed::<M>, M::Arch::is_unaccessed)
+            }
+            Tracked::Unarmed => pass_while::<M::Threads>(slots, all_idle::<M>, M::Arch::is_idle),
         };
         self.rest.first()
     }
@@ -176,17 +188,17 @@ impl<'t, H: Threads> Touched<'t, H> {
     }
 }
 
-impl<H: Threads> Iterator for Touched<'_, H> {
-    type Item = AlikeRun;
+impl<M: Machine> Iterator for Touched<'_, M> {
+    type Item = AlikeRun<M::Arch>;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<AlikeRun> {
+    fn next(&mut self) -> Option<AlikeRun<M::Arch>> {
         let word = self.first()?.load(Ordering::Relaxed);
         let start = self.page();
         // The run has at least one page, even if hardware has changed the first entry in the meantime.
         self.consume(1);
-        if self.alike && x86_64::is_present(word) {
-            self.rest = pass_alike::<H>(self.rest, x86_64::attributes(word));
+        if self.alike && M::Arch::is_present(word) {
+            self.rest = pass_alike::<M>(self.rest, M::Arch::attributes(word));
         }
         let range = PageRange::new(start, self.page());
         Some(AlikeRun::new(range, word, 1))
@@ -250,12 +262,12 @@ impl<M: Machine> Table<M> {
             let quiet = slots.iter().take_while(|slot| {
                 step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
-                match x86_64::slot(word, ABOVE) {
+                match M::Arch::slot(word, ABOVE) {
                     Slot::Table(lower) => {
-                        word & x86_64::ACCESSED == 0
+                        M::Arch::is_uncached(word)
                             && tables.meta(lower).quiet.load(Ordering::Acquire) & skippable != 0
                     }
-                    Slot::Entry => tracked.is_untouched(word),
+                    Slot::Entry => tracked.is_untouched::<M>(word),
                 }
             });
             let quiet = quiet.count();
@@ -296,10 +308,10 @@ impl<M: Machine> Table<M> {
     fn settle_one(&self, slot: &AtomicU64, start: Page, gather: &mut Gather<'_, M>) {
         step::<M::Threads>(Step::Entry);
         let word = slot.load(Ordering::Relaxed);
-        let Slot::Table(lower) = x86_64::slot(word, ABOVE) else {
+        let Slot::Table(lower) = M::Arch::slot(word, ABOVE) else {
             return;
         };
-        if word & x86_64::ACCESSED == 0 {
+        if M::Arch::is_uncached(word) {
             return;
         }
         let meta = self.frames().meta(lower);
@@ -313,7 +325,7 @@ impl<M: Machine> Table<M> {
             gather.record_upper_cleared();
             // The exchange fails if the entry has changed. If it now points to another table, that table is not
             // skippable either.
-            let clear = word & !x86_64::ACCESSED;
+            let clear = word & !M::Arch::mask(Bits::ACCESSED);
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = slot.compare_exchange(word, clear, order.0, order.1);
         }
@@ -325,10 +337,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Whether the last-level table here may become skippable after the check (see the module documentation). The
     /// cursor must be at the start of the table, the table must be entirely in the range, and no other gather may have
     /// a pending flush: such a flush means that a CPU may still use a page without setting the accessed bit of the
-    /// upper entry.
+    /// upper entry. On an architecture without accessed bits in upper entries, no table may.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
-        self.level == 1
+        M::Arch::UPPER_ENTRIES_ACCESSED
+            && self.level == 1
             && start.number() % TABLE_PAGES == 0
             && start.add(TABLE_PAGES) <= self.range().end
             && !gather.others_pending()
@@ -342,9 +355,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     pub fn end_look(&mut self, tracked: Tracked, quiet: bool) {
         assert!(self.level == 1, "only a lowest table is quiet");
         let bits_tell = match tracked {
-            Tracked::Stores
-                if self.is_watched() || (quiet && every_watched::<M::Threads>(self.words)) =>
-            {
+            Tracked::Stores if self.is_watched() || (quiet && every_watched::<M>(self.words)) => {
                 WATCHED
             }
             Tracked::Unarmed if quiet => IDLE,
@@ -380,7 +391,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         limit: Page,
         alike: bool,
         tracked: Tracked,
-    ) -> Touched<'t, M::Threads> {
+    ) -> Touched<'t, M> {
         assert!(self.level == 1, "the cursor stands in no lowest table");
         let first = slot_index(from, 1);
         Touched {
@@ -392,14 +403,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 Tracked::Stores => self.has_flag(WATCHED),
                 Tracked::Accesses | Tracked::Unarmed => self.has_flag(IDLE),
             },
-            threads: PhantomData,
+            machine: PhantomData,
         }
     }
 
     /// Evaluates `rule` for the attributes of `run`, for use by [`edit_prepared`](Self::edit_prepared).
     pub fn prepare(
         &self,
-        run: &AlikeRun,
+        run: &AlikeRun<M::Arch>,
         mut rule: impl FnMut(Bits) -> Edit,
         gather: &Gather<'_, M>,
     ) -> Prepared {
@@ -420,7 +431,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     #[inline]
     pub fn edit_prepared(
         &self,
-        run: &AlikeRun,
+        run: &AlikeRun<M::Arch>,
         pages: u64,
         prepared: &Prepared,
         gather: &mut Gather<'_, M>,
@@ -428,8 +439,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let at = slot_index(run.range.start, 1);
         let slots = &self.words[at..at + pages as usize];
         let done = match slots {
-            [slot] => u64::from(prepared.0.apply_one::<M::Threads>(slot)),
-            slots => prepared.0.apply::<M::Threads>(slots) as u64,
+            [slot] => u64::from(prepared.0.apply_one::<M>(slot)),
+            slots => prepared.0.apply::<M>(slots) as u64,
         };
         if done > 0 {
             prepared.0.record(run.range.start, done, gather);
@@ -463,7 +474,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             match runs[..used].last_mut() {
                 Some(last) if last.end == page => {
                     let left = entries.rest.len().min((most - pages) as usize);
-                    let more = alike.apply::<M::Threads>(&entries.rest[..left]);
+                    let more = alike.apply::<M>(&entries.rest[..left]);
                     if more == 0 {
                         break;
                     }
@@ -472,7 +483,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
                     pages += more as u64;
                 }
                 Some(_) | None => {
-                    if used == runs.len() || !alike.apply_one::<M::Threads>(first) {
+                    if used == runs.len() || !alike.apply_one::<M>(first) {
                         break;
                     }
                     entries.consume(1);
@@ -514,8 +525,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         while let Some(first) = entries.first() {
             let word = first.load(Ordering::Relaxed);
             let start = entries.page();
-            if !x86_64::is_present(word) {
-                untouched &= edit_swapped_slot(first, tracked, &rule);
+            if !M::Arch::is_present(word) {
+                untouched &= edit_swapped_slot::<M>(first, tracked, &rule);
                 entries.consume(1);
                 continue;
             }
@@ -526,14 +537,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 entries.consume(1);
                 continue;
             }
-            if !alike.apply_one::<M::Threads>(first) {
+            if !alike.apply_one::<M>(first) {
                 // Hardware has changed the entry: decide again.
                 continue;
             }
             entries.consume(1);
-            let follows = |slot: &AtomicU64| alike.fits(slot.load(Ordering::Relaxed));
+            let follows = |slot: &AtomicU64| alike.fits::<M>(slot.load(Ordering::Relaxed));
             let more = match entries.rest {
-                [next, ..] if follows(next) => alike.apply::<M::Threads>(entries.rest),
+                [next, ..] if follows(next) => alike.apply::<M>(entries.rest),
                 [] | [_, ..] => 0,
             };
             entries.consume(more);
@@ -548,14 +559,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// If a page is mapped, swapped out or migrating here.
     pub fn mark_here(&mut self, marks: Marks) {
         let old = self.word();
-        let present = match x86_64::decode(old, self.level) {
+        let present = match M::Arch::decode(old, self.level) {
             Entry::Empty => Marks::empty(),
             Entry::Marker(Marker { marks }) => marks,
             Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
                 panic!("marked a page at {:?}", self.position)
             }
         };
-        let new = x86_64::encode(Entry::marker(present | marks));
+        let new = M::Arch::encode(Entry::marker(present | marks));
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
     }
@@ -563,26 +574,30 @@ impl<'t, M: Machine> Cursor<'t, M> {
 
 /// Edits the bits that the entry in `slot` carries, if it is a swap entry. Returns whether the entry is untouched
 /// afterwards. The table is locked.
-fn edit_swapped_slot(slot: &AtomicU64, tracked: Tracked, rule: impl Fn(Bits) -> Edit) -> bool {
+fn edit_swapped_slot<M: Machine>(
+    slot: &AtomicU64,
+    tracked: Tracked,
+    rule: impl Fn(Bits) -> Edit,
+) -> bool {
     // Hardware does not change an entry that is not present, and the table is locked.
     let old = slot.load(Ordering::Relaxed);
-    if x86_64::swapped(old).is_none() {
-        return tracked.is_untouched(old);
+    if M::Arch::swapped(old).is_none() {
+        return tracked.is_untouched::<M>(old);
     }
-    let bits = x86_64::carried(old);
+    let bits = M::Arch::carried(old);
     let edit = rule(bits);
-    let new = x86_64::with_carried(old, (bits - edit.clear) | edit.set);
+    let new = M::Arch::with_carried(old, (bits - edit.clear) | edit.set);
     slot.store(new, Ordering::Release);
-    tracked.is_untouched(new)
+    tracked.is_untouched::<M>(new)
 }
 
 /// Whether the dirty bit of every entry reports stores.
-fn every_watched<H: Threads>(slots: &[AtomicU64]) -> bool {
+fn every_watched<M: Machine>(slots: &[AtomicU64]) -> bool {
     let every = slots.iter().fold(u64::MAX, |every, slot| {
-        step::<H>(Step::Entry);
+        step::<M::Threads>(Step::Entry);
         every & slot.load(Ordering::Relaxed)
     });
-    every & x86_64::WATCHED != 0
+    every & M::Arch::mask(Bits::WATCHED) != 0
 }
 
 /// Returns the intersection and the union of the bits of these entries.
@@ -594,26 +609,28 @@ fn every_and_some<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
 /// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are
 /// tracked by their dirty bits and clean. `false` means unknown.
 #[inline(always)]
-fn all_unwritten<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some::<H>(slots);
-    every & x86_64::UFFD_WP != 0 || (every & x86_64::WATCHED != 0 && some & x86_64::DIRTY == 0)
+fn all_unwritten<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<M::Threads>(slots);
+    every & M::Arch::mask(Bits::UFFD_WP) != 0
+        || (every & M::Arch::mask(Bits::WATCHED) != 0 && some & M::Arch::mask(Bits::DIRTY) == 0)
 }
 
 /// Whether all of these entries are unaccessed, as proved by the same condition for each. `false` means unknown.
 #[inline(always)]
-fn all_unaccessed<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some::<H>(slots);
-    every & x86_64::UFFD_WP != 0 || are_idle(every, some)
+fn all_unaccessed<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<M::Threads>(slots);
+    every & M::Arch::mask(Bits::UFFD_WP) != 0 || are_idle::<M>(every, some)
 }
 
 /// Whether the accessed bit of each of these entries reports the next access, or all are empty. `false` means unknown.
 #[inline(always)]
-fn all_idle<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some::<H>(slots);
-    are_idle(every, some)
+fn all_idle<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<M::Threads>(slots);
+    are_idle::<M>(every, some)
 }
 
 #[inline(always)]
-const fn are_idle(every: u64, some: u64) -> bool {
-    some == 0 || (every & x86_64::IDLE != 0 && some & x86_64::ACCESSED == 0)
+fn are_idle<M: Machine>(every: u64, some: u64) -> bool {
+    some == 0
+        || (every & M::Arch::mask(Bits::IDLE) != 0 && some & M::Arch::mask(Bits::ACCESSED) == 0)
 }

@@ -4,9 +4,10 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::entry::x86_64;
+use crate::arch::Encoding;
 pub(super) use crate::frame::TOGETHER;
 use crate::frame::zero_bits;
+use crate::machine::Machine;
 use crate::sync::{Step, Threads, step};
 
 /// Combines the words of `TOGETHER` slots by the instruction `$instruction`, whose effect is `$combine`, a function
@@ -170,23 +171,23 @@ fn empty_bits_of_few<H: Threads>(slots: &[AtomicU64]) -> u64 {
 
 /// Whether none of `slots`, in a last-level table, maps a page.
 #[inline(always)]
-pub(super) fn none_present<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    !x86_64::is_present(some_bits::<H>(slots))
+pub(super) fn none_present<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
+    !M::Arch::is_present(some_bits::<M::Threads>(slots))
 }
 
 /// Whether all of `slots`, at `level`, map pages with rights. `false` means unknown.
 #[inline(always)]
-pub(super) fn are_pages<H: Threads>(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
-    x86_64::are_pages(every_bit::<H>(slots), level)
+pub(super) fn are_pages<M: Machine>(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
+    M::Arch::are_pages(every_bit::<M::Threads>(slots), level)
 }
 
 /// Skips the leading slots that have these attributes, and returns the rest.
 #[inline(always)]
-pub(super) fn pass_alike<H: Threads>(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
+pub(super) fn pass_alike<M: Machine>(slots: &[AtomicU64], attributes: u64) -> &[AtomicU64] {
     let mut rest = slots;
     while let [first, others @ ..] = rest {
-        step::<H>(Step::Entry);
-        if x86_64::attributes(first.load(Ordering::Relaxed)) != attributes {
+        step::<M::Threads>(Step::Entry);
+        if M::Arch::attributes(first.load(Ordering::Relaxed)) != attributes {
             break;
         }
         rest = others;
@@ -196,10 +197,10 @@ pub(super) fn pass_alike<H: Threads>(slots: &[AtomicU64], attributes: u64) -> &[
 
 /// Returns the number of leading `slots` that have these attributes.
 #[inline(never)]
-pub(super) fn count_alike<H: Threads>(slots: &[AtomicU64], attributes: u64) -> usize {
+pub(super) fn count_alike<M: Machine>(slots: &[AtomicU64], attributes: u64) -> usize {
     let alike = |slot: &AtomicU64| {
-        step::<H>(Step::Entry);
-        x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes
+        step::<M::Threads>(Step::Entry);
+        M::Arch::attributes(slot.load(Ordering::Relaxed)) == attributes
     };
     slots.iter().take_while(|slot| alike(slot)).count()
 }

@@ -7,7 +7,7 @@ use super::level::{ABOVE, ENTRIES, SHARED_OWNER, TABLE_PAGES, slot_index, table_
 use super::numbers::{self, Sum, TableTotals};
 use super::shared::{count_entries, is_shareable, is_shared_table, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::frame::{Meta, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -30,8 +30,8 @@ pub struct ShareRule {
 impl<M: Machine> Table<M> {
     /// Shares the last-level tables of this address space, from the start of `range` on, with `child`, at the same
     /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared: it is only partly
-    /// in the range, a huge page or a marker is in its place, or `rule` does not permit it. Returns the first page
-    /// that was not handled, which is the end of the range if every table was shared.
+    /// in the range, a huge page or a marker is in its place, or `rule` or the architecture does not permit it. Returns
+    /// the first page that was not handled, which is the end of the range if every table was shared.
     ///
     /// The entries above the shared tables lose the right to write, which the gather records.
     ///
@@ -50,7 +50,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, OutOfFrames> {
         let mut page = range.start;
-        while page < range.end {
+        while M::Arch::UPPER_ENTRIES_PERMIT && page < range.end {
             let above = match self.upper_table(page) {
                 Ok(above) => above,
                 Err(next) => {
@@ -97,7 +97,7 @@ impl<M: Machine> Table<M> {
     fn is_refused(&self, above: Frame, entry: usize, rule: ShareRule) -> bool {
         step::<M::Threads>(Step::Entry);
         let word = self.frames().table_words(above)[entry].load(Ordering::Acquire);
-        match x86_64::slot(word, ABOVE) {
+        match M::Arch::slot(word, ABOVE) {
             Slot::Table(lower) => {
                 let numbers = self.frames().meta(lower).live.load(Ordering::Relaxed);
                 numbers != 0 && numbers::live(numbers) < rule.least
@@ -134,7 +134,7 @@ impl<M: Machine> Table<M> {
             step::<M::Threads>(Step::Entry);
             let slot = &slots[handled];
             let word = slot.load(Ordering::Acquire);
-            let Slot::Table(lower) = x86_64::slot(word, ABOVE) else {
+            let Slot::Table(lower) = M::Arch::slot(word, ABOVE) else {
                 if word == 0 {
                     handled += 1;
                     continue;
@@ -159,7 +159,7 @@ impl<M: Machine> Table<M> {
             }
             add_references(meta, 1);
             sum.add(meta.live.load(Ordering::Relaxed));
-            words[handled] = x86_64::shared_table(word);
+            words[handled] = M::Arch::shared_table(word);
             handled += 1;
         }
         lock.unlock::<M::Threads>(Rank::Table);
@@ -182,14 +182,14 @@ impl<M: Machine> Table<M> {
         let numbers = meta.live.load(Ordering::Relaxed);
         debug_assert_eq!(
             numbers,
-            count_entries(words()),
+            count_entries::<M>(words()),
             "the numbers of a table are wrong"
         );
-        let shares = numbers::live(numbers) >= rule.least
-            && (!rule.looks || is_shareable::<M::Threads>(words()));
+        let shares =
+            numbers::live(numbers) >= rule.least && (!rule.looks || is_shareable::<M>(words()));
         if shares {
             debug_assert!(
-                is_shareable::<M::Threads>(words()),
+                is_shareable::<M>(words()),
                 "shared a table with state of one address space"
             );
             debug_assert_eq!(
@@ -199,7 +199,7 @@ impl<M: Machine> Table<M> {
             meta.disturb();
             meta.owner.store(SHARED_OWNER, Ordering::Release);
             // From now on, the processor permits no store through this entry. The exchange keeps the accessed bit.
-            slot.fetch_and(!x86_64::WRITE, Ordering::AcqRel);
+            M::Arch::forbid_stores(slot);
         }
         meta.lock.unlock::<M::Threads>(Rank::TableChild);
         shares
@@ -226,7 +226,7 @@ impl<M: Machine> Table<M> {
     #[cold]
     fn withdraw(&self, words: &[u64], linked: u64) {
         for word in words {
-            if let Slot::Table(lower) = x86_64::slot(*word, ABOVE) {
+            if let Slot::Table(lower) = M::Arch::slot(*word, ABOVE) {
                 let remains = stop_sharing(self.frames().meta(lower));
                 debug_assert!(remains, "the parent shares the table");
             }

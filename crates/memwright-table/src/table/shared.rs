@@ -30,8 +30,8 @@ use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pa
 use super::numbers;
 use super::runs::{TOGETHER, every_bit, some_bits};
 use crate::addr::{Frame, Page};
-use crate::entry::x86_64::{self, Slot};
-use crate::entry::{Entry, Marker, Marks};
+use crate::arch::{Encoding, Slot};
+use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -102,18 +102,19 @@ pub(super) fn stop_sharing_unlinked(meta: &Meta) -> bool {
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
 /// the table.
 #[inline(never)]
-pub(super) fn is_shareable<H: Threads>(words: &[AtomicU64; ENTRIES]) -> bool {
-    step::<H>(Step::Entry);
+pub(super) fn is_shareable<M: Machine>(words: &[AtomicU64; ENTRIES]) -> bool {
+    step::<M::Threads>(Step::Entry);
+    let of_one = M::Arch::mask(OF_ONE);
     let mut rest = &words[..];
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
         rest = more;
-        let (every, some) = combined::<H>(group);
-        let are_pages = every & x86_64::READ != 0;
-        let plain = some & OF_ONE == 0 && (are_pages || some == 0);
+        let (every, some) = combined::<M::Threads>(group);
+        let are_pages = M::Arch::are_pages(every, 1);
+        let plain = some & of_one == 0 && (are_pages || some == 0);
         if !plain
             && !group
                 .iter()
-                .all(|slot| is_of_all(slot.load(Ordering::Relaxed)))
+                .all(|slot| is_of_all::<M>(slot.load(Ordering::Relaxed)))
         {
             return false;
         }
@@ -122,20 +123,20 @@ pub(super) fn is_shareable<H: Threads>(words: &[AtomicU64; ENTRIES]) -> bool {
 }
 
 /// Whether the entry `word` has no state that belongs to one address space.
-fn is_of_all(word: u64) -> bool {
-    match x86_64::decode(word, 1) {
+fn is_of_all<M: Machine>(word: u64) -> bool {
+    match M::Arch::decode(word, 1) {
         Entry::Empty => true,
-        Entry::Present(page) => page.bits.bits() & OF_ONE == 0,
-        Entry::Swapped(swapped) => swapped.bits.bits() & OF_ONE == 0,
+        Entry::Present(page) => !page.bits.intersects(OF_ONE),
+        Entry::Swapped(swapped) => !swapped.bits.intersects(OF_ONE),
         Entry::Marker(Marker { marks }) => !marks.contains(Marks::UFFD_WP),
         Entry::Migrating(_) => false,
     }
 }
 
 /// Counts the entries of a table by reading them, for comparison with the numbers in its metadata.
-pub(super) fn count_entries(words: &[AtomicU64; ENTRIES]) -> u32 {
+pub(super) fn count_entries<M: Machine>(words: &[AtomicU64; ENTRIES]) -> u32 {
     let each = words.iter().map(|slot| slot.load(Ordering::Relaxed));
-    each.map(numbers::of_entry).sum()
+    each.map(numbers::of_entry::<M>).sum()
 }
 
 /// Returns the intersection and the union of the words of a group of slots. The lock of the table is held, so the
@@ -167,7 +168,10 @@ pub(super) fn count_empty<H: Threads>(slots: &[AtomicU64]) -> usize {
 }
 
 /// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
-const OF_ONE: u64 = x86_64::UFFD_WP | x86_64::WATCHED | x86_64::IDLE | x86_64::MERGED;
+const OF_ONE: Bits = Bits::UFFD_WP
+    .union(Bits::WATCHED)
+    .union(Bits::IDLE)
+    .union(Bits::MERGED);
 
 impl<M: Machine> Table<M> {
     /// Returns the last-level table for `page` if it is shared, for audits. No thread may change the table during the
@@ -176,7 +180,7 @@ impl<M: Machine> Table<M> {
         let frames = self.frames();
         let above = self.upper_table(page).ok()?;
         let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
-        match x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+        match M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
             Slot::Table(lower) => is_shared(frames.meta(lower)).then_some(lower),
             Slot::Entry => None,
         }
@@ -191,7 +195,7 @@ impl<M: Machine> Table<M> {
         for level in (ABOVE + 1..=ROOT_LEVEL).rev() {
             step::<M::Threads>(Step::Entry);
             let slot = &frames.table_words(node)[slot_index(page, level)];
-            let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) else {
+            let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), level) else {
                 return Err(self.next_upper(node, page, level));
             };
             node = lower;

@@ -6,7 +6,7 @@ use super::cursor::{Cursor, record};
 use super::numbers;
 use super::runs::{TOGETHER, are_pages};
 use crate::addr::Page;
-use crate::entry::x86_64;
+use crate::arch::Encoding;
 use crate::entry::{Bits, Entry, Present, Swapped, change};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -29,14 +29,14 @@ impl<M: Machine> Cursor<'_, M> {
         let word = self.slot_word();
         let mut old = word.load(Ordering::Relaxed);
         loop {
-            assert!(x86_64::is_present(old), "no page at {:?}", self.position);
-            let page = x86_64::decode_present(old, 1);
+            assert!(M::Arch::is_present(old), "no page at {:?}", self.position);
+            let page = M::Arch::decode_present(old, 1);
             let new = Entry::Swapped(Swapped {
                 slot,
                 bits: bits(page.bits) & Bits::CARRIED,
             });
             let order = (Ordering::AcqRel, Ordering::Relaxed);
-            match word.compare_exchange(old, x86_64::encode(new), order.0, order.1) {
+            match word.compare_exchange(old, M::Arch::encode(new), order.0, order.1) {
                 Ok(_) => {
                     self.add_to_numbers(numbers::SWAPPED.wrapping_sub(numbers::COUNTED));
                     let what = change(Entry::Present(page), new);
@@ -59,11 +59,11 @@ impl<M: Machine> Cursor<'_, M> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
         assert!(
-            matches!(x86_64::decode(old, self.level), Entry::Swapped(_)),
+            matches!(M::Arch::decode(old, self.level), Entry::Swapped(_)),
             "nothing is swapped out at {:?}",
             self.position
         );
-        let new = x86_64::encode_present(page);
+        let new = M::Arch::encode_present(page);
         slot.store(new, Ordering::Release);
         self.add_to_numbers(numbers::COUNTED.wrapping_sub(numbers::SWAPPED));
     }
@@ -78,14 +78,14 @@ impl<M: Machine> Cursor<'_, M> {
         let slots = self.slots_to(self.table_end(self.range().end));
         let all_pages = |group: &&[AtomicU64]| {
             let whole = group.first_chunk::<TOGETHER>();
-            whole.is_some_and(|slots| are_pages::<M::Threads>(slots, 1))
+            whole.is_some_and(|slots| are_pages::<M>(slots, 1))
         };
         let groups = slots.chunks(TOGETHER).filter(|group| !all_pages(group));
         for slot in groups.flatten() {
             // Hardware does not change a swap entry, and the table is locked.
             let word = slot.load(Ordering::Relaxed);
-            if x86_64::swapped(word).is_some() {
-                let new = x86_64::with_carried(word, rule(x86_64::carried(word)));
+            if M::Arch::swapped(word).is_some() {
+                let new = M::Arch::with_carried(word, rule(M::Arch::carried(word)));
                 slot.store(new, Ordering::Release);
             }
         }

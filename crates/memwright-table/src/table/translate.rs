@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::addr::{Frame, Page, PageSize};
-use crate::entry::x86_64::{self, Slot};
+use crate::arch::{Encoding, Slot};
 use crate::entry::{Bits, CacheMode, Entry};
 use crate::machine::Machine;
 use crate::root::Table;
@@ -31,13 +31,16 @@ impl PageAccess {
     }
 
     /// Returns the bits that a processor sets in the entry on the access.
-    const fn recorded(self) -> u64 {
+    const fn recorded(self) -> Bits {
         match self {
-            Self::Load | Self::Fetch => x86_64::ACCESSED,
-            Self::Store => x86_64::ACCESSED | x86_64::DIRTY,
+            Self::Load | Self::Fetch => Bits::ACCESSED,
+            Self::Store => Bits::ACCESSED.union(Bits::DIRTY),
         }
     }
 }
+
+/// What an entry has whose page a CPU may store to without another walk.
+const WRITTEN: Bits = Bits::WRITE.union(Bits::DIRTY);
 
 /// A translation that a TLB may keep until the machine receives an invalidation of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,45 +75,45 @@ impl<M: Machine> Table<M> {
         }
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
-        // The right to write in the upper entries of the walk.
-        let mut upper = x86_64::WRITE;
+        // Whether the upper entries of the walk permit stores.
+        let mut upper = true;
         loop {
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let word = slot.load(Ordering::Acquire);
-            let Slot::Table(lower) = x86_64::slot(word, level) else {
+            let Slot::Table(lower) = M::Arch::slot(word, level) else {
                 break;
             };
-            if word & x86_64::ACCESSED == 0 {
-                let used = word | x86_64::ACCESSED;
+            if M::Arch::is_uncached(word) {
+                let used = word | M::Arch::mask(Bits::ACCESSED);
                 let (set, seen) = (Ordering::AcqRel, Ordering::Relaxed);
                 if slot.compare_exchange(word, used, set, seen).is_err() {
                     // The entry has changed: read it again.
                     continue;
                 }
             }
-            upper &= word;
+            upper &= M::Arch::permits_stores(word);
             (node, level) = (lower, level - 1);
         }
-        if access == PageAccess::Store && upper == 0 {
+        if access == PageAccess::Store && !upper {
             return None;
         }
         let slot = &frames.table_words(node)[slot_index(page, level)];
         let mut word = slot.load(Ordering::Acquire);
         loop {
-            let Entry::Present(present) = x86_64::decode(word, level) else {
+            let Entry::Present(present) = M::Arch::decode(word, level) else {
                 return None;
             };
             if !present.bits.contains(access.wanted()) {
                 return None;
             }
-            let used = word | access.recorded();
+            let used = word | M::Arch::mask(access.recorded());
             let set = (Ordering::AcqRel, Ordering::Acquire);
             match slot.compare_exchange(word, used, set.0, set.1) {
                 Ok(_) => {
                     return Some(Translation {
                         frame: present.frame_of(page),
                         size: present.size,
-                        stores: used & upper & x86_64::WRITE != 0 && used & x86_64::DIRTY != 0,
+                        stores: upper && M::Arch::held(used, WRITTEN) == WRITTEN,
                         fetches: present.bits.contains(Bits::EXECUTE),
                         key: present.bits.key(),
                         cache: present.bits.cache()?,

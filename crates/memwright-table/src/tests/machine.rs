@@ -8,7 +8,9 @@ use std::sync::Mutex;
 use std::vec::Vec;
 
 use crate::sync::Threads;
-use crate::{CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, Machine, PAGE_SIZE, Region};
+use crate::{
+    CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, Machine, PAGE_SIZE, Region, X86_64,
+};
 
 /// The target CPUs of an invalidation, and the invalidation.
 pub(crate) type Sent = (CpuSet, Invalidation);
@@ -81,6 +83,7 @@ impl Drop for Inner {
 
 // SAFETY: the memory is valid for `frames` frames, zeroed, and lives as long as the machine; the machine has no TLB.
 unsafe impl Machine for TestMachine {
+    type Arch = X86_64;
     type Threads = Self;
 
     fn memory_base(&self) -> NonNull<u8> {

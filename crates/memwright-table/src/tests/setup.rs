@@ -8,7 +8,7 @@ use std::vec::Vec;
 use super::machine::{TestMachine, frames};
 use crate::{
     CpuSet, Frame, FrameKind, FrameRange, Frames, Invalidation, MAX_CPUS, MAX_NODES, Machine,
-    OneCpu, Region, SetupError, Table, Topology, handle::fail_heap_after,
+    OneCpu, Region, SetupError, Table, Topology, X86_64, handle::fail_heap_after,
 };
 
 /// A machine whose answers can be wrong. Its memory is that of `inner`.
@@ -35,6 +35,7 @@ impl Odd {
 // SAFETY: construction refuses every machine of this type whose answers differ from those of `inner`, except the
 // template, which is only read if it is a frame of `inner`.
 unsafe impl Machine for Odd {
+    type Arch = X86_64;
     type Threads = OneCpu;
 
     fn memory_base(&self) -> NonNull<u8> {

@@ -1,0 +1,190 @@
+//! Tests of the encodings: the bits of the processors' manuals, and the round trip of each kind of entry.
+
+use proptest::prelude::*;
+
+use super::x86_64::ADDRESS;
+use super::{Encoding, Slot, X86_64};
+use crate::addr::{Frame, PageSize};
+use crate::entry::{Bits, CacheMode, Entry, Marker, Marks, Migrating, Present, Swapped, change};
+
+const R: Bits = Bits::READ;
+const W: Bits = Bits::WRITE;
+const X: Bits = Bits::EXECUTE;
+const A: Bits = Bits::ACCESSED;
+const D: Bits = Bits::DIRTY;
+const WC: Bits = Bits::of_cache(CacheMode::WriteCombining);
+const UC: Bits = Bits::of_cache(CacheMode::Uncached);
+
+fn page(frame: u32, bits: Bits) -> Entry {
+    Entry::page(Frame::new(frame), bits)
+}
+
+fn huge(frame: u32, bits: Bits) -> Entry {
+    Entry::Present(Present {
+        frame: Frame::new(frame),
+        size: PageSize::Size2M,
+        bits,
+    })
+}
+
+fn migrating(frame: u32) -> Entry {
+    Entry::Migrating(Migrating {
+        frame: Frame::new(frame),
+        size: PageSize::Size4K,
+        bits: W,
+    })
+}
+
+const SWAPPED: Entry = Entry::Swapped(Swapped {
+    slot: 7,
+    bits: Bits::EXCLUSIVE,
+});
+const MARKER: Entry = Entry::marker(Marks::GUARD);
+
+#[test]
+fn tables_are_told_from_pages() {
+    let frame = Frame::new(0x1234);
+    for level in 2..=4 {
+        assert_eq!(
+            X86_64::slot(X86_64::table(frame), level),
+            Slot::Table(frame)
+        );
+        for entry in [MARKER, SWAPPED, huge(512, R), huge(512, W), Entry::Empty] {
+            assert_eq!(X86_64::slot(X86_64::encode(entry), level), Slot::Entry);
+        }
+    }
+    assert_eq!(
+        X86_64::slot(X86_64::encode(page(1, Bits::all())), 1),
+        Slot::Entry
+    );
+}
+
+#[test]
+fn hardware_sees_the_bits_of_the_manual() {
+    // Intel SDM volume 3A, format of a page-table entry that maps a 4-KByte page.
+    let word = X86_64::encode(page(0x12345, R | W | A | D));
+    assert_eq!(word, 0x8000_0000_1234_5067);
+    assert_eq!(X86_64::encode(page(1, R | X)), 0x1005);
+    let word = X86_64::encode(huge(512, R | X));
+    assert_eq!(word, 0x20_0085);
+    // An entry that is not present has an address field beyond all memory.
+    for entry in [page(1, W | X), SWAPPED, migrating(1), MARKER] {
+        let word = X86_64::encode(entry);
+        assert_eq!(word & 1, 0);
+        assert!(word & ADDRESS > 0x000f_f000_0000_0000, "{word:#x}");
+    }
+}
+
+/// Returns the index in the page attribute table that hardware reads from a leaf, from the manual's formats of entries: bit
+/// 3 is PWT, bit 4 is PCD, and PAT is bit 7 of an entry of 4 KiB and bit 12 of a larger one.
+fn pat_index(word: u64, size: PageSize) -> u64 {
+    let pat = match size {
+        PageSize::Size4K => word >> 7,
+        PageSize::Size2M | PageSize::Size1G => word >> 12,
+    };
+    (word >> 3 & 1) | (word >> 4 & 1) << 1 | (pat & 1) << 2
+}
+
+#[test]
+fn a_cache_mode_is_an_entry_of_the_page_attribute_table() {
+    use {CacheMode::*, PageSize::*};
+    // After a reset, the first four entries are WB, WT, UC- and UC. The kernel makes the second one WC.
+    let rows = [
+        (WriteBack, Size4K, 0x20_0067, 0),
+        (WriteBack, Size2M, 0x20_00e7, 0),
+        (WriteBack, Size1G, 0x4000_00e7, 0),
+        (WriteCombining, Size4K, 0x20_006f, 1),
+        (WriteCombining, Size2M, 0x20_00ef, 1),
+        (WriteCombining, Size1G, 0x4000_00ef, 1),
+        (Uncached, Size4K, 0x20_007f, 3),
+        (Uncached, Size2M, 0x20_00ff, 3),
+        (Uncached, Size1G, 0x4000_00ff, 3),
+    ];
+    for (mode, size, expected, index) in rows {
+        let frame = Frame::new(512.max(size.pages() as u32));
+        let bits = Bits::of_cache(mode) | R | W | X | A | D;
+        let word = X86_64::encode_present(Present { frame, size, bits });
+        assert_eq!(word, expected, "{mode:?} {size:?}");
+        assert_eq!(pat_index(word, size), index, "{mode:?} {size:?}");
+        assert_eq!(bits.cache(), Some(mode));
+        // Bit 7 of a large page says that it is a page, and bit 12 belongs to no frame number of one.
+        assert_eq!(word >> 7 & 1 != 0, size != Size4K);
+        // Taking the rights away and giving them back keeps the mode.
+        let without = X86_64::edit(word, Bits::empty(), Bits::RIGHTS);
+        let level = size.level_above_leaf() + 1;
+        let kept = X86_64::decode(without, level).present().unwrap();
+        assert_eq!((kept.frame, kept.bits.cache()), (frame, Some(mode)));
+        assert_eq!(X86_64::edit(without, R | W | X, Bits::empty()), word);
+    }
+    // Entry 2 of the page attribute table is not used.
+    assert_eq!((UC - WC).cache(), None);
+}
+
+fn bits() -> impl Strategy<Value = Bits> {
+    any::<u64>().prop_map(Bits::from_bits_truncate)
+}
+
+fn size() -> impl Strategy<Value = PageSize> {
+    prop_oneof![
+        Just(PageSize::Size4K),
+        Just(PageSize::Size2M),
+        Just(PageSize::Size1G)
+    ]
+}
+
+fn aligned(frame: u32, size: PageSize) -> Frame {
+    Frame::new(frame & !(size.pages() as u32 - 1))
+}
+
+fn entry() -> impl Strategy<Value = (Entry, u8)> {
+    prop_oneof![
+        (1u8..=3).prop_map(|level| (Entry::Empty, level)),
+        (1u8..8, 1u8..=3).prop_map(|(marks, level)| {
+            let marks = Marks::from_bits_truncate(marks);
+            (Entry::Marker(Marker { marks }), level)
+        }),
+        (0..Swapped::SLOTS, bits()).prop_map(|(slot, bits)| {
+            let bits = bits & Bits::CARRIED;
+            (Entry::Swapped(Swapped { slot, bits }), 1)
+        }),
+        (any::<u32>(), size(), bits()).prop_map(|(frame, size, bits)| {
+            let (frame, bits) = (aligned(frame, size), bits & (Bits::CARRIED | W));
+            let level = size.level_above_leaf() + 1;
+            (Entry::Migrating(Migrating { frame, size, bits }), level)
+        }),
+        (any::<u32>(), size(), bits()).prop_map(|(frame, size, bits)| {
+            let frame = aligned(frame, size);
+            let level = size.level_above_leaf() + 1;
+            (Entry::Present(Present { frame, size, bits }), level)
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_encoded_is_decoded((entry, level) in entry()) {
+        let word = X86_64::encode(entry);
+        prop_assert_eq!(X86_64::decode(word, level), entry);
+        prop_assert_eq!(word == 0, entry == Entry::Empty);
+        prop_assert_eq!(X86_64::is_present(word), entry.present().is_some());
+    }
+
+    #[test]
+    fn an_edited_word_is_the_edited_page(
+        frame in any::<u32>(),
+        size in size(),
+        old in bits(),
+        set in bits(),
+        clear in bits(),
+    ) {
+        let old = Present { frame: aligned(frame, size), size, bits: old };
+        let new = Present { bits: old.bits.difference(clear) | set, ..old };
+        let word = X86_64::encode_present(old);
+        let edited = X86_64::edit(word, set, clear);
+        prop_assert_eq!(edited, X86_64::encode_present(new));
+        let expected = change(Entry::Present(old), Entry::Present(new));
+        prop_assert_eq!(X86_64::change(word, edited), expected);
+    }
+}
