@@ -86,6 +86,7 @@
 //! |---|---|
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
+//! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), and no page is migrated ([`Unmoved::Unmovable`]) |
 //!
 //! # How a fault is handled
 //!
@@ -171,6 +172,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(
+    not(all(feature = "merge", feature = "numa")),
+    allow(dead_code, reason = "what only a feature that is off uses")
+)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;
@@ -194,6 +199,7 @@ mod hugetlb;
 #[cfg_attr(not(feature = "merge"), path = "ksm/off.rs")]
 mod ksm;
 mod mm;
+#[cfg_attr(not(feature = "numa"), path = "numa/off.rs")]
 mod numa;
 mod ops;
 mod range;
@@ -214,8 +220,6 @@ pub use mm::commit::{Commit, Overcommit, OvercommitMode};
 pub use mm::memory::Memory;
 pub use mm::merging::Merging;
 pub use mm::space::{AddressSpace, Area};
-pub use numa::bind::{BindError, Moving};
-pub use numa::migrate::{Moved, Unmoved};
 pub use ops::advise::Advised;
 pub use ops::map::{MapKind, MapRequest, Placement};
 pub use ops::populate::{Mapped, ToPopulate};
@@ -242,6 +246,7 @@ pub use types::layout::Layout;
 pub use types::mdwe::ExecGain;
 pub use types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 pub use types::merge::{MergeCounts, MergeSettings, MergedPages};
+pub use types::migration::{BindError, Moved, Moving, Unmoved};
 pub use types::numa_policy::{PlaceMode, PlacePolicy, PolicyId};
 pub use types::policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use types::rights::Rights;

@@ -11,10 +11,14 @@ pub(crate) mod copy;
 pub(crate) mod file;
 pub(crate) mod folio;
 pub(crate) mod force;
+#[cfg(feature = "numa")]
 pub(crate) mod hint;
 pub(crate) mod huge;
 pub(crate) mod hugetlb;
+#[cfg(not(feature = "numa"))]
+mod numa_off;
 pub(crate) mod object_entry;
+#[cfg(feature = "numa")]
 pub(crate) mod place;
 pub(crate) mod present;
 pub(crate) mod shared_folio;

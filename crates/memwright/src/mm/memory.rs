@@ -16,7 +16,8 @@ use crate::swap::Swap;
 use crate::types::faulted_in::{FaultSink, FaultedIn};
 use crate::types::huge::HUGE_PAGES;
 use crate::types::huge_settings::HugeSettings;
-use crate::types::numa_policy::{PlacePolicy, Policies, PolicyId};
+use crate::types::numa_policies::Policies;
+use crate::types::numa_policy::{PlacePolicy, PolicyId};
 use crate::types::policy::Policy;
 use crate::types::stats::{Counters, Row};
 use crate::types::trace::{Event, TraceSink};
@@ -152,7 +153,7 @@ impl<M: Machine> Memory<M> {
     /// Returns the number by which areas refer to the NUMA policy `policy`. Adds the policy if it is new.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if there is no heap memory for one more policy.
+    /// [`OutOfMemory`] if there is no heap memory for one more policy, or if the feature `numa` is off.
     pub fn number_placement(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
         self.placements.number(policy)
     }

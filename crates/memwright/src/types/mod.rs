@@ -20,7 +20,11 @@ pub(crate) mod layout;
 pub(crate) mod mdwe;
 pub(crate) mod memcg;
 pub(crate) mod merge;
+pub(crate) mod migration;
+#[cfg_attr(not(feature = "numa"), path = "numa_pace_off.rs")]
 pub(crate) mod numa_pace;
+#[cfg_attr(not(feature = "numa"), path = "numa_policies_off.rs")]
+pub(crate) mod numa_policies;
 pub(crate) mod numa_policy;
 pub(crate) mod policy;
 pub(crate) mod protection_keys;
