@@ -87,6 +87,7 @@
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), and no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
 //!
@@ -173,7 +174,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(
-    not(all(feature = "merge", feature = "numa")),
+    not(all(feature = "merge", feature = "numa", feature = "uffd")),
     allow(dead_code, reason = "what only a feature that is off uses")
 )]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
@@ -209,6 +210,7 @@ mod store;
 pub mod swap;
 pub mod track;
 mod types;
+#[cfg_attr(not(feature = "uffd"), path = "uffd/off.rs")]
 pub mod uffd;
 mod vma;
 

@@ -5,6 +5,7 @@
 //! the object without the page-table lock, then takes the lock and checks the entry again.
 
 pub(crate) mod anon;
+#[cfg(feature = "uffd")]
 pub(crate) mod armed;
 pub(crate) mod attempt;
 pub(crate) mod copy;
@@ -28,6 +29,8 @@ pub(crate) mod swap_around;
 pub(crate) mod swap_off;
 pub(crate) mod swap_wait;
 pub(crate) mod swapped_page;
+#[cfg(not(feature = "uffd"))]
+mod uffd_off;
 
 use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
 

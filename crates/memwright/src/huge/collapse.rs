@@ -303,7 +303,7 @@ impl<M: Machine> Core<M> {
                 break;
             }
         }
-        if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
+        if missing > 0 && area.flags().intersects(AreaFlags::UFFD) {
             // A collapse would fill the missing pages without notifying the userfaultfd context.
             return Err(CollapseFailure::BeyondLimits);
         }

@@ -24,3 +24,5 @@ pub(crate) mod space;
 pub(crate) mod spaces;
 pub(crate) mod subpool;
 pub(crate) mod swap_folio;
+#[cfg_attr(not(feature = "uffd"), path = "tag_off.rs")]
+pub(crate) mod tag;

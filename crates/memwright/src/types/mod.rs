@@ -21,6 +21,8 @@ pub(crate) mod mdwe;
 pub(crate) mod memcg;
 pub(crate) mod merge;
 pub(crate) mod migration;
+#[cfg_attr(not(feature = "uffd"), path = "notices_off.rs")]
+pub(crate) mod notices;
 #[cfg_attr(not(feature = "numa"), path = "numa_pace_off.rs")]
 pub(crate) mod numa_pace;
 #[cfg_attr(not(feature = "numa"), path = "numa_policies_off.rs")]
