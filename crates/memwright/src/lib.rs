@@ -87,6 +87,7 @@
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), and no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page leaves memory |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
@@ -174,7 +175,12 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(
-    not(all(feature = "merge", feature = "numa", feature = "uffd")),
+    not(all(
+        feature = "merge",
+        feature = "numa",
+        feature = "swap",
+        feature = "uffd"
+    )),
     allow(dead_code, reason = "what only a feature that is off uses")
 )]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
@@ -207,6 +213,7 @@ mod range;
 mod reclaim;
 mod shmem;
 mod store;
+#[cfg_attr(not(feature = "swap"), path = "swap/off.rs")]
 pub mod swap;
 pub mod track;
 mod types;
@@ -229,9 +236,11 @@ pub use ops::remap::RemapRequest;
 pub use ops::survey::{Forget, Sight};
 pub use ops::sync::SyncFlags;
 pub use reclaim::effort::Effort;
-pub use shmem::swap::ObjectPlace;
-pub use swap::device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
-pub use swap::{DeviceUse, Swap};
+pub use shmem::unmapped::ObjectPlace;
+pub use swap::Swap;
+pub use swap::device::{
+    DeviceError, DeviceUse, Direction, Submission, SwapDevice, Ticket, Transfer,
+};
 pub use types::access::{Access, FaultKind};
 pub use types::advice::Advice;
 pub use types::area_name::AreaName;
@@ -271,7 +280,7 @@ pub mod object {
     pub use crate::store::leaving::{Leaving, Left};
     pub use crate::store::pages::{Pages, Stored};
     pub use crate::store::room::Room;
-    pub use crate::swap::reads::Asker;
+    pub use crate::swap::asker::Asker;
     pub use crate::types::error::ObjectError;
 }
 

@@ -24,10 +24,15 @@ pub(crate) mod place;
 pub(crate) mod present;
 pub(crate) mod shared_folio;
 pub(crate) mod stack;
+#[cfg(feature = "swap")]
 pub(crate) mod swap;
+#[cfg(feature = "swap")]
 pub(crate) mod swap_around;
+#[cfg(feature = "swap")]
 pub(crate) mod swap_off;
+#[cfg_attr(not(feature = "swap"), path = "swap_wait_off.rs")]
 pub(crate) mod swap_wait;
+#[cfg(feature = "swap")]
 pub(crate) mod swapped_page;
 #[cfg(not(feature = "uffd"))]
 mod uffd_off;
@@ -35,11 +40,12 @@ mod uffd_off;
 use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
 
 use crate::fault::attempt::Fault;
-use crate::fault::swap_wait::{Finished, Purpose, wait_a_moment};
+use crate::fault::swap_wait::wait_a_moment;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::stats::Row;
 use crate::types::trace::Event;
 

@@ -182,12 +182,6 @@ impl<M: Machine> Memory<M> {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
     }
 
-    /// Returns whether a swap device was ever added.
-    #[inline]
-    pub(crate) fn swaps(&self) -> bool {
-        self.swapping.load(Ordering::Acquire)
-    }
-
     /// Sends events to `sink` from now on; `None` stops tracing.
     pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
         *self.sink.lock() = sink;

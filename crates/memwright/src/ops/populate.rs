@@ -5,7 +5,6 @@ use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use crate::fault::attempt::Fault;
-use crate::fault::swap_wait::{Finished, Purpose};
 use crate::mm::areas::Areas;
 use crate::mm::check;
 use crate::mm::core::Core;
@@ -14,6 +13,7 @@ use crate::types::access::Access;
 use crate::types::advice::Advice;
 use crate::types::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
 use crate::types::faulted_in::FaultedIn;
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;

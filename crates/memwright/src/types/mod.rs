@@ -30,10 +30,12 @@ pub(crate) mod numa_policies;
 pub(crate) mod numa_policy;
 pub(crate) mod policy;
 pub(crate) mod protection_keys;
+pub(crate) mod purpose;
 pub(crate) mod rights;
 pub(crate) mod settled;
 pub(crate) mod size_settings;
 pub(crate) mod stats;
+#[cfg_attr(not(feature = "swap"), path = "swap_window_off.rs")]
 pub(crate) mod swap_window;
 pub(crate) mod trace;
 pub(crate) mod uffd;

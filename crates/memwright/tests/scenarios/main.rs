@@ -3,10 +3,19 @@
 
 // The tests run on a host, where allocations of the heap do not fail.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![cfg_attr(
+    not(all(feature = "swap", feature = "uffd")),
+    allow(dead_code, reason = "helpers of the tests that need these features")
+)]
 
 mod advise;
 mod cpus;
-#[cfg(all(feature = "merge", feature = "numa", feature = "uffd"))]
+#[cfg(all(
+    feature = "merge",
+    feature = "numa",
+    feature = "swap",
+    feature = "uffd"
+))]
 mod failures;
 mod faults;
 mod folios;
@@ -15,37 +24,42 @@ mod huge;
 mod hugetlb;
 mod limits;
 mod locks;
-#[cfg(all(feature = "merge", feature = "uffd"))]
+#[cfg(all(feature = "merge", feature = "swap", feature = "uffd"))]
 mod merge;
 mod names;
 mod objects;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod overlooked;
 #[cfg(feature = "uffd")]
 mod physical;
 mod protect;
 #[cfg(feature = "uffd")]
 mod remap;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod room;
-#[cfg(all(feature = "merge", feature = "numa", feature = "uffd"))]
+#[cfg(all(
+    feature = "merge",
+    feature = "numa",
+    feature = "swap",
+    feature = "uffd"
+))]
 mod rows;
 #[cfg(feature = "uffd")]
 mod scan_room;
 mod setup;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod share;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod shared_folio;
 mod shared_huge;
 mod split;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod swap;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod swap_folio;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod swap_objects;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod swap_shared;
 mod track;
 #[cfg(feature = "uffd")]
@@ -54,8 +68,8 @@ mod uffd;
 mod uffd_events;
 #[cfg(feature = "uffd")]
 mod uffd_huge;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod uffd_rwp;
 mod world;
-#[cfg(feature = "uffd")]
+#[cfg(all(feature = "swap", feature = "uffd"))]
 mod written_back;
