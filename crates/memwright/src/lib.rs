@@ -88,6 +88,7 @@
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), and no page is migrated ([`Unmoved::Unmovable`]) |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page leaves memory |
+//! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
@@ -179,6 +180,7 @@
         feature = "merge",
         feature = "numa",
         feature = "swap",
+        feature = "trace",
         feature = "uffd"
     )),
     allow(dead_code, reason = "what only a feature that is off uses")

@@ -29,3 +29,7 @@ pub(crate) mod swap_folio;
 pub(crate) mod swapping;
 #[cfg_attr(not(feature = "uffd"), path = "tag_off.rs")]
 pub(crate) mod tag;
+#[cfg(feature = "trace")]
+mod tracing;
+#[cfg(not(feature = "trace"))]
+mod tracing_off;

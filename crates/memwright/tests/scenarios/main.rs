@@ -9,6 +9,7 @@
 )]
 
 mod advise;
+#[cfg(feature = "trace")]
 mod cpus;
 #[cfg(all(
     feature = "merge",
