@@ -6,6 +6,7 @@
 
 mod ceilings;
 mod image;
+pub mod matrix;
 
 use std::fs;
 use std::path::PathBuf;
