@@ -211,8 +211,8 @@ static void secrets(void)
 	close(ends[1]);
 }
 
-/* A copy within one process's memory proceeds upwards, and where source and target overlap it copies bytes again that
- * it has copied. */
+/* A copy within one process's memory proceeds upwards. If the target begins inside the source, it therefore copies
+ * bytes that it has written itself. */
 static void overlapping(void)
 {
 	static const int distances[] = { 8, 16, 63, 100, 1024, 1500, 4096, 5000 };

@@ -279,7 +279,7 @@ static void moved_watched(void)
 	CHECK_EQ(areas_in(tail, 8), 2);
 	CHECK_EQ(protect(fd, tail + 4 * PAGE, 2, 1), 0);
 	CHECK_FAILS(protect(fd, tail + 2 * PAGE, 2, 1), ENOENT);
-	/* Beside memory that was never registered, it merges only later. */
+	/* Memory that was moved beside memory that was never registered merges with it only at a later change. */
 	pages = room(8);
 	map(pages, 2);
 	map(pages + 6 * PAGE, 2);

@@ -206,7 +206,7 @@ static void options_change(void)
 static volatile sig_atomic_t bus_errors;
 static char *faulting;
 
-/* Maps another page in place of the one that exceeds the size. */
+/* Counts the SIGBUS and replaces the page for which the file system has no space, so that the access can be retried. */
 static void on_bus(int number, siginfo_t *info, void *context)
 {
 	(void)number, (void)context;

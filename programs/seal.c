@@ -1,5 +1,5 @@
-/* Does a sealed mapping stay unchanged: can it not be unmapped, replaced, moved, resized or re-protected, and, if it is
- * not writable, not be discarded?
+/* Does a sealed mapping stay unchanged? Do the calls fail that would unmap, replace, move, resize or re-protect it or,
+ * if it is not writable, discard it?
  */
 #include "check.h"
 

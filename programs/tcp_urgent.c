@@ -284,7 +284,7 @@ static void many(void)
 int main(void)
 {
 	int datagrams = socket(AF_INET, SOCK_DGRAM, 0), mark;
-	/* A Linux kernel alone starts with the loopback interface down. */
+	/* On a Linux kernel without an init system, the loopback interface is down. */
 	struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
 	(void)ioctl(datagrams, SIOCSIFFLAGS, &loopback);
 	CHECK_FAILS(send(datagrams, "x", 1, MSG_OOB), EOPNOTSUPP);

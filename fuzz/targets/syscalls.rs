@@ -6,12 +6,12 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use memwright_linux_sim::{program, run_operations};
+use memwright_linux_sim::{Forks, program, run_operations};
 
 static SAYS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("MEMWRIGHT_CALLS").is_some());
 
 fuzz_target!(|bytes: &[u8]| {
-    let ended = run_operations(program::decode(bytes));
+    let ended = run_operations(program::decode(bytes), Forks::of_input(bytes));
     if *SAYS {
         print!("{}", ended.calls);
     }

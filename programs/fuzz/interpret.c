@@ -209,7 +209,7 @@ static void remap(char **words)
 		flags |= MREMAP_MAYMOVE;
 	char *now = mremap(page_at(page), length * PAGE, longer * PAGE, flags, page_at(to < 0 ? 0 : to));
 	if (to == -2 && now != MAP_FAILED && now != page_at(page)) {
-		/* The kernel chose an address outside the range. */
+		/* The kernel has moved the memory to an address of its choice, which differs between kernels. */
 		say(" elsewhere");
 		munmap(now, longer * PAGE);
 	} else {

@@ -1,4 +1,4 @@
-/* Two threads, each on a CPU of its own, of which tests know what they execute:
+/* Two threads, each on a CPU of its own. Tests check the exact counts of their regions:
  *
  *     two_cpus PASSES PAGES   region 1 is a loop of PASSES on CPU 0, and region 2 at the same time one of twice as many on
  *                             CPU 1: a region has 1 + 2 * its passes instructions, the first of which is the begin mark;

@@ -1,5 +1,5 @@
-//! The `memwright` command: runs an unmodified Linux program on the Memwright memory manager, inside QEMU, and prints
-//! an account of its memory that repeats on every machine.
+//! The `memwright` command: runs an unmodified Linux program inside QEMU, on Memwright's kernel or on an image of
+//! Linux, and prints what memory management costs. The counts are the same on every machine.
 #![warn(clippy::print_stderr)]
 #![deny(missing_docs)]
 

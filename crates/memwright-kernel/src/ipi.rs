@@ -11,8 +11,8 @@
 //! # Why no stale translation is used after the answer
 //! - User mode: the interrupt arrives between two instructions, and user mode continues after the answer.
 //! - User copies: they run with interrupts disabled and do not wait between two accesses. If an access faults, the
-//!   fault handler can wait and so answer. The access is then retried, for which the processor walks the tables again:
-//!   no translation is cached elsewhere.
+//!   fault handler can wait and so answer. The access is then retried, and the processor walks the tables again: no
+//!   translation is cached elsewhere.
 //! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
 //!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates those that it
 //!   kept. The CPU may be about to load that root at the same time. If so, it has added itself to the set of CPUs to

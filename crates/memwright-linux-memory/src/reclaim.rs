@@ -67,8 +67,8 @@ fn go_on(
 /// The caller holds no lock.
 fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
     let mut place = *cursor.place.lock();
-    // The calls of `go_on` scan the rest of the current round, a round that ages the pages where the processes of
-    // `among` map them, one that ages them where other processes map them, and one that reclaims them.
+    // The first call of `go_on` completes the current round. The second ages the pages where the processes of `among`
+    // map them, the third ages them where other processes map them, and the fourth reclaims them.
     for _ in 0..4 {
         pause_point();
         if !go_on(&mut place, all, among, effort) || effort.is_over() {

@@ -194,7 +194,7 @@ impl Cpus for Simulated {
 
 impl host::Contexts for Simulated {
     fn most_contexts(&self) -> usize {
-        /// The limit is low, because each context is a thread of the host.
+        /// The maximum number of contexts. It is low, because each context is a thread of the host.
         const MOST: usize = 4096;
         MOST
     }

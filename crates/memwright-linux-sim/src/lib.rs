@@ -56,17 +56,38 @@ pub struct Ended {
     pub findings: Vec<String>,
 }
 
+/// What forks do with page tables: the policy `fork`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forks {
+    /// They copy every page table.
+    Copy,
+    /// They share every page table that they can, even a single one.
+    Share,
+}
+
+impl Forks {
+    /// Both policies.
+    pub const ALL: [Self; 2] = [Self::Copy, Self::Share];
+
+    /// Returns the policy under which fuzzing runs an input. It depends only on the length, so that a finding can be
+    /// repeated from its input.
+    #[must_use]
+    pub fn of_input(input: &[u8]) -> Self {
+        Self::ALL[input.len() % 2]
+    }
+}
+
 /// Boots a machine and runs the program that consists of `operations`.
 #[must_use]
-pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
-    run(&archive::own_program(), operations, false)
+pub fn run_operations(operations: Vec<program::Operation>, forks: Forks) -> Ended {
+    run(&archive::own_program(), operations, forks, false)
 }
 
 /// Boots a machine and executes a program whose file has the contents `file`. The program exits before its first
 /// instruction.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
-    run(file, Vec::new(), false)
+    run(file, Vec::new(), Forks::Copy, false)
 }
 
 /// The number of frames of the machine. Each of its two NUMA nodes has one half of them.
@@ -105,7 +126,7 @@ fn fresh_machine() -> SimulatedMachine {
 /// program starts.
 ///
 /// The kernel's own state is never freed after the run: the kernel has no code that does so.
-fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
+fn run(file: &[u8], operations: Vec<program::Operation>, forks: Forks, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());
     let host: &'static Simulated = Box::leak(Box::new(Simulated {
@@ -114,7 +135,7 @@ fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     }));
     let _running = machine.run_on(CPU);
     let files = Box::leak(archive::archive(file).into_boxed_slice());
-    contexts.run_first(|| run_machine(host, files, leaks));
+    contexts.run_first(|| run_machine(host, files, forks, leaks));
     let panic = contexts.end_all();
     let powered_off = locked(&host.more.code).is_some();
     let mut findings: Vec<String> = panic.into_iter().collect();
@@ -145,7 +166,7 @@ fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     }
 }
 
-fn run_machine(host: &'static Simulated, files: &'static [u8], leaks: bool) {
+fn run_machine(host: &'static Simulated, files: &'static [u8], forks: Forks, leaks: bool) {
     let machine: &'static dyn Host = host;
     let half = host.machine.memory().frames() / 2;
     let region = |node, start, count| Region {
@@ -159,6 +180,10 @@ fn run_machine(host: &'static Simulated, files: &'static [u8], leaks: bool) {
     let frames = Frames::new(machine, &regions).expect("room for the metadata of the frames");
     let memory = memwright::Memory::new(Arc::new(frames), Policy::default());
     let memory = Arc::new(memory.expect("room for the zero frame"));
+    match forks {
+        Forks::Copy => {}
+        Forks::Share => memory.policy().set("fork", "1").expect("a known policy"),
+    }
     if leaks {
         let memory = memory.clone();
         *locked(&host.more.begins) = Some(Box::new(move || {
@@ -197,7 +222,7 @@ mod tests {
     }
 
     fn run_clean(operations: Vec<Operation>) -> Ended {
-        let ended = run_operations(operations);
+        let ended = run_operations(operations, Forks::Copy);
         assert!(ended.powered_off && ended.findings.is_empty(), "{ended:?}");
         ended
     }
@@ -239,7 +264,7 @@ mod tests {
         let refused = vec![Operation::Load(Argument::Value(8)), call(34, [0; 6])];
         assert_eq!(run_clean(refused).performed, 1);
         // Call pause: the only thread sleeps for ever, which ends the run.
-        let asleep = run_operations(vec![call(34, [0; 6])]);
+        let asleep = run_operations(vec![call(34, [0; 6])], Forks::Copy);
         assert!(
             !asleep.powered_off && asleep.findings.is_empty(),
             "{asleep:?}"
@@ -288,7 +313,7 @@ mod tests {
     fn the_audit_finds_what_a_run_lost() {
         let clean = run_clean(Vec::new());
         assert!(clean.account.contains("\naudit_findings 0\n"), "{clean:?}");
-        let leaked = run(&archive::own_program(), Vec::new(), true);
+        let leaked = run(&archive::own_program(), Vec::new(), Forks::Copy, true);
         assert!(
             leaked.account.contains("\naudit_findings 2\n"),
             "{leaked:?}"
@@ -305,7 +330,12 @@ mod tests {
         let bytes: Vec<u8> = (0..400u32)
             .map(|number| (number * 151 % 251) as u8)
             .collect();
-        let run = || format!("{:?}", run_operations(program::decode(&bytes)));
+        let run = || {
+            format!(
+                "{:?}",
+                run_operations(program::decode(&bytes), Forks::Share)
+            )
+        };
         assert_eq!(run(), run());
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use memwright_linux_sim::calls::Calls;
-use memwright_linux_sim::{program, run_file, run_operations};
+use memwright_linux_sim::{Forks, program, run_file, run_operations};
 use memwright_sim::adversary::Chance;
 
 /// Returns the inputs of a fuzzing target, ordered by name.
@@ -84,7 +84,7 @@ fn run_grown(target: &str, findings: impl Fn(&[u8]) -> Vec<String>) {
 #[test]
 fn every_program_grown_from_the_kept_ones_runs() {
     run_grown("syscalls", |input| {
-        run_operations(program::decode(input)).findings
+        run_operations(program::decode(input), Forks::of_input(input)).findings
     });
 }
 
@@ -163,9 +163,13 @@ const MEMORY_CALLS: &[&str] = &[
 fn every_kept_program_runs_and_together_they_reach_the_calls_on_memory() {
     let mut calls = Calls::default();
     for file in corpus("syscalls") {
-        let ended = run_operations(program::decode(&fs::read(&file).unwrap()));
-        assert_eq!(ended.findings, Vec::<String>::new(), "{}", file.display());
-        calls.add(&ended.calls);
+        let operations = program::decode(&fs::read(&file).unwrap());
+        for forks in Forks::ALL {
+            let ended = run_operations(operations.clone(), forks);
+            let name = file.display();
+            assert_eq!(ended.findings, Vec::<String>::new(), "{name} {forks:?}");
+            calls.add(&ended.calls);
+        }
     }
     for name in MEMORY_CALLS {
         assert!(calls.of(name).succeeded > 0, "{name} never succeeded");

@@ -93,11 +93,13 @@ impl Kernel {
             let mut tasks = self.tasks.lock();
             let _reaper = tasks.allocate_id();
             tasks.enter(&reaper, 0)?;
+            reaper.identity.user().threads.add(1);
             let _program = tasks.allocate_id();
             let now = self.host.now();
             let process = Process::new(self.tasks, PROGRAM, now, Some(parts), limits, root);
             let process = Arc::new(process);
             tasks.enter(&process, REAPER)?;
+            process.identity.user().threads.add(1);
             tasks.lead_session(&process);
             process
         };

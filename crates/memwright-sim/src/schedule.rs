@@ -282,7 +282,7 @@ impl State {
         }
     }
 
-    /// Returns a halted CPU if every thread is halted or has ended, so that no CPU can wake it.
+    /// Returns a halted CPU if every thread is halted or has ended. No thread can then wake that CPU.
     fn lost(&self) -> Option<usize> {
         let mut lost = None;
         for status in &self.status {

@@ -1,7 +1,7 @@
 //! Random programs with device memory, on two CPUs that keep stale translations, compared with a model after each step.
 //!
-//! The model knows for each page whether it maps device memory or private memory. Device memory is one array of bytes for
-//! all processes.
+//! The model records for each page whether it maps device memory or private memory. Device memory is one array of bytes
+//! for all processes.
 
 mod support;
 

@@ -7,6 +7,7 @@ use memwright_table::{
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
+use crate::types::error_text::error_text;
 use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::writable;
@@ -70,6 +71,23 @@ pub enum AuditError {
         found: u64,
     },
 }
+
+error_text!(AuditError {
+    Self::AreaOrder(at) => "the area at {at} is out of order, empty or out of bounds, or overlaps another";
+    Self::Totals => "the totals of mapped and locked pages do not match the areas";
+    Self::EntryOutside(at) => "the entry at {at} is outside every area";
+    Self::ExcessRights(at) => "the entry at {at} has other rights or another protection key than its area";
+    Self::NotWritable(at) => "the entry at {at} is writable, which its area and its page do not permit";
+    Self::NotExclusive(at) => "the entry at {at} is exclusive, but its page has other references or is not anonymous";
+    Self::NotZero(at) => "the entry at {at} and its frame disagree about the zero page";
+    Self::WrongKind(at) => "the entry at {at} maps a frame of the wrong kind for its area";
+    Self::NotDevice(at) => "the entry at {at} does not map its part of a device, or has a cache mode without one";
+    Self::Device { mapped, found } => "areas of device memory have {mapped} pages, of which {found} are mapped";
+    Self::Resident { counted, found } => "{counted} resident pages were counted, {found} are mapped";
+    Self::ResidentObjects { counted, found } => "{counted} resident pages of objects were counted, {found} are mapped";
+    Self::Swapped { counted, found } => "{counted} swap entries were counted, there are {found}";
+    Self::Tables { counted, found } => "{counted} page tables were counted, there are {found}";
+});
 
 impl<M: Machine> AddressSpace<M> {
     /// Compares the page table with the areas, and the counters with both. The caller must ensure that no other CPU

@@ -178,7 +178,7 @@ impl Expected {
         self.0.iter().filter(|line| line.test == test).collect()
     }
 
-    /// Returns whether a subtest of the test is expected to pass, so that the test runs by default.
+    /// Returns whether the test runs by default: it does if at least one of its subtests is expected to pass.
     pub fn runs(&self, test: &str) -> bool {
         let mut lines = self.0.iter().filter(|line| line.test == test);
         lines.any(|line| line.expectation == Expectation::Pass)

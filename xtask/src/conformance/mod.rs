@@ -140,7 +140,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     Ok(Outcome::Ran(totals))
 }
 
-/// Returns the named tests, in the given order. If no test is named, returns those that are expected to pass.
+/// Returns the named tests, in the given order. If no test is named, returns those of the tier that run by default.
 fn choose<'a>(
     tests: &'a [Test],
     expected: &Expected,

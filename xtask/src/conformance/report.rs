@@ -53,8 +53,8 @@ impl Totals {
         format!("passed: {}", self.tally.sentence())
     }
 
-    /// Returns an error message if subtests ended worse than expected, so that Memwright must be fixed, or better, so
-    /// that the list must be updated.
+    /// Returns an error message if subtests ended worse or better than expected. In the first case Memwright must be
+    /// fixed, in the second case the list must be updated.
     pub fn complaint(self) -> Option<String> {
         let parts = [
             (self.failed, "did worse than expected"),

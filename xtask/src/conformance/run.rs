@@ -10,13 +10,13 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// The output and the end of a test.
+/// The output of a test, and how it ended.
 pub struct Output {
     /// The standard output.
     pub text: String,
-    /// The exit code; `None` if a signal ended the process.
+    /// The exit code of `memwright run`; `None` if a signal killed the command.
     pub code: Option<i32>,
-    /// The reason for the end, if the program did not exit by itself.
+    /// The reason for the end, if the test did not exit by itself.
     pub bad_end: Option<String>,
 }
 

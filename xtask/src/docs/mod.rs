@@ -4,6 +4,7 @@
 //! they describe: such a test compares its block with the source, and writes the block if [`UPDATE`] is set.
 
 mod locks;
+mod steps;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -136,6 +137,7 @@ fn blocks() -> Result<Vec<Block>> {
             text: mutants::markdown()?,
         },
     ];
+    blocks.extend(steps::blocks()?);
     blocks.extend(conformance::blocks()?);
     Ok(blocks)
 }

@@ -113,7 +113,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether all results after this difference can also differ, so that they are not compared.
+    /// Returns whether all results after this difference can also differ. If so, they are not compared.
     pub fn ends(self) -> bool {
         matches!(
             self,

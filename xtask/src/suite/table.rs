@@ -85,6 +85,20 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
+        beginnings: &["programs::musl-static::fork=1::on_4::", "swap::musl-static::fork=1::"],
+        of: 1,
+        runs: [0, 1],
+        what: "forks that share page tables, on four CPUs and with swap",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["programs::musl-static::fork=1::"],
+        of: 1,
+        runs: [0, 1],
+        what: "C programs whose forks share page tables",
+    },
+    Rule {
+        binary: QEMU,
         beginnings: &["pressure::musl-static::on_1::swap_calls"],
         of: 1,
         runs: [1, 1],

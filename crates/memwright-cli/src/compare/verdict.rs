@@ -35,7 +35,8 @@ impl Kind {
     }
 }
 
-/// Returns the exit code of the last of these kinds in their order; 0 if there are none.
+/// Returns the exit code of the weightiest of these kinds, which is the last in the order of [`Kind`]; 0 if there are
+/// none.
 pub fn code(kinds: &[Kind]) -> u8 {
     kinds.iter().max().map_or(0, |kind| kind.code())
 }

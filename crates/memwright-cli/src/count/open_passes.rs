@@ -34,7 +34,7 @@ pub enum Ended {
 pub struct OpenPasses(Vec<Open>);
 
 impl OpenPasses {
-    /// Begins a pass. Returns whether the region was open on this CPU already, so that its pass begins again.
+    /// Begins a pass. Returns whether the region was already open on this CPU.
     pub fn begin(&mut self, pass: Open) -> bool {
         let again = self.find(|one| is_here(one, pass.region, pass.cpu));
         self.0.push(pass);

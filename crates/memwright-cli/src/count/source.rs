@@ -118,7 +118,7 @@ impl Source {
     }
 }
 
-/// Returns the build ID of an ELF file, in hexadecimal.
+/// Checks that an ELF file has debug information. Returns its build ID, in hexadecimal.
 fn build_id_of(path: &Path) -> anyhow::Result<String> {
     use object::Object;
     let file = std::fs::File::open(path)?;

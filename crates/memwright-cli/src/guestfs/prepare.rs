@@ -306,7 +306,7 @@ fn files_of_root(
     Ok((program, PathBuf::from("/")))
 }
 
-/// Prints which entries of the folders of `--file` were skipped.
+/// Prints which entries of the folders of `--file` were skipped: at most [`MOST_SKIPPED`], and the number of others.
 fn say_skipped(tree: &Tree) {
     let (shown, more) = tree
         .skipped()

@@ -40,7 +40,7 @@ impl<'a> Archive<'a> {
     /// Returns the output of `apt-cache show` for these packages.
     ///
     /// # Errors
-    /// One line if the suite does not contain a package.
+    /// One line if apt-cache is missing or fails. It fails if the suite does not contain one of the packages.
     pub fn show(&self, packages: &[&str]) -> anyhow::Result<String> {
         self.apt("apt-cache", &self.words("show", packages))
     }
@@ -148,7 +148,7 @@ pub fn not_installed<'a>(packages: &[&'a str]) -> Option<Vec<&'a str>> {
 /// Returns the mirror of Debian's archive that this machine uses for a release.
 ///
 /// # Errors
-/// One line if no such mirror is configured.
+/// One line if apt-get is missing or fails, or if no such mirror is configured.
 pub fn mirror_of(release: &str) -> anyhow::Result<String> {
     let mirror = choose_mirror(&targets()?, release).map(str::to_owned);
     mirror.with_context(|| format!("apt knows no mirror of Debian {release} (apt-get update?)"))
@@ -157,7 +157,7 @@ pub fn mirror_of(release: &str) -> anyhow::Result<String> {
 /// Returns the mirror of Debian's archive that this machine uses for any release.
 ///
 /// # Errors
-/// One line if no such mirror is configured.
+/// One line if apt-get is missing or fails, or if no such mirror is configured.
 pub fn mirror() -> anyhow::Result<String> {
     let mirror = choose_any_mirror(&targets()?).map(str::to_owned);
     mirror.context("apt knows no mirror of Debian (apt-get update?)")
@@ -197,7 +197,8 @@ fn choose_any_mirror(listing: &str) -> Option<&str> {
     found.next().map(|(_, address)| address)
 }
 
-/// Runs a command until it exits, and returns its output. If it fails, the error contains its messages as one line.
+/// Runs a command until it exits, and returns its output. If it fails, the error contains the last line of its
+/// messages.
 ///
 /// # Errors
 /// If the command cannot be started, or if it fails.

@@ -114,7 +114,7 @@ pub fn unpack(package: &Path, root: &Path, wanted: impl Fn(&Path) -> bool) -> an
 /// Copies the first file of a package for whose path `wanted` returns true to `place`.
 ///
 /// # Errors
-/// One line if the file is not a complete package, if it contains no such file, or I/O errors.
+/// One line if the file is not a complete package, if it contains no such file or one that is too large, or I/O errors.
 pub fn unpack_one(
     package: &Path,
     wanted: impl Fn(&Path) -> bool,

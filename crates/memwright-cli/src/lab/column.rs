@@ -24,8 +24,8 @@ impl Column {
     /// column is named after the image and the changes.
     ///
     /// # Errors
-    /// One line if there is no such image, if the file is not a kernel image, or if a key is unknown. [`Column::plan`]
-    /// checks the values.
+    /// One line if there is no such image, if the file is not a kernel image, if a key is unknown, or if the image does
+    /// not have the option. [`Column::plan`] checks the values.
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let (named, changes) = split(text)?;
         let mut opened = image::open(named)?;

@@ -52,7 +52,7 @@ pub fn write_archive(archive: &Path, prepared: &mut Prepared) -> anyhow::Result<
 /// Returns the page faults of a counted run on Linux by their causes. `frames` are the maps of the run of the tracer.
 ///
 /// # Errors
-/// If the faults of the log are not those that the run counted.
+/// If the log has more faults than the run counted.
 pub fn on_linux(
     log: &FaultLog,
     frames: &[Vec<u8>],

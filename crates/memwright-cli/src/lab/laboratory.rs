@@ -629,8 +629,9 @@ fn first_process() -> Tree {
 /// Checks that a guest with this machine and this kind of kernel can run the plan and be counted.
 ///
 /// # Errors
-/// If a kernel that runs alone would have several CPUs, if the kernel's command line would be too long, or if this
-/// command was built without the init process for Linux.
+/// If a kernel that runs alone would have several CPUs, if a Linux guest whose faults are attributed to causes would
+/// have several CPUs, if the kernel's command line would be too long, or if this command was built without the init
+/// process for Linux.
 fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
     if system == System::Alone && machine.cpus > 1 {
         return Err(Failure::Usage(anyhow!(
@@ -670,7 +671,7 @@ fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>
 /// Returns the QEMU features that count what the plan measures.
 ///
 /// # Errors
-/// If the plugin cannot be obtained and the kernel is Memwright's, which is not counted without it.
+/// If the plugin cannot be obtained and the kernel is not Linux. Only Linux is also counted without the plugin.
 fn counting(
     measure: &Measure,
     system: System,

@@ -40,7 +40,8 @@ impl Load {
     /// Finds the program and the files that it needs to start, and reads standard input.
     ///
     /// # Errors
-    /// If the program does not exist or cannot be executed, or if standard input does not end in time.
+    /// If the program does not exist or cannot be executed, or if standard input does not end in time or does not fit
+    /// in the guest's memory.
     pub fn open(plan: &ImagePlan, input: &Input, system: System) -> Result<Self, Failure> {
         let prepared = prepare(&plan.setup, &KernelOptions::default())?;
         if system == System::Linux {

@@ -129,8 +129,8 @@ impl OwnGuest<'_> {
 /// Returns how the program ended.
 ///
 /// # Errors
-/// If the guest did not report how the program ended (the error then includes `errors`, QEMU's messages), or if the
-/// guest had too little memory to start the program.
+/// If the guest did not report how the program ended, or if it had too little memory to start the program. Unless the
+/// kernel panicked, the error for a missing report includes the last line of `errors`, QEMU's messages.
 fn outcome(report: &Report, errors: &str) -> anyhow::Result<Outcome> {
     match &report.outcome {
         Some((Outcome::NotStarted(NO_ROOM), text)) => {

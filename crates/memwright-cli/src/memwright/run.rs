@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
     /// Returns the QEMU command line. With `--keep`, the files that it names exist, so that the user can run it.
     ///
     /// # Errors
-    /// If no QEMU is found, or I/O errors of writing the files.
+    /// If no QEMU or no kernel image is found, or I/O errors of writing the files.
     pub fn line(&self) -> anyhow::Result<String> {
         const DRY: &str = "/tmp/memwright-run";
         let patience = bounded::patience(self.plan.care.timeout);

@@ -109,7 +109,7 @@ impl SignalWatch {
         }
     }
 
-    /// Returns whether a signal was forwarded to PROGRAM, so that the run does not repeat.
+    /// Returns whether a signal was forwarded to PROGRAM. Such a run does not repeat.
     pub fn was_used(&self) -> bool {
         hold(&self.state).forwarded
     }

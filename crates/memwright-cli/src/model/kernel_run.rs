@@ -73,7 +73,7 @@ pub struct Document {
     /// The interprocessor interrupts that CPUs sent in the run; absent if the guest has one CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<Sent>,
-    /// The counts of each region that the program marked.
+    /// The counts of each region that the program marked; absent without the plugin, which alone detects marks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,
     /// The page faults by what caused them, if requested.

@@ -129,7 +129,7 @@ impl Profile {
     }
 }
 
-/// The sums of a function over all nodes of the call tree.
+/// The counts of a function, summed over the nodes of the call tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionRow {
     /// Its name.
@@ -138,7 +138,7 @@ pub struct FunctionRow {
     pub calls: u64,
     /// Instructions that the function itself executed ("self").
     pub own: u64,
-    /// Instructions of the function and its callees ("children").
+    /// Instructions of the function and its callees ("children"); those of a recursive call are counted once.
     pub with_callees: u64,
 }
 

@@ -1,8 +1,7 @@
 //! Starts QEMU so that it cannot outlive the command.
 //!
-//! The command executes itself with a hidden subcommand. That process requests SIGKILL for when its parent dies, a
-//! setting that `execve` preserves, and then executes QEMU. QEMU is therefore killed even if the command itself is
-//! killed.
+//! The command executes itself with a hidden subcommand. That process sets its parent-death signal to SIGKILL, which
+//! `execve` preserves, and then executes QEMU. QEMU is therefore killed even if the command itself is killed.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -17,7 +16,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 /// The name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "__launch";
 
-/// The arguments of the hidden launcher: the program to exec, and its arguments.
+/// The arguments of the hidden subcommand.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
     /// The process ID of the command, which must still be the parent.

@@ -70,7 +70,7 @@ impl Monitor {
     /// Negotiates the protocol's capabilities on a connected socket.
     ///
     /// # Errors
-    /// I/O errors of the socket, and errors if the peer does not implement the protocol.
+    /// Every [`QmpError`].
     pub fn open(stream: UnixStream) -> Result<Self, QmpError> {
         let lines = BufReader::new(stream.try_clone()?);
         let mut monitor = Self {
@@ -86,7 +86,7 @@ impl Monitor {
     /// Executes a command and returns its answer.
     ///
     /// # Errors
-    /// I/O errors of the socket, and [`QmpError::Refused`].
+    /// Every [`QmpError`].
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let line = json!({ "execute": command, "arguments": arguments });
         self.stream.write_all(format!("{line}\n").as_bytes())?;
@@ -106,7 +106,7 @@ impl Monitor {
     /// Waits for the first event that `wanted` accepts, and returns it. Earlier events are discarded.
     ///
     /// # Errors
-    /// I/O errors of the socket.
+    /// [`QmpError::Io`] and [`QmpError::Parse`].
     pub fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) -> Result<Event, QmpError> {
         loop {
             for event in std::mem::take(&mut self.events) {
@@ -131,7 +131,7 @@ impl Monitor {
 /// Injects a non-maskable interrupt into the guest's CPUs.
 ///
 /// # Errors
-/// I/O errors of the socket (`TimedOut` or `WouldBlock` if QEMU does not answer), and [`QmpError::Refused`].
+/// Every [`QmpError`]; the I/O error is `TimedOut` or `WouldBlock` if QEMU does not answer.
 pub fn inject_nmi(socket: &Path) -> Result<(), QmpError> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;

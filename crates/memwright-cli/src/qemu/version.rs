@@ -119,7 +119,7 @@ fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
         .filter(|version| *version < Version::NEWER)
 }
 
-/// Returns whether a QEMU was built with plugin support, so that its log can contain the output of plugins.
+/// Returns whether a QEMU was built with plugin support. Only then can its log contain the output of plugins.
 pub fn takes_plugins(program: &OsString) -> bool {
     let answer = bounded::output(
         Command::new(program).args(["-d", "help"]),

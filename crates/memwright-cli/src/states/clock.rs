@@ -71,7 +71,7 @@ impl std::error::Error for ClockError {}
 /// instructions after the guest had read `time` from its clock. Returns whether QEMU ran a timer after the stop.
 ///
 /// # Errors
-/// If the stream does not have the format that QEMU writes.
+/// If the stream does not have the format that QEMU writes, or if the saved clock is earlier than the guest's.
 pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(CLOCK, stream)?;
     let added = number(stream, place)?;

@@ -1,4 +1,4 @@
-/* Takes known page faults: the test of `--faults-by` knows their functions and lines. Each argument is a part. */
+/* Takes known page faults: the test of `--faults-by` lists their functions and lines. Each argument is a part. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -135,6 +135,51 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "userfault_matrix faults",
 ];
 
+/// Programs that fork, and those that misuse calls on memory. They also run on a kernel whose forks share every page
+/// table that they can, even a single one.
+const SHARING_TABLES: &[&str] = &[
+    "fork_protect",
+    "cow",
+    "huge",
+    "split",
+    "map",
+    "advise",
+    "trace",
+    "trace_calls",
+    "watchpoints",
+    "forced",
+    "probes",
+    "merge",
+    "ksm",
+    "lend",
+    "rings",
+    "faults",
+    "signals",
+    "forged_frames",
+    "limits",
+    "threads",
+    "races all 50",
+    "forkbomb",
+    "splice",
+    "remote",
+    "proc",
+    "memory_files",
+    "memory_calls",
+    "soft_dirty no-faults",
+    "userfault",
+    "userfault_bad",
+    "uffd_rwp",
+    "userfault_matrix dirty-bit",
+    "badptr --every",
+    "many_processes",
+];
+
+/// Those that fork while other CPUs use the same memory, under the same policy.
+const RACING_FORKS: &[&str] = &["threads", "races all 50", "pthreads 40", "forkbomb"];
+
+/// Those that swap, under the same policy.
+const SHARING_SWAPPED_TABLES: &[&str] = &["swap", "swap_calls", "swap_forked 16 12 50", "swap_off"];
+
 /// Programs that use as many areas, arguments, descriptors or nested directories as possible.
 const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll", "deep_paths"];
 
@@ -161,6 +206,15 @@ pub fn trials() -> Vec<Trial> {
     let long = Boot::of("long", "musl-static", LONG);
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
+    let sharing = [
+        Boot::of("programs", "musl-static", SHARING_TABLES).policy("fork=1"),
+        Boot::of("programs", "musl-static", RACING_FORKS)
+            .policy("fork=1")
+            .cpus(4),
+        Boot::of("swap", "musl-static", SHARING_SWAPPED_TABLES)
+            .option("--swap", "zram:64M")
+            .policy("fork=1"),
+    ];
     let grouped = |cpus| {
         Boot::of("groups", "musl-static", &["group_limits", "group_nesting"])
             .option("--swap", "zram:64M")
@@ -168,6 +222,7 @@ pub fn trials() -> Vec<Trial> {
     };
     let boots = boots
         .chain([long, by_faults, swapping])
+        .chain(sharing)
         .chain(under_pressure());
     let boots = boots.chain([grouped(1), grouped(4)]);
     // This program changes system-wide settings, so it is the only one of its boot.

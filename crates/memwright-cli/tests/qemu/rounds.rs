@@ -42,7 +42,8 @@ const BY_OFFSET: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The numbers of rounds are small: if the guest has more CPUs than the host has cores, a round takes most of a second.
+/// Programs that run on parallel CPUs. Their numbers of rounds are small, because a round takes almost a second if the
+/// guest has more CPUs than the host has cores.
 const IN_PARALLEL: &[&str] = &[
     "pthreads 40",
     "races all 50",

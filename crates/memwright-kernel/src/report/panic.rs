@@ -145,7 +145,7 @@ fn others(text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Returns whether another CPU has failed, so that this one must stop.
+/// Returns whether another CPU has failed. This one must then stop.
 pub fn must_stop() -> bool {
     let failed = FAILED.load(Ordering::Acquire);
     failed != 0 && failed != own_mark()

@@ -88,9 +88,9 @@ impl UserMemory {
     }
 }
 
-/// Loads `root`, which belongs to a test, on this CPU.
+/// Loads `root` on this CPU. It is the root of a test, or the template.
 pub fn load(root: u64) {
-    // SAFETY: every root of the tests contains the template's upper half.
+    // SAFETY: `root` contains the template's upper half, which maps the kernel.
     unsafe { tlb::load(Frame::new((root / 4096) as u32), false) };
 }
 

@@ -4,8 +4,8 @@ use memwright_table::sync::GaveWay;
 
 /// The callbacks from the host into the kernel.
 pub trait KernelEvents: Sync {
-    /// Handles a fault at a user address that the kernel is copying to or from. Returns whether the fault was resolved,
-    /// so that the copy is retried.
+    /// Handles a fault at a user address that the kernel is copying to or from. Returns whether the fault was resolved.
+    /// If so, the copy is retried.
     ///
     /// # Locks
     /// Called on the copying thread, which holds none of the locks that this function takes.

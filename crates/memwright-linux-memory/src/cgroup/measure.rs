@@ -116,7 +116,7 @@ impl Measuring {
         let all = PageRange::new(Page::new(0), Page::USER_END);
         let frames = memory.frames();
         space.survey(all, |sight| {
-            if let Sight::Entry(area, extent) = sight
+            if let Sight::Entry(area, extent, _) = sight
                 && let Entry::Present(page) = extent.entry
             {
                 self.add(page, area.is_shared(), frames.kind(page.frame));

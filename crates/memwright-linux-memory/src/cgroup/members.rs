@@ -26,7 +26,7 @@ impl Cgroups {
     /// it (`cgroup_migrate_vet_dst`), `ENOMEM`.
     pub fn enter(&self, process: &Process, id: u32) -> Result<(), Errno> {
         let usage = process.total_usage();
-        // While the table is locked, no other thread removes the group or creates a process.
+        // While the process table is locked, no other thread removes the group or creates a process.
         let mut tasks = self.oom.tasks.lock();
         let group = self.get(id).ok_or(Errno::ENODEV)?;
         let group = group.parent().is_some().then_some(group);

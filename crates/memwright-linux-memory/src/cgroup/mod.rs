@@ -103,8 +103,8 @@ impl Cgroups {
 
     /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
     pub fn set_most_slots(&self, group: &Cgroup, slots: u64) {
-        // While the table is locked, no other thread removes the group or disables its controller. Otherwise the limit
-        // could be set for another group that has got the memcg since.
+        // While the process table is locked, no other thread removes the group or disables its controller. Otherwise
+        // the limit could be set for another group that has got the memcg since.
         let _tasks = self.oom.tasks.lock();
         if group.has_memory() {
             group.most_slots.store(slots, Ordering::Relaxed);

@@ -57,7 +57,7 @@ impl Cgroups {
     /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there
     /// are too many groups with the memory controller, `ENOMEM`.
     pub fn make(&self, above: u32, name: &[u8]) -> Result<(), Errno> {
-        // While the table is locked, no other thread changes the tree.
+        // While the process table is locked, no other thread changes the tree of groups.
         let _tasks = self.oom.tasks.lock();
         let parent = self.get(above).ok_or(Errno::ENOENT)?;
         if self.named(above, name)?.is_some() {
@@ -97,7 +97,8 @@ impl Cgroups {
     /// Removes a group.
     ///
     /// # Errors
-    /// `ENOENT` if there is no group with this id, `EBUSY` while a process is in the group or a group is below it.
+    /// `ENOENT` if there is no group with this id, `EBUSY` for the root, and while a process is in the group or a group
+    /// is below it, `ENOMEM`.
     pub fn remove(&self, id: u32) -> Result<(), Errno> {
         let removed = {
             let _tasks = self.oom.tasks.lock();

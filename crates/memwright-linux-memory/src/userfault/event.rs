@@ -27,7 +27,7 @@ pub(super) enum Tidings {
 /// An event. The thread that caused the event waits until a reader has read it.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
-    /// Whether a reader is reading the event, so that no other reader takes it.
+    /// Whether a reader is reading the event. No other reader takes it meanwhile.
     pub(super) taken: AtomicBool,
     /// Whether the event was copied to the reader.
     pub(super) read: AtomicBool,

@@ -134,7 +134,8 @@ impl ProcNode {
     /// Writes the text of the file to `text`.
     ///
     /// # Errors
-    /// `ESRCH` if the process has exited.
+    /// `ESRCH` if the process has exited, `ENOENT` if the descriptor is closed, `ENODEV` if the cgroup was removed,
+    /// `EINVAL` if the file has no text, and [`Text::failure`].
     pub(super) fn write_text(&self, view: &View<'_>, text: &mut Text) -> Result<(), Errno> {
         match *self {
             Self::SystemText(write) | Self::SystemEvents(write, _) => {

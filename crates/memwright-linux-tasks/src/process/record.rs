@@ -81,7 +81,7 @@ pub struct Process {
     /// Score adjustment of `/proc/PID/oom_score_adj`, plus 1,000.
     pub kill_score: AtomicU32,
     /// Whether the process adopts orphans among its descendants (`PR_SET_CHILD_SUBREAPER`). Changed under the lock of
-    /// the table.
+    /// the process table.
     pub adopts: AtomicBool,
     /// The execution domain and flags, as `personality` sets them.
     pub personality: AtomicU32,
@@ -94,7 +94,7 @@ pub struct Process {
     files: Lock<Option<Arc<FileTable>>>,
     fs: Lock<Option<Arc<FsContext>>>,
     name: Lock<[u8; 16]>,
-    /// A number that orders processes by creation: each process entered in the table gets the next larger one.
+    /// A number that orders processes by creation: each process entered in the process table gets the next larger one.
     pub(super) birth: AtomicU64,
     pub(super) parent: AtomicU32,
     pub(super) group: AtomicU32,

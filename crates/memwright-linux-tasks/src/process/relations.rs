@@ -17,8 +17,8 @@ impl TaskTable {
         children.try_make_room(most.saturating_sub(children.len()))
     }
 
-    /// Enters a process into the table as the youngest child of `parent`, in the group and session of `parent`. From
-    /// then on, the process counts towards the process limit of its user.
+    /// Enters a process into the table as the youngest child of `parent`, in the group and session of `parent`. The
+    /// caller has counted its thread for its user.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the table is then unchanged.
@@ -33,7 +33,6 @@ impl TaskTable {
         }
         process.parent.store(parent, Ordering::SeqCst);
         self.place(process, group, session);
-        process.identity.user().threads.add(1);
         let member = Member {
             process: process.clone(),
             children: Vec::new(),

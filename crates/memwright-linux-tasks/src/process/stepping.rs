@@ -7,6 +7,6 @@ pub struct Stepping {
     pub at: u64,
     /// Address of the copy.
     pub copy: u64,
-    /// Whether the program had set the trap flag, so that the step must also raise the program's trap.
+    /// Whether the program had set the trap flag. The step must then also raise the program's trap.
     pub traps: bool,
 }

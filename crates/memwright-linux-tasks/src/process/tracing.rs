@@ -61,7 +61,7 @@ pub struct Tracing {
     pub steps: bool,
     /// The action of the thread at system calls.
     pub calls: AtCalls,
-    /// Whether a system call has ended for which the thread still has to enter a ptrace stop.
+    /// Whether the thread must still enter a ptrace stop for a system call that has ended.
     pub call_ended: bool,
     /// Whether the thread runs although its process is stopped, because the tracer has resumed it.
     pub passes_stop: bool,

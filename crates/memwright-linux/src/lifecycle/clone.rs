@@ -97,7 +97,7 @@ pub(crate) fn create<'a>(
         return Err(Errno::ERESTARTNOINTR);
     }
     current.check_heap()?;
-    check_process_limit(current.process())?;
+    check_thread_limit(current.process())?;
     if request.flags.contains(CloneFlags::THREAD) {
         create_thread(current, registers, request)
     } else {
@@ -138,19 +138,35 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     }
 }
 
-/// Enforces `RLIMIT_NPROC`, the limit on the threads of a user other than root. A zombie counts as one thread.
-fn check_process_limit(process: &Process) -> Result<(), Errno> {
+/// Returns how many threads the user of the process may have (`RLIMIT_NPROC`). A zombie counts as one thread. Root is
+/// not limited.
+fn thread_limit(process: &Process) -> u64 {
     {
         let credentials = process.identity.credentials.lock();
         if credentials.has(Capabilities::RESOURCES) || credentials.user.real == 0 {
-            return Ok(());
+            return u64::MAX;
         }
     }
-    let limit = process.identity.soft_limit(Resource::Processes);
-    if process.identity.user().threads.get() >= limit {
+    process.identity.soft_limit(Resource::Processes)
+}
+
+/// Returns `EAGAIN` if the user of the process has as many threads as it may have. A thread that starts at the same
+/// time may take the last place, so [`count_thread`] checks again.
+fn check_thread_limit(process: &Process) -> Result<(), Errno> {
+    if process.identity.user().threads.get() >= thread_limit(process) {
         Err(Errno::EAGAIN)
     } else {
         Ok(())
+    }
+}
+
+/// Counts a new thread for the user of the process. Returns `EAGAIN` if the user has as many threads as it may have.
+pub(super) fn count_thread(process: &Process) -> Result<(), Errno> {
+    let limit = thread_limit(process);
+    if process.identity.user().threads.add_below(limit) {
+        Ok(())
+    } else {
+        Err(Errno::EAGAIN)
     }
 }
 

@@ -2,7 +2,11 @@
 
 use crate::{
     current::Current,
-    lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state, thread_start::new_thread},
+    lifecycle::{
+        Child, CloneFlags, CloneRequest,
+        clone::{child_state, count_thread},
+        thread_start::new_thread,
+    },
     thread_registers::ThreadRegisters,
 };
 use alloc::sync::Arc;
@@ -170,7 +174,11 @@ fn enter(
     } else {
         parent.id
     };
-    tasks.enter(child, to)?;
+    count_thread(child)?;
+    if let Err(error) = tasks.enter(child, to) {
+        child.identity.user().threads.remove(1);
+        return Err(error.into());
+    }
     tasks.inherit_cgroup(child, parent);
     tasks.threads.insert(child.id, thread.clone());
     // The child joins the caller's group and session even if `CLONE_PARENT` gives it the caller's parent.

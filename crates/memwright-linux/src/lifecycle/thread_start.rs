@@ -2,7 +2,10 @@
 
 use crate::{
     current::Current,
-    lifecycle::{Child, CloneFlags, CloneRequest, clone::child_state},
+    lifecycle::{
+        Child, CloneFlags, CloneRequest,
+        clone::{child_state, count_thread},
+    },
     thread_registers::ThreadRegisters,
 };
 use alloc::sync::Arc;
@@ -84,8 +87,11 @@ fn enter(caller: &Thread, thread: &Arc<Thread>) -> Result<(), Errno> {
         blocked: signals.thread(caller).blocked,
         ..ThreadSignals::default()
     };
-    signals.threads.try_push(thread, state)?;
-    thread.process.identity.user().threads.add(1);
+    count_thread(&thread.process)?;
+    if let Err(error) = signals.threads.try_push(thread, state) {
+        thread.process.identity.user().threads.remove(1);
+        return Err(error.into());
+    }
     drop(signals);
     if thread.process.charged_group().is_some() {
         // Set the flag for the new thread: a move of the process to another cgroup sets it only for the threads that

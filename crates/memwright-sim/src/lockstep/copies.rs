@@ -40,7 +40,8 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Copies memory of one process to another process, whose address space no CPU needs to have loaded.
+    /// Copies memory of one process to another process. During the copy, the CPU has the address space of the first
+    /// process loaded, as in `process_vm_writev`.
     pub(super) fn transfer(
         &mut self,
         cpu: CpuId,

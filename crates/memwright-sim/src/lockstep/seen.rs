@@ -62,7 +62,7 @@ impl Lockstep {
             })
             .collect();
         let memory = self.host.memory();
-        memory.own_all_tables().expect("the heap of the host");
+        memory.own_ambiguous_tables().expect("the heap of the host");
         let seen = self.processes.values().zip(counters);
         seen.map(|(process, (resident, of_objects, swapped))| {
             let mut entries = Vec::new();
@@ -70,7 +70,7 @@ impl Lockstep {
             process
                 .space()
                 .survey(all, |sight: Sight<'_, SimulatedMachine>| {
-                    let Sight::Entry(_, extent) = sight else {
+                    let Sight::Entry(_, extent, tables) = sight else {
                         return true;
                     };
                     let seen = match extent.entry {
@@ -80,7 +80,7 @@ impl Lockstep {
                         Entry::Present(page) => {
                             let (kind, sharers) = memory.frames().shown(page.frame);
                             let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-                            SeenEntry::Page(kind, sharers, dirty)
+                            SeenEntry::Page(kind, sharers + tables - 1, dirty)
                         }
                         Entry::Swapped(page) => {
                             let pages = extent.range.len();

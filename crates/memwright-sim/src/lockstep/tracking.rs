@@ -214,7 +214,7 @@ impl Lockstep {
             self.processes[&process]
                 .space()
                 .survey(range, |sight: Sight<'_, SimulatedMachine>| {
-                    if let Sight::Entry(_, extent) = sight {
+                    if let Sight::Entry(_, extent, _) = sight {
                         is_there |= match extent.entry {
                             // A discarded anonymous page leaves no marker. A page with a marker was protected before it
                             // was populated, and still is.
@@ -344,7 +344,7 @@ fn soft_dirty(process: &Process) -> Vec<u64> {
                         found.extend(area.range().intersect(range).iter());
                     }
                 }
-                Sight::Entry(area, extent) => {
+                Sight::Entry(area, extent, _) => {
                     let bits = match extent.entry {
                         Entry::Present(page) => page.bits,
                         Entry::Swapped(page) => page.bits,

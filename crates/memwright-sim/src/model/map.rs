@@ -113,7 +113,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns whether all pages of a range have the same properties, so that they can be one area.
+    /// Returns whether all pages of a range have the same properties. Only then can they be one area.
     #[must_use]
     pub fn is_uniform(&self, process: usize, from: u64, pages: u64) -> bool {
         let space = &self.spaces[&process];

@@ -132,7 +132,8 @@ impl Family {
         found
     }
 
-    /// Migrates a page that one of the processes maps, and checks that it has migrated for all processes.
+    /// Migrates a page that one of the processes maps, and checks that it has migrated for all processes. Returns
+    /// whether the page is mapped more than once.
     fn migrate(&mut self) -> bool {
         let before = self.mapped();
         if before.is_empty() {

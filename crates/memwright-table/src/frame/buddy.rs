@@ -27,6 +27,12 @@ impl<'a> Metas<'a> {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
+    /// Returns the frame to which `meta`, an element of this metadata, belongs.
+    pub(crate) fn frame_of(self, meta: &Meta) -> Frame {
+        let offset = core::ptr::from_ref(meta) as usize - self.all.as_ptr() as usize;
+        Frame::new(self.lowest + (offset / size_of::<Meta>()) as u32)
+    }
+
     /// The number of the last frame plus 1.
     pub(super) fn end(self) -> u32 {
         self.lowest + self.all.len() as u32

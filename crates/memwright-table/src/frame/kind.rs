@@ -115,7 +115,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether frames of this kind are pages of private memory whose references all belong to page-table entries.
+    /// Whether frames of this kind are pages of private memory that KSM has not merged.
     #[inline]
     pub const fn is_anonymous(self) -> bool {
         match self {

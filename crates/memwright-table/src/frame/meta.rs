@@ -47,14 +47,15 @@ pub(crate) struct Meta {
     pub(crate) owner: AtomicU64,
     /// Set by the memory manager: the index of the page in its owner. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
-    /// In a table: the numbers of its entries (`table/numbers.rs`); 0 if all of them are empty. Written under its lock.
+    /// In a table: the counts of its entries by kind, in one word (`table/numbers.rs`); 0 if all entries are empty.
+    /// Written under its lock.
     pub(crate) live: AtomicU32,
     /// In the first frame of a folio: the number of whole-folio references.
     pub(crate) whole: AtomicU32,
     /// In a table: the first of the page tables deposited for splits of its huge pages. Written under its lock.
     pub(crate) aside: AtomicU32,
-    /// In a last-level table: flags that hold for all its entries until software locks the table to change them.
-    /// Written under its lock (`quiet.rs`).
+    /// In a last-level table: flags about all of its entries (`quiet.rs`). Cleared when software locks the table to
+    /// change it. Written under its lock.
     pub(crate) quiet: AtomicU32,
 }
 

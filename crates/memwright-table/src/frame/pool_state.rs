@@ -8,6 +8,14 @@ use crate::addr::Frame;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHugePage;
 
+impl core::fmt::Display for NoHugePage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the hugetlb pool has no free page")
+    }
+}
+
+impl core::error::Error for NoHugePage {}
+
 /// The counters of the pool, in huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {

@@ -205,7 +205,7 @@ mod checked {
         }
     }
 
-    /// Returns the latest rank that is held plus 1, or `Some(0)` if no lock is held. `None` if the locks are not
+    /// Returns 1 plus the highest rank that is held, or `Some(0)` if no lock is held. `None` if the locks are not
     /// recorded.
     fn highest(threads: &Functions) -> Option<u8> {
         place::with(threads, |slots| {
@@ -217,7 +217,7 @@ mod checked {
         })
     }
 
-    /// Panics unless the latest rank that is held is `rank`, so that another lock of this rank may be acquired.
+    /// Panics unless the highest rank that is held is `rank`, so that another lock of this rank may be acquired.
     #[track_caller]
     pub(in crate::sync) fn check_beside(threads: &Functions, rank: Rank) {
         let first = highest(threads).is_none_or(|highest| highest == rank as u8 + 1);

@@ -36,7 +36,7 @@ pub trait Threads: Sized + 'static {
     /// Halts the calling CPU until [`wake`](Threads::wake) is called for it or, with a limit, for at most that many
     /// nanoseconds. Serves invalidations as [`relax`](Threads::relax) does, and may return early.
     ///
-    /// By default, one step of a spin wait.
+    /// By default, performs one step of a spin wait.
     #[inline]
     fn halt(limit: Option<u32>) {
         let _ = limit;

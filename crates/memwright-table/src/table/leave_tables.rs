@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index};
 use super::numbers::{Sum, TableTotals};
-use super::shared::{count_empty, is_shared_table, stop_sharing};
+use super::shared::{count_empty, is_shared_table, stop_sharing_unlinked};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::Meta;
@@ -14,7 +14,7 @@ use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 
 /// The maximum number of tables that are unlinked before a flush.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 128;
 
 impl<M: Machine> Table<M> {
     /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. A table that no
@@ -68,6 +68,7 @@ impl<M: Machine> Table<M> {
         let metas = self.frames().metas();
         let meta = metas.get(above.number());
         let mut rest = &self.frames().table_words(above)[entries];
+        let mut tables = [meta; TOGETHER];
         loop {
             rest = &rest[count_empty::<M::Threads>(rest)..];
             if rest.is_empty() {
@@ -75,14 +76,14 @@ impl<M: Machine> Table<M> {
             }
             let (slots, others) = rest.split_at(rest.len().min(TOGETHER));
             rest = others;
-            let mut tables = [Frame::new(0); TOGETHER];
             let mut count = 0;
             meta.lock.lock::<M::Threads>(Rank::Table);
             for slot in slots {
                 step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
                 if let Slot::Table(lower) = x86_64::slot(word, ABOVE) {
-                    if is_left(metas.get(lower.number())) {
+                    let lower = metas.get(lower.number());
+                    if is_left(lower) {
                         slot.store(0, Ordering::Release);
                         tables[count] = lower;
                         count += 1;
@@ -106,16 +107,15 @@ impl<M: Machine> Table<M> {
 
     /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Frees those that
     /// all others have unlinked at the same time.
-    fn leave(&self, tables: &[Frame], left: &mut TableTotals) {
-        let metas = self.frames().metas();
+    #[inline(always)]
+    fn leave(&self, tables: &[&Meta], left: &mut TableTotals) {
         let mut sum = Sum::default();
         let mut last = 0;
-        for table in tables {
-            let meta = metas.get(table.number());
+        for meta in tables {
             sum.add(meta.live.load(Ordering::Relaxed));
-            if !stop_sharing(meta) {
+            if !stop_sharing_unlinked(meta) {
                 last += 1;
-                self.drop_last_shared(*table);
+                self.drop_last_shared(self.frames().metas().frame_of(meta));
             }
         }
         left.add(sum);

@@ -7,7 +7,7 @@ use super::cursor::{Cursor, Extent, Purpose};
 use super::level::{ROOT_LEVEL, slot_index};
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
-use super::shared::is_shared_table;
+use super::shared::{count_sharers, is_shared_table};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
@@ -200,17 +200,19 @@ impl<'t, M: Machine> Look<'t, M> {
     }
 
     /// Calls `visitor` with every slot that is not empty, from the position to the end of the range, until `visitor`
-    /// returns false. The position is unspecified afterwards.
-    pub fn each_filled(&mut self, mut visitor: impl FnMut(Extent) -> bool) {
+    /// returns false. The second argument is the number of address spaces that share the table of the slot. The position
+    /// is unspecified afterwards.
+    pub fn each_filled(&mut self, mut visitor: impl FnMut(Extent, u32) -> bool) {
         let cursor = &mut self.0;
         while let Some(extent) = cursor.next_filled() {
             if cursor.level > 1 {
-                if !visitor(extent) || !cursor.advance() {
+                if !visitor(extent, 1) || !cursor.advance() {
                     return;
                 }
                 continue;
             }
             let end = cursor.table_end(cursor.range.end);
+            let sharers = count_sharers(cursor.meta);
             for (page, slot) in (cursor.position.number()..).zip(cursor.slots_to(end)) {
                 step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
@@ -222,7 +224,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
-                if !visitor(extent) {
+                if !visitor(extent, sharers) {
                     return;
                 }
             }

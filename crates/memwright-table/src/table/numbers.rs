@@ -53,9 +53,10 @@ impl TableTotals {
     /// Adds the tables that were summed up.
     pub(super) fn add(&mut self, sum: Sum) {
         self.tables += sum.tables;
-        self.live += sum.outer % (1 << (2 * EACH));
+        let outer = sum.all.wrapping_sub(sum.counted);
+        self.live += outer % (1 << (2 * EACH));
         self.counted += sum.counted >> EACH;
-        self.swapped += sum.outer >> (2 * EACH);
+        self.swapped += outer >> (2 * EACH);
     }
 
     /// Returns the number of special pages and markers.
@@ -109,9 +110,10 @@ const fn of_other(word: u64) -> u32 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     tables: u64,
-    /// The sum of the lowest and of the highest numbers, with as many bits between them as one number has.
-    outer: u64,
-    /// The sum of the numbers between them, as the metadata contains them.
+    /// The sum of the words of the metadata. Sums of two numbers that are side by side overlap.
+    all: u64,
+    /// The sum of the middle numbers, in the place that they have in the metadata. `all` without it is the sums of the
+    /// lowest and of the highest numbers, which do not overlap.
     counted: u64,
 }
 
@@ -121,11 +123,12 @@ impl Sum {
     /// Adds a table whose metadata contains `numbers`.
     #[inline(always)]
     pub(super) fn add(&mut self, numbers: u32) {
-        let middle = MASK * COUNTED;
         // None of the sums of an upper table overflows.
         self.tables = self.tables.wrapping_add(1);
-        self.outer = self.outer.wrapping_add((numbers & !middle).into());
-        self.counted = self.counted.wrapping_add((numbers & middle).into());
+        self.all = self.all.wrapping_add(numbers.into());
+        self.counted = self
+            .counted
+            .wrapping_add((numbers & (MASK * COUNTED)).into());
     }
 }
 

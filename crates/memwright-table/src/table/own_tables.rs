@@ -4,8 +4,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::copy_entries::{Alike, CopyRule, copy_swapped};
 use super::level::{ABOVE, TABLE_PAGES, slot_index, table_owner};
-use super::shared::{count_empty, is_shared, stop_sharing};
+use super::shared::{count_empty, count_sharers, is_shared, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
+use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, Meta};
 use crate::machine::Machine;
@@ -18,6 +19,39 @@ impl<M: Machine> Table<M> {
     /// # Locks
     /// The caller holds the lock of the address space, and no lock of a table.
     pub fn own_tables(&self, range: PageRange) {
+        self.own_tables_that(range, |_| true);
+    }
+
+    /// Like [`own_tables`](Self::own_tables), but leaves a table shared if the pages that it maps have no other
+    /// references. The number of entries that map a page of such a table is the number of address spaces that share the
+    /// table.
+    pub fn own_ambiguous_tables(&self, range: PageRange) {
+        self.own_tables_that(range, |lower| {
+            let meta = self.frames().meta(lower);
+            meta.lock.lock::<M::Threads>(Rank::TableChild);
+            let is_ambiguous = count_sharers(meta) > 1 && self.has_other_references(lower);
+            meta.lock.unlock::<M::Threads>(Rank::TableChild);
+            is_ambiguous
+        });
+    }
+
+    /// Returns whether a page of the locked last-level table has references besides that of its entry. A page in swap
+    /// counts as if it had.
+    fn has_other_references(&self, table: Frame) -> bool {
+        let frames = self.frames();
+        let mut words = frames.table_words(table).iter();
+        words.any(
+            |slot| match x86_64::decode(slot.load(Ordering::Relaxed), 1) {
+                Entry::Empty | Entry::Marker(_) => false,
+                Entry::Present(page) => frames.sharers(page.frame) > 1,
+                Entry::Swapped(_) | Entry::Migrating(_) => true,
+            },
+        )
+    }
+
+    /// Gives this address space its own table for each shared table of `range` that `wanted` returns true for. `wanted`
+    /// is called with the lock of the upper table held.
+    fn own_tables_that(&self, range: PageRange, wanted: impl Fn(Frame) -> bool) {
         if !self.has_shared() {
             return;
         }
@@ -26,16 +60,28 @@ impl<M: Machine> Table<M> {
             page = match self.upper_table(page) {
                 Err(next) => next,
                 Ok(above) => {
-                    let slot = &self.frames().table_words(above)[slot_index(page, ABOVE)];
-                    if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
-                        if is_shared(self.frames().meta(lower)) {
-                            self.own_table(above, page, Rank::Table);
-                        }
+                    if self.is_wanted(above, page, &wanted) {
+                        self.own_table(above, page, Rank::Table);
                     }
                     Page::new((page.number() / TABLE_PAGES + 1) * TABLE_PAGES)
                 }
             };
         }
+    }
+
+    /// Returns whether the last-level table for `page` below the upper table `above` is shared, and `wanted`.
+    fn is_wanted(&self, above: Frame, page: Page, wanted: impl Fn(Frame) -> bool) -> bool {
+        let frames = self.frames();
+        let upper = frames.meta(above);
+        let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
+        // While the upper table is locked, this address space cannot leave the table.
+        upper.lock.lock::<M::Threads>(Rank::Table);
+        let is_wanted = match x86_64::slot(slot.load(Ordering::Acquire), ABOVE) {
+            Slot::Table(lower) => is_shared(frames.meta(lower)) && wanted(lower),
+            Slot::Entry => false,
+        };
+        upper.lock.unlock::<M::Threads>(Rank::Table);
+        is_wanted
     }
 
     /// Gives this address space a last-level table of its own for `page`, if it shares one. `above` is the upper table

@@ -92,7 +92,8 @@ impl<M: Machine> Pruning<'_, '_, M> {
         while let Some(slot) = slots.get(at) {
             let word = slot.load(Ordering::Acquire);
             if let Slot::Table(lower) = x86_64::slot(word, level) {
-                if level > 2 {
+                let below = self.table.frames().meta(lower);
+                if level > 2 && below.live.load(Ordering::Relaxed) != 0 {
                     let part = PageRange::new(start, start.add(span)).intersect(range);
                     self.free_below(lower, level - 1, part);
                 }

@@ -9,11 +9,11 @@
 //!   need.
 //! - **Owning** (`own_tables.rs`): a cursor that can change entries needs a table that only its address space uses.
 //!   Before such a cursor locks a shared table, it replaces the table by a copy, in the earmarked frame. If no other
-//!   address space shares the table any more, it takes the table itself. No code path can omit this, because cursors are the only way
-//!   to change entries. A [`Look`](super::Look) reads a shared table, and shows its pages as neither exclusive nor
-//!   writable.
-//! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table, without
-//!   reading its entries.
+//!   address space shares the table any more, the cursor keeps the table, which its address space then owns. No code
+//!   path can omit this, because cursors are the only way to change entries. A [`Look`](super::Look) reads a shared
+//!   table, and shows its pages as neither exclusive nor writable.
+//! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
+//!   without reading its entries.
 //!
 //! The lock of a shared table protects its entries and the number of address spaces that share it, which is the number
 //! of references to its frame. The entry above it is protected by the lock of its upper table, as always. A thread that
@@ -50,6 +50,15 @@ pub(super) fn is_shared_table(meta: &Meta) -> bool {
     meta.owner.load(Ordering::Acquire) == SHARED_OWNER
 }
 
+/// Returns the number of address spaces that use the table whose metadata is `meta`, which is locked.
+pub(super) fn count_sharers(meta: &Meta) -> u32 {
+    if is_shared_table(meta) {
+        meta.references.load(Ordering::Acquire)
+    } else {
+        1
+    }
+}
+
 /// Removes one address space from those that share the table whose metadata is `meta`, unless it is the last. Returns
 /// whether others remain.
 ///
@@ -72,6 +81,17 @@ pub(super) fn stop_sharing(meta: &Meta) -> bool {
         }
     }
     false
+}
+
+/// Like [`stop_sharing`], for an address space that has unlinked the table and flushed. If it is the last, nothing else
+/// refers to the table, so the number of references may be 0 for a moment.
+#[inline(always)]
+pub(super) fn stop_sharing_unlinked(meta: &Meta) -> bool {
+    let remains = meta.references.fetch_sub(1, Ordering::AcqRel) != 1;
+    if !remains {
+        meta.references.store(1, Ordering::Relaxed);
+    }
+    remains
 }
 
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes

@@ -267,7 +267,7 @@ const WHOLE: MoveRule = MoveRule {
 #[test]
 fn whole_tables_move_where_all_of_their_pages_do() {
     let setup = setup();
-    // The first page of the range, pages of the two tables that are whole in the range, and the last page of the range.
+    // The first page of the range, pages of the two tables that the range covers completely, and its last page.
     let pages = [511, 512, 700, 1024, 1535, 1536];
     let frames = pages.map(|page| map(&setup, page, MINE));
     let stays = map(&setup, 1537, MINE);

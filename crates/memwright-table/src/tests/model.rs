@@ -318,7 +318,7 @@ impl World {
         assert_eq!(seen, self.model);
 
         let mut seen = BTreeMap::new();
-        self.table.look(window).each_filled(|extent| {
+        self.table.look(window).each_filled(|extent, _| {
             self.see(&mut seen, extent);
             true
         });

@@ -33,7 +33,7 @@ impl<M: Machine> Fault<'_, M> {
     fn empty_around(&self, range: PageRange) -> PageRange {
         let (mut start, mut end) = (range.start, range.end);
         let mut look = self.core.table.look(range);
-        look.each_filled(|extent| {
+        look.each_filled(|extent, _| {
             let filled = extent.range;
             if filled.end <= self.page {
                 start = start.max(filled.end);
@@ -76,7 +76,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Returns whether the entry is empty, so that a new page inherits nothing from it.
+/// Returns whether the entry is empty. A new page then inherits nothing from it.
 const fn is_free(entry: Entry) -> bool {
     match entry {
         Entry::Empty => true,

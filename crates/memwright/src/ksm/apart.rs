@@ -74,7 +74,7 @@ impl<M: Machine> AddressSpace<M> {
         self.core.areas.read(self.core.cpu()).merge_all
     }
 
-    /// Returns whether any area is mergeable (`ksm_process_mergeable`).
+    /// Returns whether any area is mergeable, or future areas are by `PR_SET_MEMORY_MERGE` (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
         let areas = self.core.areas.read(self.core.cpu());
         let all = PageRange::new(Page::new(0), Page::USER_END);

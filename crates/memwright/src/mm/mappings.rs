@@ -391,7 +391,7 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Returns whether both attachments refer to the same open object, so that their areas can merge.
+    /// Returns whether both attachments refer to the same open object, and the object permits that its areas merge.
     pub(crate) fn same(&self, other: &Self) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
             && self.may_merge()

@@ -10,6 +10,7 @@ use crate::mm::memory::Memory;
 use crate::store::leaving::{Leaving, Left};
 use crate::swap::asker::Asker;
 use crate::types::error::ObjectError;
+use crate::types::error_text::error_text;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::numa_policy::PolicyId;
 
@@ -52,6 +53,12 @@ pub enum CollapseError {
     /// No 2 MiB of frames are free.
     NoFrames,
 }
+
+error_text!(CollapseError {
+    Self::NotEligible => "the pages of the object cannot become a huge page";
+    Self::Busy => "a page has extra references";
+    Self::NoFrames => "no 2 MiB of frames are free";
+});
 
 /// Neighbouring pages that fault-around looks up, for [`Object::frame_and_run`].
 pub struct CachedRun {

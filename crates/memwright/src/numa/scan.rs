@@ -26,7 +26,8 @@ fn hinting(bits: Bits) -> Edit {
     }
 }
 
-/// Returns whether NUMA hints are installed in the area: its pages are private anonymous memory and movable.
+/// Returns whether NUMA hints are installed in the area: it is private anonymous memory whose pages are movable, has
+/// had a page, and permits some access.
 fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
     let excluded = AreaFlags::SECRET | AreaFlags::HUGETLB | AreaFlags::SHARED;
     area.object().is_none()

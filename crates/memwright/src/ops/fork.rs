@@ -130,8 +130,8 @@ fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     !wiped && (area.has_faulted() || marked)
 }
 
-/// Adds the copy of an area to the child and returns its position. If `child_context` returns a context, registers the
-/// copy with that context. `previous` is the area that was copied before, and the position of its copy.
+/// Adds the copy of an area to the child and returns its position. If there is a `child_context`, registers the copy
+/// with that context. `previous` is the area that was copied before, and the position of its copy.
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,

@@ -144,7 +144,7 @@ struct Change {
     /// The new key, or `None` to keep the keys of the areas.
     key: Option<u8>,
     avoided: u64,
-    /// Whether a locked area became writable, so that its pages must be copied.
+    /// Whether a locked area became writable. Its pages must then be copied.
     locked: bool,
 }
 

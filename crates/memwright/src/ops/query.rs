@@ -2,7 +2,9 @@
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
-use memwright_table::{Bits, Entry, FrameKind, Machine, OutOfMemory, Page, PageRange, VirtAddr};
+use memwright_table::{
+    Bits, Entry, FrameKind, Machine, OutOfMemory, Page, PageRange, Table, VirtAddr,
+};
 
 use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
@@ -18,15 +20,27 @@ impl<M: Machine> Memory<M> {
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
     pub fn own_all_tables(&self) -> Result<(), OutOfMemory> {
+        self.with_shared_tables(|table, all| table.own_tables(all))
+    }
+
+    /// Gives the address spaces page tables of their own where a shared table maps a page that another entry or a swap
+    /// slot refers to, so that [`AddressSpace::survey`] tells how many entries map each page.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
+    pub fn own_ambiguous_tables(&self) -> Result<(), OutOfMemory> {
+        self.with_shared_tables(|table, all| table.own_ambiguous_tables(all))
+    }
+
+    /// Calls `act` with the page table of each address space and the range of user memory, if any table is shared.
+    fn with_shared_tables(&self, act: impl Fn(&Table<M>, PageRange)) -> Result<(), OutOfMemory> {
         if self.frames().earmarked() == 0 {
             // No table is shared.
             return Ok(());
         }
         for space in self.spaces().all()? {
             let _areas = space.areas.read(space.cpu());
-            space
-                .table
-                .own_tables(PageRange::new(Page::new(0), Page::USER_END));
+            act(&space.table, PageRange::new(Page::new(0), Page::USER_END));
         }
         Ok(())
     }

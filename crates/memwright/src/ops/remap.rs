@@ -553,8 +553,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the userfaultfd context of the area receives move events, so that the moved area stays registered
-/// (`UFFD_FEATURE_EVENT_REMAP`).
+/// Returns whether the userfaultfd context of the area receives move events (`UFFD_FEATURE_EVENT_REMAP`). If so, the
+/// moved area stays registered.
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     let watcher = area.backing().watcher();
     watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))

@@ -35,9 +35,9 @@ fn may_share<M: Machine>(area: &Area<M>) -> bool {
     !area.is_shared() && area.object().is_none() && !area.flags().intersects(OF_ONE)
 }
 
-/// Returns the pages whose tables can be shared when a fork comes to an area with the pages `range`. `before` is the end
-/// of the pages below whose tables cannot be shared any more. `after` is whether all areas that have pages in the last
-/// table of `range`, beyond its end, may share it.
+/// Returns the pages whose tables can be shared when a fork reaches an area with the pages `range`. A table with pages
+/// below `before` can no longer be shared, or is shared already. `after` is whether all areas beyond `range` that have
+/// pages in its last table permit sharing the table.
 fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
     let first = huge::around(range.start);
     let last = huge::around(Page::new(range.end.number() - 1));
@@ -76,7 +76,7 @@ impl Sharing {
         }
     }
 
-    /// Passes an area of which the fork copies no entry.
+    /// Skips an area whose entries the fork does not copy.
     pub(super) fn pass<M: Machine>(&mut self, area: &Area<M>) {
         if !may_share(area) {
             self.barrier = area.end();

@@ -10,8 +10,9 @@ use crate::vma::area::AreaFlags;
 pub enum Sight<'a, M: Machine> {
     /// An area. Its entries in the range follow.
     Area(&'a Area<M>),
-    /// A run of pages that one entry maps, in the area that was passed last.
-    Entry(&'a Area<M>, Extent),
+    /// A run of pages that one entry maps, in the area that was passed last, and the number of address spaces that share
+    /// the table of the entry.
+    Entry(&'a Area<M>, Extent, u32),
 }
 
 /// Selects the pages whose accessed bits `forget_accesses` clears.
@@ -28,9 +29,11 @@ pub enum Forget {
 impl<M: Machine> AddressSpace<M> {
     /// Calls `visitor` with each area of `range` in ascending order, followed by every nonempty entry of the area in
     /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
-    /// it. A visitor that counts the entries that map a frame ([`Frames::sharers`](memwright_table::Frames::sharers))
-    /// needs tables that are not shared: [`own_tables`](Self::own_tables) suffices to tell one entry from several, and
-    /// [`Memory::own_all_tables`](crate::Memory::own_all_tables) makes the number exact.
+    /// it.
+    ///
+    /// The number of entries that map a page is [`Frames::sharers`](memwright_table::Frames::sharers) of its frame, plus
+    /// the address spaces that share the table, minus 1. It is exact after
+    /// [`Memory::own_ambiguous_tables`](crate::Memory::own_ambiguous_tables).
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -42,8 +45,8 @@ impl<M: Machine> AddressSpace<M> {
             }
             let mut goes_on = true;
             let mut look = core.table.look(area.range().intersect(range)).pausing();
-            look.each_filled(|extent| {
-                goes_on = visitor(Sight::Entry(area, extent));
+            look.each_filled(|extent, sharers| {
+                goes_on = visitor(Sight::Entry(area, extent, sharers));
                 goes_on
             });
             if !goes_on {

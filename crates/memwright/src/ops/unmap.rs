@@ -185,7 +185,7 @@ impl<M: Machine> Core<M> {
         self.remove_entries(cpu, range);
     }
 
-    /// Splits the markers that cross an edge of `range`, so that removing the range cannot fail.
+    /// Splits the markers, and the huge pages, that cross an edge of `range`, so that removing the range cannot fail.
     #[cold]
     pub(crate) fn split_markers(&self, cpu: CpuId, range: PageRange) -> Result<(), OutOfFrames> {
         let mut gather = self.gather();

@@ -21,7 +21,7 @@ impl Effort {
         charged: false,
     };
 
-    /// Returns whether a limit is reached, so that the scan ends.
+    /// Returns whether a limit is reached. The scan then ends.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.look == 0 || self.wanted == 0

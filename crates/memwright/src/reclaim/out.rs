@@ -242,8 +242,8 @@ impl<M: Machine> Core<M> {
         let flags = area.flags();
         let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
         // The slot is published before the flush, so another CPU may already write the page to the device. This is safe
-        // because no CPU can write through the entry. A CPU may still read the frame until the flush, and the gather
-        // frees the frame after the flush.
+        // because no CPU can write to the page: the entries of a page with several users are read-only. A CPU may still
+        // read the frame until the flush, and the gather frees the frame after the flush.
         gather.free(frames.adopt(old.frame));
         gather.flush();
         let shed = swap.shed(frames, slot);

@@ -2,6 +2,8 @@
 
 use memwright_table::{Frame, Frames, Machine};
 
+use crate::types::error_text::error_text;
+
 /// Why a transfer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
@@ -10,6 +12,11 @@ pub enum DeviceError {
     /// The device has no room for the page, for example because zram finds no free memory.
     Full,
 }
+
+error_text!(DeviceError {
+    Self::Io => "an I/O error of the swap device";
+    Self::Full => "the swap device has no room for the page";
+});
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

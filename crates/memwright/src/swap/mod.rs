@@ -76,7 +76,7 @@ pub(crate) struct Active<M: Machine> {
 struct Copied<'a> {
     slot: u64,
     record: &'a mut Record,
-    /// Whether the device is closed, so that no further entry may name the slot.
+    /// Whether the device is closed. No further entry may then name the slot.
     is_closed: bool,
 }
 

@@ -136,8 +136,8 @@ impl SlotMap {
         part.map_or(Memcg::NOBODY, |part| Memcg::from_raw(part[slot % CHUNK]))
     }
 
-    /// Charges a slot to `memcg`. Returns false if the memcg records have not been allocated, so that the charge cannot
-    /// be recorded.
+    /// Charges a slot to `memcg`. Returns false if the charge cannot be recorded, because the memory for it has not
+    /// been allocated.
     pub(super) fn set_memcg(&mut self, slot: u32, memcg: Memcg) -> bool {
         let slot = slot as usize;
         match self.memcgs.get_mut(slot / CHUNK) {

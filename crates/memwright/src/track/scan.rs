@@ -530,9 +530,9 @@ impl<M: Machine> Core<M> {
 }
 
 /// Write-protects the written pages of one lowest page table that have the properties of the last run, from the
-/// cursor's position to `end`, and passes them to the callback. Returns the first page that is left to scan, which has
-/// other properties or for which the callback may have no room, and whether any page was write-protected. The caller
-/// has checked that no page of the table is pinned.
+/// cursor's position to `end`, and passes them to the callback. Stops at a page with other properties, or when the
+/// callback may have no room. Returns the page at which it stopped, and whether any page was write-protected. The
+/// caller has checked that no page of the table is pinned.
 fn protect_known<M: Machine, T: Take>(
     look: &mut Look<'_, M, T>,
     cursor: &Cursor<'_, M>,

@@ -12,8 +12,8 @@ pub struct Access {
     pub write: bool,
     /// Whether the access is an instruction fetch.
     pub fetch: bool,
-    /// Whether the thread itself, or the kernel on its behalf, makes the access, so that the protection-key register of
-    /// the CPU applies. False for an access by another process.
+    /// Whether the thread itself, or the kernel on its behalf, makes the access. The protection-key register of the CPU
+    /// applies only to such accesses, and not to those by another process.
     pub user: bool,
 }
 

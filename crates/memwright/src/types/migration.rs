@@ -3,6 +3,7 @@
 use memwright_table::{Frame, OutOfMemory, VirtAddr};
 
 use crate::types::error::{CutError, Limit};
+use crate::types::error_text::error_text;
 
 /// Which misplaced pages are migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ pub enum BindError {
     /// The feature `numa` is off.
     Unsupported,
 }
+
+error_text!(BindError {
+    Self::Misaligned => "the range is not aligned to the pages of its areas, or ends before it begins";
+    Self::Hole(at) => "nothing is mapped at {at}";
+    Self::OverLimit(limit) => "over the limit on {limit}";
+    Self::Misplaced(at) => "the page at {at} is not on a node of the policy";
+    Self::NoHome(at) => "the policy of the area at {at} supports no home node";
+    Self::OutOfMemory => "out of memory";
+    Self::Unsupported => "the feature `numa` is off";
+});
 
 impl From<CutError> for BindError {
     fn from(error: CutError) -> Self {

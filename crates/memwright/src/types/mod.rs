@@ -10,6 +10,7 @@ pub(crate) mod chains;
 #[cfg(feature = "merge")]
 pub(crate) mod digest_index;
 pub(crate) mod error;
+pub(crate) mod error_text;
 pub(crate) mod faulted_in;
 pub(crate) mod folio_orders;
 pub(crate) mod folio_use;

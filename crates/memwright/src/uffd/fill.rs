@@ -273,8 +273,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the generation has changed, so
-    /// that the lookup may be stale.
+    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the generation has changed:
+    /// the lookup may then be stale.
     fn show_frame(
         &self,
         object: &dyn Object<M>,

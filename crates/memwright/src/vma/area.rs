@@ -130,7 +130,7 @@ pub trait Backed: Clone {
     /// The threads that drop areas with this backing: the drop of many areas has scheduling points.
     type Threads: Threads;
 
-    /// Returns whether two areas have the same backing, so that they may merge if their offsets are contiguous.
+    /// Returns whether two areas have the same backing. They may then merge if their offsets are contiguous.
     fn same(&self, other: &Self) -> bool;
 
     /// Records that an area with this backing now ends at the offset `end`, beyond its previous end.
@@ -235,9 +235,9 @@ impl<B: Backed> Area<B> {
     }
 
     /// Returns whether `right`, which begins where `self` ends, differs from `self` at most in rights other than the
-    /// key, so that a protection change could make the two mergeable. Such areas share an anon_vma (Linux 7.3
-    /// `mm/vma.c`, `anon_vma_compatible`). The addresses at which their private pages were created must also be
-    /// adjacent (`needs_adjacent_anon_pgoff`).
+    /// key. A protection change could make two such areas mergeable, so they share an anon_vma (Linux 7.3 `mm/vma.c`,
+    /// `anon_vma_compatible`). The addresses at which their private pages were created must also be adjacent
+    /// (`needs_adjacent_anon_pgoff`).
     pub(crate) fn is_kin(&self, right: &Self) -> bool {
         self.range.end == right.range.start
             && (self.flags ^ right.flags)

@@ -461,8 +461,8 @@ fn a_run_of_pages_is_looked_up_like_each_of_them() {
 fn a_run_is_found_wherever_the_last_page_is() {
     let world = World::new();
     let object = world.shmem(1 << 40);
-    // Pages in descending order, one so far along that 32 bits do not hold its index, then without the later ones, and
-    // after all of them are gone.
+    // Each row stores one more page: the first one, one below it, and one whose index does not fit in 32 bits. The last
+    // row stores its page after a truncation has left only page 8.
     for (stored, cut) in [(40, None), (8, None), ((1 << 33) + 3, None), (9, Some(9))] {
         if let Some(pages) = cut {
             object.set_size(pages * PAGE).unwrap();

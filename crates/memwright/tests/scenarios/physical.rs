@@ -152,7 +152,7 @@ fn the_entry_selects_the_memory_type() {
         (true, WriteCombining, MemoryType::WriteCombining),
         (true, Uncached, MemoryType::Uncached),
         (false, WriteBack, MemoryType::WriteBack),
-        // As on Linux without a page attribute table.
+        // Without write combining, the mode becomes uncached, as on Linux without a page attribute table.
         (false, WriteCombining, MemoryType::Uncached),
         (false, Uncached, MemoryType::Uncached),
     ] {
@@ -165,7 +165,7 @@ fn the_entry_selects_the_memory_type() {
             assert_eq!(type_at(&mut process, index), Some(expected), "{cache:?}");
             process.store(index, 1).unwrap();
         }
-        // Neither a change of rights nor a split changes the type.
+        // Neither a change of rights nor a split changes the memory type.
         process.protect(FIRST + 5, HUGE - 5, NONE);
         assert_eq!(process.load_with(FIRST + 9), Err(FaultError::Denied));
         process.protect(FIRST, HUGE + 1, R);
@@ -226,7 +226,7 @@ fn a_free_range_is_chosen_so_that_huge_entries_fit() {
     assert_eq!(start.number() % HUGE, 3);
     let index = (start.address().as_u64().wrapping_sub(page(0).as_u64())) / PAGE;
     assert_eq!(sizes(&process, index, 2 * HUGE), "sHs");
-    // At an address that does not suit, small entries map the memory.
+    // At an address that is not congruent modulo 2 MiB, small entries map the memory.
     map(&process, FIRST, 3, HUGE);
     assert_eq!(sizes(&process, FIRST, HUGE), "s");
     assert_eq!(shown(&process, FIRST + 5), 8);
@@ -318,7 +318,7 @@ fn a_mapping_moves_and_shrinks_but_does_not_grow() {
         (process.load(to + 1), shown(&process, to + HUGE + 1)),
         (5, HUGE + 1)
     );
-    // At an address that is not congruent, small pages are mapped.
+    // At an address that is not congruent modulo 2 MiB, small entries map the memory.
     let to = FIRST + 8 * HUGE + 1;
     let from = FIRST + 4 * HUGE;
     assert_eq!(

@@ -184,7 +184,7 @@ fn several_areas_move_together_with_the_holes_between_them() {
         process.space.remap(crossing).map(index),
         Err(RemapError::NoArea(page(22)))
     );
-    // A move of a range to itself without a change of length does nothing, even if the range has several areas and
+    // A call that changes neither the address nor the length does nothing, even if the range has several areas and
     // holes.
     assert_eq!(process.space.remap(moving(20, 6, 6)), Ok(page(20)));
     assert_eq!(process.areas(), "2rw 1r 1rw . 1rw");

@@ -90,7 +90,7 @@ fn a_protection_change_takes_back_the_table_before_the_store() {
 
 #[test]
 fn a_table_is_shared_only_if_all_its_areas_permit_it() {
-    // The second area of the table, the flags that its pages are mapped with, and whether the table is shared.
+    // The flags of the second area of the table, and the number of tables that the fork shares.
     let rows_of = [
         (AreaFlags::empty(), 1),
         (AreaFlags::DONTFORK, 0),
@@ -144,6 +144,31 @@ fn a_store_after_a_fork_does_not_reach_a_lent_page() {
     let mut read = [0];
     world.frames.read(lent.frame(), 0, &mut read);
     assert_eq!(read, before);
+}
+
+/// A process lends a page after the fork, while both share its table, and unmaps it: what the other one then stores is
+/// not read from the frame that was lent.
+#[test]
+fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
+    for parent_lends in [true, false] {
+        let world = world("1");
+        let parent = written(&world, 0, 2);
+        let child = parent.fork();
+        let (lender, other) = if parent_lends {
+            (parent, child)
+        } else {
+            (child, parent)
+        };
+        let mut before = [0];
+        other.space.read(page(0), &mut before).unwrap();
+        let lent = lender.space.lend(page(0)).unwrap();
+        let start = memwright_table::VirtAddr::new(page(0).as_u64() >> 21 << 21);
+        lender.space.unmap(start, 2 << 20).unwrap();
+        other.space.write(page(0), &[before[0] + 1]).unwrap();
+        let mut read = [0];
+        world.frames.read(lent.frame(), 0, &mut read);
+        assert_eq!(read, before, "{parent_lends}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
                     written.extend(area.range().intersect(range).iter());
                 }
             }
-            Sight::Entry(area, extent) => {
+            Sight::Entry(area, extent, _) => {
                 let bits = extent
                     .entry
                     .present()

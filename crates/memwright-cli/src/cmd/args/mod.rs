@@ -27,7 +27,7 @@ use crate::model::shard::Choice;
 use crate::qemu::launch::LaunchArgs;
 use crate::render::outputs::{Formats, Shown};
 
-/// Run Linux programs on the Memwright memory manager and account for their memory.
+/// The command line: counts what memory management costs while a program runs, on Memwright's kernel or on others.
 #[derive(Debug, Parser)]
 #[command(name = "memwright", version, about, max_term_width = 100)]
 pub struct Cli {

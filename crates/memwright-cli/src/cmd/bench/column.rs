@@ -25,7 +25,7 @@ use crate::qemu::runs::Runs;
 /// A kernel on which the experiments run.
 #[derive(Debug, Clone)]
 pub enum Column {
-    /// The kernel embedded in this command, with these policies.
+    /// Memwright's kernel, with these policies.
     Memwright {
         /// The policies in the syntax of `--policy`; may be empty.
         policies: String,
@@ -43,8 +43,8 @@ impl Column {
     /// Parses `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// If the file is not a kernel image, or if the column has a key other than `append`: each experiment determines
-    /// its machine itself.
+    /// If there is no such image, if it is not an image of Linux or Memwright's kernel, or if the column has a key
+    /// other than `append`: each experiment determines its machine itself.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
         if named.image.system == System::Alone {
@@ -172,7 +172,8 @@ impl Column {
 /// Runs a program that measures itself, and returns the records that it printed.
 ///
 /// # Errors
-/// If the guest does not boot or the program fails; the error includes what the program wrote to standard error.
+/// If the guest does not boot, if the program fails (the error then includes what it wrote to standard error), or if
+/// its output contains no valid records.
 pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
     let answer = ready.run(runs)?;
     let output = || {

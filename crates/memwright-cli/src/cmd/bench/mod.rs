@@ -46,7 +46,8 @@ use crate::render::outputs::Outputs;
 /// code.
 ///
 /// # Errors
-/// If the usage is wrong, or if a run gave no figures. The error of a run names the experiment and the column.
+/// If the usage is wrong, if a tool is missing, or if a run gave no figures. The error of a run names the experiment
+/// and the column.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     if !args.program.is_empty() {
         return own::bench(args);
@@ -230,7 +231,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Returns the document of a run before it has results.
+/// Returns the entry of a run in the document, without results.
 fn without_results(run: &Run, qemu: Qemu) -> MeasuredRun {
     let words = run.arguments.iter().map(|word| (*word).to_owned());
     MeasuredRun {

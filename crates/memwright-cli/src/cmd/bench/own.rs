@@ -284,8 +284,8 @@ fn check_rows(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the columns: those of --kernel with each --append, and Memwright's kernel with each --policy. Without any of
-/// these options, the only column is Memwright's kernel.
+/// Returns the columns. Each --kernel has a column and, if it is Linux, one more for each --append. Memwright's kernel
+/// has a column and one more for each --policy, if there is a --policy or no --kernel.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let mut texts: Vec<String> = Vec::new();
     if args.kernels.is_empty() || !args.policies.is_empty() {

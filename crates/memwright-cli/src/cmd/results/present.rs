@@ -26,7 +26,7 @@ pub enum Bench {
 /// Prints the results of a complete bench, and writes them in the other formats. Returns the exit code.
 ///
 /// # Errors
-/// If a pattern matches no row, or I/O errors of writing.
+/// If a pattern matches no row, if options select rows of experiments, or I/O errors of writing.
 pub fn whole(bench: Bench, shown: &Shown, outputs: &Outputs) -> Result<u8, Failure> {
     match bench {
         Bench::Experiments(document) => {

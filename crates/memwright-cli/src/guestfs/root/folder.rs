@@ -17,7 +17,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Creates the tree of a folder.
+    /// Creates a folder with this path, which need not exist.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }

@@ -17,7 +17,7 @@ pub struct AreaLine {
     pub end: u64,
     /// Access rights.
     pub rights: Rights,
-    /// Whether the mapping is shared, so that stores reach the object.
+    /// Whether the mapping is shared: stores then change the object.
     pub shared: bool,
     /// Offset in the object, in bytes.
     pub offset: u64,

@@ -245,7 +245,7 @@ impl File for PagemapFile {
             space.survey(range, |sight| {
                 match sight {
                     Sight::Area(area) => words.enter(area),
-                    Sight::Entry(area, extent) => words.add(area, extent),
+                    Sight::Entry(area, extent, _) => words.add(area, extent),
                 }
                 true
             });

@@ -6,13 +6,14 @@ use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
 use memwright_table::{Bits, Entry, Extent, FrameKind, OutOfMemory, PAGE_SIZE, PageSize};
 
-/// Gives every address space page tables of its own, so that the number of entries that map a page can be read from its
-/// frame.
+/// Makes the number of entries that map each page known to a survey.
 ///
 /// # Errors
 /// If there is no heap memory.
 pub fn count_each_entry(memory: &Memory) -> fmt::Result {
-    memory.own_all_tables().map_err(|OutOfMemory| fmt::Error)
+    memory
+        .own_ambiguous_tables()
+        .map_err(|OutOfMemory| fmt::Error)
 }
 
 /// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
@@ -205,8 +206,9 @@ impl Run {
     }
 
     /// Adds an entry of the area: a swap entry to the sums, a present page to the run. If the page has other properties
-    /// than those of the run, first adds the run to the sums and begins another run.
-    pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent) {
+    /// than those of the run, first adds the run to the sums and begins another run. `tables` is the number of address
+    /// spaces that share the table of the entry.
+    pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent, tables: u32) {
         let page = match extent.entry {
             Entry::Present(page) => page,
             Entry::Swapped(swapped) => {
@@ -224,7 +226,7 @@ impl Run {
         let (kind, sharers) = frames.shown(page.frame);
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let alike = Alike {
-            sharers: sharers.max(1),
+            sharers: sharers.max(1) + tables - 1,
             kind,
             size: page.size,
             dirty,

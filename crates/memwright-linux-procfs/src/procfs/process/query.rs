@@ -64,7 +64,8 @@ const LEAST: u64 = 24;
 /// Handles an `ioctl` of `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` if no area matches; `ENAMETOOLONG`.
+/// `ENOTTY` for another command, `EINVAL`, `E2BIG` or `EFAULT` for invalid arguments, `ESRCH` if the process has no
+/// memory, `ENOENT` if no area matches, `ENAMETOOLONG` if the name does not fit.
 pub fn control(
     user: UserMemory<'static>,
     subject: &Subject,

@@ -64,7 +64,7 @@ pub fn locked(tasks: &Tasks, memory: &Memory) -> Result<u64, fmt::Error> {
                 continue;
             }
             space.survey(range, |sight| {
-                if let Sight::Entry(_, extent) = sight {
+                if let Sight::Entry(_, extent, _) = sight {
                     match extent.entry {
                         Entry::Present(page) if !page.bits.contains(Bits::BORROWED) => {
                             set.insert(page.frame, extent.range.len() as u32);

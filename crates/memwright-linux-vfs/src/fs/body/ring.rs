@@ -7,7 +7,7 @@ use memwright_table::PAGE_SIZE;
 /// Writes of at most this many bytes are atomic.
 pub const PIPE_BUF: usize = 4096;
 
-/// Number of pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
+/// Capacity of a new pipe in pages (Linux's `PIPE_DEF_BUFFERS`).
 pub const DEFAULT_PAGES: usize = 16;
 
 /// The default limit in pages on the capacity that an unprivileged process is allowed to request (Linux's

@@ -98,7 +98,7 @@ pub(super) struct Listening {
     pub(super) knocking: Rising<Knocker>,
 }
 
-/// What the program knows about the result of connecting (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
+/// The state of the connection, as reported to the program (`socket_state` of Linux 7.2, `include/uapi/linux/net.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The socket has no connection.

@@ -285,7 +285,7 @@ impl OpenFile {
         self.flags() & raw::O_NONBLOCK != 0
     }
 
-    /// Returns whether the file was opened with `O_PATH`, so that it refers to an entry of the tree and supports no
+    /// Returns whether the file was opened with `O_PATH`. Such a file only names an entry of the tree, and supports no
     /// I/O.
     #[must_use]
     pub fn is_path(&self) -> bool {
@@ -324,7 +324,7 @@ impl OpenFile {
         self.inode().attributes(Some(caller))
     }
 
-    /// Returns whether the file has a position, so that `pread64` and `pwrite64` work.
+    /// Returns whether the file has a position. Only for such files do `pread64` and `pwrite64` work.
     #[must_use]
     pub fn has_position(&self) -> bool {
         self.file.positions() == Positions::Kept
@@ -351,7 +351,8 @@ impl OpenFile {
     /// Reads at the position and advances it.
     ///
     /// # Errors
-    /// `EBADF` unless opened for reading, and those of the file.
+    /// `EBADF` unless opened for reading, `ERESTARTSYS` as for [`set_position`](Self::set_position), and those of the
+    /// file.
     pub fn read(&self, caller: &dyn Caller, sink: &mut Sink<'_>) -> Result<usize, Errno> {
         if !self.is_readable() {
             return Err(Errno::EBADF);
@@ -364,7 +365,8 @@ impl OpenFile {
     /// Writes at the position, or at the end with `O_APPEND`, and advances the position.
     ///
     /// # Errors
-    /// `EBADF` unless opened for writing, and those of the file.
+    /// `EBADF` unless opened for writing, `ERESTARTSYS` as for [`set_position`](Self::set_position), and those of the
+    /// file.
     pub fn write(&self, caller: &dyn Caller, source: &mut Source<'_>) -> Result<usize, Errno> {
         if !self.is_writable() {
             return Err(Errno::EBADF);
@@ -446,7 +448,8 @@ impl OpenFile {
     /// did not fit. Advances the position past the entries that fit.
     ///
     /// # Errors
-    /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, and those of the file.
+    /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, `ERESTARTSYS` as for
+    /// [`set_position`](Self::set_position), and those of the file.
     pub fn entries(
         &self,
         caller: &dyn Caller,

@@ -47,7 +47,7 @@ pub struct RenameSide<'a> {
     pub parent: &'a Arc<Dentry>,
     /// The name in the directory.
     pub name: &'a [u8],
-    /// Whether the path has a trailing slash, so that the entry must be a directory.
+    /// Whether the path has a trailing slash. The entry must then be a directory.
     pub slash: bool,
 }
 

@@ -98,7 +98,7 @@ impl<V> Entries<V> {
         self.by_cookie.len()
     }
 
-    /// Returns whether there are no entries, so that the directory can be removed.
+    /// Returns whether there are no entries. Only then can the directory be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_cookie.is_empty()

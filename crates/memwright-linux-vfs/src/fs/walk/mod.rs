@@ -112,7 +112,7 @@ impl Walker<'_> {
     /// Looks up one name in a directory.
     ///
     /// # Errors
-    /// `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ENOENT`.
+    /// `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ENOENT`, `ENOMEM`, and the errors of the host's file system.
     pub fn lookup(&self, directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
         self.may_pass(&directory.inode)?;
         if name.len() > NAME_MAX {

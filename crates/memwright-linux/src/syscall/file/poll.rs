@@ -59,7 +59,7 @@ pub struct Watch {
     wanted: u16,
     /// The events that the last check found.
     found: Cell<u16>,
-    /// Whether the descriptor is negative, so that the call ignores it.
+    /// Whether the descriptor is negative. The call ignores such an entry.
     passed_over: bool,
 }
 

@@ -76,8 +76,8 @@ const MAP_DROPPABLE: u32 = 0x08;
 /// Decodes the protection and flags of `mmap` (`ksys_mmap_pgoff` and `do_mmap` of Linux 7.2).
 ///
 /// # Errors
-/// `EINVAL` if the sharing type is missing, the huge page size does not exist, or shared memory is to grow down;
-/// `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
+/// `EINVAL` if the sharing type is missing or does not permit the other flags, the huge page size does not exist, or
+/// shared memory is to grow down; `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
 pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Errno> {
     // Unknown protection bits are ignored here, unlike in mprotect.
     let rights = rights(protection & 7)?;
@@ -119,7 +119,7 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     area.set(AreaFlags::LOCKED, has(raw::MAP_LOCKED));
     area.set(AreaFlags::NORESERVE, has(raw::MAP_NORESERVE));
     if droppable {
-        // Droppable memory is not accounted, and is neither inherited by a child nor included in a core dump.
+        // Droppable memory is not accounted. Its contents are neither inherited by a child nor included in a core dump.
         area |= AreaFlags::DROPPABLE
             | AreaFlags::NORESERVE
             | AreaFlags::WIPEONFORK

@@ -67,8 +67,8 @@ fn decode(command: u32) -> Option<Command> {
     })
 }
 
-/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented like the
-/// expedited one, because this kernel has no slower but cheaper way to wait for all CPUs.
+/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier interrupts the CPUs, like the
+/// expedited one. Linux waits for an RCU grace period instead.
 pub fn membarrier(current: &Current<'_>, machine: &dyn Host, arguments: &Arguments) -> CallResult {
     let [command, flags, ..] = *arguments;
     if flags as u32 != 0 {

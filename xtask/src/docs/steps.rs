@@ -1,0 +1,98 @@
+//! Quotes the example emulator in the page that explains it step by step.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::block::Block;
+use crate::shell;
+
+const PAGE: &str = "docs/embedding-steps.md";
+
+/// The blocks of the page: the name, the file, and how the first line of the quoted item begins.
+const QUOTES: &[(&str, &str, &str)] = &[
+    ("dependencies", "Cargo.toml", "[dependencies]"),
+    ("cpu", "src/machine.rs", "impl Threads for Emulator"),
+    (
+        "machine",
+        "src/machine.rs",
+        "unsafe impl Machine for Emulator",
+    ),
+    ("start", "src/main.rs", "fn start()"),
+    ("access", "src/machine.rs", "    pub fn access("),
+    ("store", "src/main.rs", "    fn store("),
+    ("fault", "src/main.rs", "fn first_fault("),
+    ("invalidate", "src/machine.rs", "    fn invalidate("),
+    ("cpus", "src/main.rs", "fn two_cpus("),
+    ("fork", "src/main.rs", "fn fork("),
+    ("switch", "src/main.rs", "fn switch("),
+    ("device", "src/swap.rs", "impl SwapDevice"),
+    ("swap", "src/main.rs", "fn swap_out_and_in("),
+    ("track", "src/main.rs", "fn track("),
+];
+
+/// Returns every block of the page.
+///
+/// # Errors
+/// If a file cannot be read, or has no such item.
+pub fn blocks() -> Result<Vec<Block>> {
+    let folder = shell::root().join("examples/emulator");
+    let block = |&(name, file, start): &(&'static str, &'static str, &'static str)| {
+        let source = fs::read_to_string(folder.join(file)).context(file)?;
+        let item = item(&source, start).with_context(|| format!("{file} has no {start}"))?;
+        let language = if file.ends_with(".toml") {
+            "toml"
+        } else {
+            "rust,ignore"
+        };
+        Ok(Block {
+            page: PAGE,
+            name,
+            text: format!("```{language}\n{item}```\n"),
+        })
+    };
+    QUOTES.iter().map(block).collect()
+}
+
+/// Returns the lines of the item whose first line begins with `start`, with its comments, and without indentation. An
+/// item ends at the line that closes it, which is indented like its first line, or before an empty line if it has no
+/// such line.
+fn item(source: &str, start: &str) -> Option<String> {
+    let lines: Vec<&str> = source.lines().collect();
+    let first = lines.iter().position(|line| line.starts_with(start))?;
+    let indent = start.len() - start.trim_start().len();
+    let is_comment = |line: &&&str| line.trim_start().starts_with("//");
+    let comments = lines[..first].iter().rev().take_while(is_comment).count();
+    let closing = format!("{}}}", " ".repeat(indent));
+    let rest = &lines[first..];
+    let end = match rest.iter().position(|line| *line == closing) {
+        Some(end) => end + 1,
+        None => rest
+            .iter()
+            .position(|line| line.is_empty())
+            .unwrap_or(rest.len()),
+    };
+    let quoted = &lines[first - comments..first + end];
+    let bare = quoted.iter().map(|line| line.get(indent..).unwrap_or(""));
+    Some(bare.map(|line| format!("{line}\n")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::item;
+
+    #[test]
+    fn an_item_is_quoted_with_its_comments_and_without_its_indentation() {
+        let source = "[a]\nb = 1\n\n/// One.\nfn one() {\n    1\n}\n\n    /// Two.\n    fn two() {\n        2\n    }\n}\n";
+        assert_eq!(item(source, "[a]").unwrap(), "[a]\nb = 1\n");
+        assert_eq!(
+            item(source, "fn one").unwrap(),
+            "/// One.\nfn one() {\n    1\n}\n"
+        );
+        assert_eq!(
+            item(source, "    fn two").unwrap(),
+            "/// Two.\nfn two() {\n    2\n}\n"
+        );
+        assert_eq!(item(source, "fn three"), None);
+    }
+}
