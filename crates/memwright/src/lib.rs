@@ -86,6 +86,10 @@
 //! |---|---|
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
+//! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), and no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page leaves memory |
+//! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
+//! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
 //!
@@ -171,6 +175,16 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(
+    not(all(
+        feature = "merge",
+        feature = "numa",
+        feature = "swap",
+        feature = "trace",
+        feature = "uffd"
+    )),
+    allow(dead_code, reason = "what only a feature that is off uses")
+)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;
@@ -194,15 +208,18 @@ mod hugetlb;
 #[cfg_attr(not(feature = "merge"), path = "ksm/off.rs")]
 mod ksm;
 mod mm;
+#[cfg_attr(not(feature = "numa"), path = "numa/off.rs")]
 mod numa;
 mod ops;
 mod range;
 mod reclaim;
 mod shmem;
 mod store;
+#[cfg_attr(not(feature = "swap"), path = "swap/off.rs")]
 pub mod swap;
 pub mod track;
 mod types;
+#[cfg_attr(not(feature = "uffd"), path = "uffd/off.rs")]
 pub mod uffd;
 mod vma;
 
@@ -214,8 +231,6 @@ pub use mm::commit::{Commit, Overcommit, OvercommitMode};
 pub use mm::memory::Memory;
 pub use mm::merging::Merging;
 pub use mm::space::{AddressSpace, Area};
-pub use numa::bind::{BindError, Moving};
-pub use numa::migrate::{Moved, Unmoved};
 pub use ops::advise::Advised;
 pub use ops::map::{MapKind, MapRequest, Placement};
 pub use ops::populate::{Mapped, ToPopulate};
@@ -223,9 +238,11 @@ pub use ops::remap::RemapRequest;
 pub use ops::survey::{Forget, Sight};
 pub use ops::sync::SyncFlags;
 pub use reclaim::effort::Effort;
-pub use shmem::swap::ObjectPlace;
-pub use swap::device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
-pub use swap::{DeviceUse, Swap};
+pub use shmem::unmapped::ObjectPlace;
+pub use swap::Swap;
+pub use swap::device::{
+    DeviceError, DeviceUse, Direction, Submission, SwapDevice, Ticket, Transfer,
+};
 pub use types::access::{Access, FaultKind};
 pub use types::advice::Advice;
 pub use types::area_name::AreaName;
@@ -242,6 +259,7 @@ pub use types::layout::Layout;
 pub use types::mdwe::ExecGain;
 pub use types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 pub use types::merge::{MergeCounts, MergeSettings, MergedPages};
+pub use types::migration::{BindError, Moved, Moving, Unmoved};
 pub use types::numa_policy::{PlaceMode, PlacePolicy, PolicyId};
 pub use types::policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use types::rights::Rights;
@@ -264,7 +282,7 @@ pub mod object {
     pub use crate::store::leaving::{Leaving, Left};
     pub use crate::store::pages::{Pages, Stored};
     pub use crate::store::room::Room;
-    pub use crate::swap::reads::Asker;
+    pub use crate::swap::asker::Asker;
     pub use crate::types::error::ObjectError;
 }
 

@@ -3,8 +3,9 @@
 /// A feature of `memwright`.
 pub struct Feature {
     pub name: &'static str,
-    /// The module whose functions are in the program only with the feature, if there is one.
-    pub module: Option<&'static str>,
+    /// The modules whose functions are in the program only with the feature. The compiler can inline all functions of a
+    /// module, but not those of all modules.
+    pub modules: &'static [&'static str],
     /// The features that enable this one.
     pub enabled_by: &'static [&'static str],
 }
@@ -23,12 +24,40 @@ impl Feature {
 pub const FEATURES: &[Feature] = &[
     Feature {
         name: "inline",
-        module: None,
+        modules: &[],
         enabled_by: &[],
     },
     Feature {
         name: "merge",
-        module: Some("memwright::ksm"),
+        modules: &["memwright::ksm"],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "numa",
+        modules: &["memwright::numa", "memwright::fault::hint"],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "swap",
+        modules: &[
+            "memwright::swap::cache",
+            "memwright::swap::reads",
+            "memwright::swap::slot",
+            "memwright::swap::transfers",
+            "memwright::fault::swap",
+            "memwright::fault::swap_around",
+            "memwright::fault::swapped_page",
+        ],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "trace",
+        modules: &["memwright::mm::tracing"],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "uffd",
+        modules: &["memwright::uffd", "memwright::fault::armed"],
         enabled_by: &[],
     },
 ];
@@ -48,7 +77,7 @@ pub const CEILINGS: [Ceiling; 2] = [
     },
     Ceiling {
         title: "without features",
-        most: 148,
+        most: 119,
     },
 ];
 
@@ -108,17 +137,17 @@ mod tests {
         let all = [
             Feature {
                 name: "huge",
-                module: Some("memwright::huge"),
+                modules: &["memwright::huge"],
                 enabled_by: &["hugetlb"],
             },
             Feature {
                 name: "hugetlb",
-                module: Some("memwright::hugetlb"),
+                modules: &["memwright::hugetlb"],
                 enabled_by: &[],
             },
             Feature {
                 name: "merge",
-                module: Some("memwright::ksm"),
+                modules: &["memwright::ksm"],
                 enabled_by: &[],
             },
         ];

@@ -6,6 +6,7 @@
 
 mod ceilings;
 mod image;
+pub mod matrix;
 
 use std::fs;
 use std::path::PathBuf;
@@ -62,8 +63,9 @@ fn check(each: bool) -> Result<()> {
         complaints.extend(ceiling.complaint(bytes));
     }
     for feature in FEATURES {
-        if let Some(module) = feature.module.filter(|module| !all.has(module)) {
-            complaints.push(format!("{module} has no symbols"));
+        let modules = feature.modules;
+        if !modules.is_empty() && !modules.iter().any(|module| all.has(module)) {
+            complaints.push(format!("{} has no symbols", modules.join(", ")));
         }
         complaints.extend(remaining(feature, &none));
     }
@@ -93,8 +95,8 @@ fn without_each(all: u64) -> Result<Vec<String>> {
 /// Returns an error message for each symbol of the feature in a program without it.
 fn remaining(feature: &Feature, image: &Image) -> Vec<String> {
     let symbols = feature
-        .module
-        .into_iter()
+        .modules
+        .iter()
         .flat_map(|module| image.symbols_of(module));
     symbols
         .map(|symbol| format!("without {}: the symbol {symbol}", feature.name))

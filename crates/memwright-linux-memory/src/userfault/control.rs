@@ -170,6 +170,7 @@ pub fn watch_errno(error: WatchError) -> Errno {
         WatchError::Busy => Errno::EBUSY,
         WatchError::NotWatched => Errno::ENOENT,
         WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
+        WatchError::Unsupported => Errno::ENOSYS,
     }
 }
 

@@ -30,7 +30,7 @@ fn for_written(protect: bool) -> Scan {
 fn kind_of_watch(error: WatchError) -> Kind {
     match error {
         WatchError::Invalid => Kind::Invalid,
-        WatchError::NotWritable => Kind::Denied,
+        WatchError::NotWritable | WatchError::Unsupported => Kind::Denied,
         WatchError::Busy => Kind::Busy,
         WatchError::NotWatched => Kind::NotWatched,
         WatchError::OverLimit(_) | WatchError::OutOfMemory => Kind::Resources,

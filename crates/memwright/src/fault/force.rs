@@ -5,11 +5,11 @@
 use memwright_table::{Bits, Entry, Frame, Machine, Page, PageRange, PageSize, Present, VirtAddr};
 
 use crate::fault::attempt::Fault;
-use crate::fault::swap_wait::{Finished, Purpose};
 use crate::mm::core::Core;
 use crate::mm::space::Area;
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 

@@ -5,34 +5,47 @@
 //! the object without the page-table lock, then takes the lock and checks the entry again.
 
 pub(crate) mod anon;
+#[cfg(feature = "uffd")]
 pub(crate) mod armed;
 pub(crate) mod attempt;
 pub(crate) mod copy;
 pub(crate) mod file;
 pub(crate) mod folio;
 pub(crate) mod force;
+#[cfg(feature = "numa")]
 pub(crate) mod hint;
 pub(crate) mod huge;
 pub(crate) mod hugetlb;
+#[cfg(not(feature = "numa"))]
+mod numa_off;
 pub(crate) mod object_entry;
+#[cfg(feature = "numa")]
 pub(crate) mod place;
 pub(crate) mod present;
 pub(crate) mod shared_folio;
 pub(crate) mod stack;
+#[cfg(feature = "swap")]
 pub(crate) mod swap;
+#[cfg(feature = "swap")]
 pub(crate) mod swap_around;
+#[cfg(feature = "swap")]
 pub(crate) mod swap_off;
+#[cfg_attr(not(feature = "swap"), path = "swap_wait_off.rs")]
 pub(crate) mod swap_wait;
+#[cfg(feature = "swap")]
 pub(crate) mod swapped_page;
+#[cfg(not(feature = "uffd"))]
+mod uffd_off;
 
 use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
 
 use crate::fault::attempt::Fault;
-use crate::fault::swap_wait::{Finished, Purpose, wait_a_moment};
+use crate::fault::swap_wait::wait_a_moment;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::stats::Row;
 use crate::types::trace::Event;
 

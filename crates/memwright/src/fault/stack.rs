@@ -21,7 +21,7 @@ impl<M: Machine> Core<M> {
             // Another thread has mapped or expanded an area here meanwhile: the fault looks the area up again.
             return Ok(());
         }
-        if !area.flags.contains(AreaFlags::GROWSDOWN) {
+        if !area.flags().contains(AreaFlags::GROWSDOWN) {
             return Err(FaultError::NoArea);
         }
         let (rights, flags) = (area.rights, area.flags);
@@ -32,7 +32,7 @@ impl<M: Machine> Core<M> {
         }
         if let Some(below) = areas.map.previous(position) {
             let below = areas.map.get(below);
-            let guarded = !below.rights.is_none() && !below.flags.contains(AreaFlags::GROWSDOWN);
+            let guarded = !below.rights.is_none() && !below.flags().contains(AreaFlags::GROWSDOWN);
             if guarded && page.number() - below.end().number() < STACK_GUARD_PAGES {
                 return Err(FaultError::StackLimit);
             }

@@ -10,7 +10,7 @@ use crate::fault::attempt::Fault;
 use crate::mm::object::Object;
 use crate::mm::swap_folio::ComingFrames;
 use crate::swap::device::Direction;
-use crate::swap::slot::Place;
+use crate::swap::place::Place;
 use crate::swap::transfers::Transfers;
 use crate::types::access::FaultKind;
 use crate::types::error::{FaultError, ObjectError};

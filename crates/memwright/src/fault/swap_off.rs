@@ -4,13 +4,13 @@ use core::sync::atomic::Ordering;
 use memwright_table::{Cursor, Entry, Machine, Page, PageRange, Swapped};
 
 use crate::fault::attempt::Fault;
-use crate::fault::swap_wait::{Finished, Purpose};
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
-use crate::swap::slot::Place;
+use crate::swap::place::Place;
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
+use crate::types::purpose::{Finished, Purpose};
 
 impl<M: Machine> AddressSpace<M> {
     /// Swaps in at most `most` pages that are on the swap device with index `device`, in ascending order from page

@@ -7,34 +7,14 @@ use memwright_table::{Bits, Cursor, Entry, FrameRef, Machine, Page, PageRange, S
 
 use crate::fault::attempt::Fault;
 use crate::mm::core::Core;
+use crate::swap::asker::Asker;
 use crate::swap::device::{DeviceError, Submission};
-use crate::swap::reads::{Asker, Begun};
+use crate::swap::reads::Begun;
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::stats::Row;
 use crate::types::swap_window::{MOST, Window};
-
-/// What a page is swapped in for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// An access that the rights of the area must permit.
-    Access(Access),
-    /// An access that is not limited by the rights of the area.
-    Forced(Access),
-    /// No access: for swapoff, or for a collapse.
-    Unasked,
-}
-
-/// The result of completing the reads that a fault has put off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finished {
-    /// The fault has put no read off: the page is busy for another reason.
-    Nothing,
-    /// The reads are complete. The caller looks up the page that faulted again.
-    Again,
-    /// The page that faulted was mapped, or its read failed.
-    Over(Result<FaultKind, FaultError>),
-}
 
 /// A completed read. `Swap::end_read` has not been called for it yet.
 struct Read<M: Machine> {

@@ -6,7 +6,6 @@ use memwright_table::{
     Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
 };
 
-use crate::fault::swap_wait::{Finished, Purpose};
 use crate::huge::collapse_object::shows_object;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
@@ -14,6 +13,7 @@ use crate::mm::object::CollapseLimits;
 use crate::mm::space::AddressSpace;
 use crate::types::error::{AdviseError, FaultError};
 use crate::types::huge::{HUGE_PAGES, around};
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::stats::Row;
 use crate::vma::anon_vma::AnonVma;
 use crate::vma::area::AreaFlags;
@@ -303,7 +303,7 @@ impl<M: Machine> Core<M> {
                 break;
             }
         }
-        if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
+        if missing > 0 && area.flags().intersects(AreaFlags::UFFD) {
             // A collapse would fill the missing pages without notifying the userfaultfd context.
             return Err(CollapseFailure::BeyondLimits);
         }

@@ -79,7 +79,7 @@ impl<M: Machine> Core<M> {
         let _file = view.as_ref().map(|view| view.file.lock());
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
-        if area.flags.intersects(AreaFlags::MARKED) {
+        if area.flags().intersects(AreaFlags::MARKED) {
             cursor.split_edges(&mut gather)?;
             self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
         } else {

@@ -10,6 +10,7 @@ use crate::mm::mappings::Attachment;
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
 use crate::mm::space::Area;
+use crate::mm::tag::Tag;
 use crate::types::area_name::AreaName;
 use crate::types::error::{CutError, Limit};
 use crate::types::huge::HUGE_PAGES;
@@ -20,46 +21,6 @@ use crate::types::uffd::Watch;
 use crate::vma::area::{AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
 use crate::vma::moved::MovedAreas;
-
-/// The userfaultfd context and the name of an area. Few areas have either, so an area stores one pointer to a tag, and
-/// areas with equal properties can share the tag.
-pub(crate) struct Tag {
-    /// The userfaultfd context that handles faults in the area. The flags of the area select the faults.
-    watcher: Option<Watch>,
-    /// The name of anonymous memory.
-    name: Option<Arc<AreaName>>,
-}
-
-impl Tag {
-    /// Creates a tag. Returns `None` if there is nothing to store.
-    fn new(
-        watcher: Option<Watch>,
-        name: Option<Arc<AreaName>>,
-    ) -> Result<Option<Shared<Self>>, OutOfMemory> {
-        if watcher.is_none() && name.is_none() {
-            return Ok(None);
-        }
-        Shared::try_new(Self { watcher, name }).map(Some)
-    }
-
-    /// Returns whether the userfaultfd context is `watcher`; for `None`, whether there is no context.
-    fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
-        match (&self.watcher, watcher) {
-            (None, None) => true,
-            (Some(own), Some(other)) => Watch::ptr_eq(own, other),
-            (None, Some(_)) | (Some(_), None) => false,
-        }
-    }
-
-    /// Returns whether the name is `name`; for `None`, whether there is no name.
-    fn has_name(&self, name: Option<&Arc<AreaName>>) -> bool {
-        match (&self.name, name) {
-            (None, None) => true,
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other) || own == other,
-            (None, Some(_)) | (Some(_), None) => false,
-        }
-    }
-}
 
 /// What an area maps, an object or private anonymous memory, with the userfaultfd context and the name of the area.
 pub struct Backing<M: Machine> {
@@ -133,13 +94,13 @@ impl<M: Machine> Backing<M> {
     /// Returns the userfaultfd context that handles faults in the area, if any.
     #[inline]
     pub fn watcher(&self) -> Option<&Watch> {
-        self.tag.as_ref()?.watcher.as_ref()
+        self.tag.as_ref()?.watcher()
     }
 
     /// Returns the name that the program gave to anonymous memory, if any.
     #[inline]
     pub fn name(&self) -> Option<&Arc<AreaName>> {
-        self.tag.as_ref()?.name.as_ref()
+        self.tag.as_ref()?.name()
     }
 
     /// Returns the reference to the object, or `None` for private anonymous memory.
@@ -189,8 +150,7 @@ impl<M: Machine> Backed for Backing<M> {
                 (None, None) => true,
                 (Some(one), Some(another)) => {
                     Shared::ptr_eq(one, another)
-                        || (one.has_watcher(another.watcher.as_ref())
-                            && one.has_name(another.name.as_ref()))
+                        || (one.has_watcher(another.watcher()) && one.has_name(another.name()))
                 }
                 (None, Some(_)) | (Some(_), None) => false,
             }
@@ -580,7 +540,7 @@ impl<M: Machine> Areas<M> {
         for area in self
             .map
             .iter()
-            .filter(|area| area.flags.contains(AreaFlags::ACCOUNTED))
+            .filter(|area| area.flags().contains(AreaFlags::ACCOUNTED))
         {
             memory.take_back(area.pages());
         }

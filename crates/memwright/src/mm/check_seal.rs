@@ -19,7 +19,7 @@ pub(crate) fn check_seal<M: Machine>(
     part: PageRange,
     advice: Advice,
 ) -> Result<(), AdviseError> {
-    if !area.flags.contains(AreaFlags::SEALED) {
+    if !area.flags().contains(AreaFlags::SEALED) {
         return Ok(());
     }
     let writable =

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::AtomicBool;
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Lock, RANKS, Rank, Threads, stat};
 use memwright_table::{
@@ -16,10 +16,11 @@ use crate::swap::Swap;
 use crate::types::faulted_in::{FaultSink, FaultedIn};
 use crate::types::huge::HUGE_PAGES;
 use crate::types::huge_settings::HugeSettings;
-use crate::types::numa_policy::{PlacePolicy, Policies, PolicyId};
+use crate::types::numa_policies::Policies;
+use crate::types::numa_policy::{PlacePolicy, PolicyId};
 use crate::types::policy::Policy;
 use crate::types::stats::{Counters, Row};
-use crate::types::trace::{Event, TraceSink};
+use crate::types::trace::TraceSink;
 
 /// The frames, the zero page, committed memory, policies and counters: one per machine.
 pub struct Memory<M: Machine> {
@@ -41,10 +42,10 @@ pub struct Memory<M: Machine> {
     pub(crate) swapping: AtomicBool,
     pub(crate) counters: Counters,
     /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
-    watched: AtomicBool,
+    pub(crate) watched: AtomicBool,
     /// Whether `sink` is set. Checked before the lock of `sink` is taken.
-    tracing: AtomicBool,
-    sink: Lock<Option<&'static dyn TraceSink>, M::Threads>,
+    pub(crate) tracing: AtomicBool,
+    pub(crate) sink: Lock<Option<&'static dyn TraceSink>, M::Threads>,
     fault_sink: Lock<Option<&'static dyn FaultSink>, M::Threads>,
     /// The object of all device memory, a `DeviceMemory` (`device.rs`), once there was a mapping. The type is not named
     /// here, because objects refer to this structure.
@@ -152,7 +153,7 @@ impl<M: Machine> Memory<M> {
     /// Returns the number by which areas refer to the NUMA policy `policy`. Adds the policy if it is new.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if there is no heap memory for one more policy.
+    /// [`OutOfMemory`] if there is no heap memory for one more policy, or if the feature `numa` is off.
     pub fn number_placement(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
         self.placements.number(policy)
     }
@@ -181,20 +182,6 @@ impl<M: Machine> Memory<M> {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
     }
 
-    /// Returns whether a swap device was ever added.
-    #[inline]
-    pub(crate) fn swaps(&self) -> bool {
-        self.swapping.load(Ordering::Acquire)
-    }
-
-    /// Sends events to `sink` from now on; `None` stops tracing.
-    pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
-        *self.sink.lock() = sink;
-        self.tracing.store(sink.is_some(), Ordering::Release);
-        let watched = sink.is_some() || stat::is_on();
-        self.watched.store(watched, Ordering::Release);
-    }
-
     /// Sets the sink that receives the counts of pages faulted in without a trap from now on.
     pub fn set_fault_sink(&self, sink: &'static dyn FaultSink) {
         *self.fault_sink.lock() = Some(sink);
@@ -207,24 +194,6 @@ impl<M: Machine> Memory<M> {
         if let Some(sink) = sink {
             sink.faulted_in(pages);
         }
-    }
-
-    /// Starts or stops taking [lock statistics](stat). Starting clears the records of locks and lines. The statistics
-    /// are per machine: memory managers on one machine share them.
-    pub fn set_lock_statistics(&self, on: bool) {
-        let watched = on || self.tracing.load(Ordering::Acquire);
-        self.watched.store(watched, Ordering::Release);
-        if on {
-            stat::start();
-        } else {
-            stat::stop();
-        }
-    }
-
-    /// Returns whether events are traced or lock statistics are taken.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.load(Ordering::Acquire)
     }
 
     /// Adds `count` events to `row`, on the calling CPU.
@@ -290,35 +259,6 @@ impl<M: Machine> Memory<M> {
                 (Row::FlushEarly, u64::from(counts.early)),
             ],
         );
-    }
-
-    /// Sends an event to the trace sink, if one is set. `event` is called only then.
-    #[inline]
-    pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
-        if self.is_watched() {
-            self.note_lines();
-            if self.tracing.load(Ordering::Acquire) {
-                self.send(&event());
-            }
-        }
-    }
-
-    /// Reports to the lock statistics which cache lines of counters the calling CPU wrote.
-    #[cold]
-    fn note_lines(&self) {
-        if stat::is_on() {
-            let cpu = M::Threads::cpu();
-            self.counters.note_lines::<M::Threads>(cpu);
-            self.commit.note_line::<M::Threads>(cpu);
-        }
-    }
-
-    #[cold]
-    fn send(&self, event: &Event) {
-        let sink = *self.sink.lock();
-        if let Some(sink) = sink {
-            sink.event(event);
-        }
     }
 }
 

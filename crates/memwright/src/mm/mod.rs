@@ -23,4 +23,13 @@ pub(crate) mod object;
 pub(crate) mod space;
 pub(crate) mod spaces;
 pub(crate) mod subpool;
+#[cfg(feature = "swap")]
 pub(crate) mod swap_folio;
+#[cfg_attr(not(feature = "swap"), path = "swapping_off.rs")]
+pub(crate) mod swapping;
+#[cfg_attr(not(feature = "uffd"), path = "tag_off.rs")]
+pub(crate) mod tag;
+#[cfg(feature = "trace")]
+mod tracing;
+#[cfg(not(feature = "trace"))]
+mod tracing_off;

@@ -8,7 +8,7 @@ use crate::mm::huge_file::HugeView;
 use crate::mm::mappings::Mappings;
 use crate::mm::memory::Memory;
 use crate::store::leaving::{Leaving, Left};
-use crate::swap::reads::Asker;
+use crate::swap::asker::Asker;
 use crate::types::error::ObjectError;
 use crate::types::error_text::error_text;
 use crate::types::folio_orders::FolioOrders;

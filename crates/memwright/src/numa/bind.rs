@@ -1,69 +1,16 @@
 //! NUMA policies of areas (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
 
 use memwright_table::sync::PausePoints;
-use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};
+use memwright_table::{Entry, Machine, NodeChoice, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::check;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
-use crate::types::error::{CutError, Limit};
-use crate::types::error_text::error_text;
+use crate::types::migration::BindError;
 use crate::types::numa_policy::{PlacePolicy, PolicyId};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
-
-/// Which misplaced pages are migrated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moving {
-    /// None.
-    None,
-    /// Those that no other process maps (`MPOL_MF_MOVE`).
-    Own,
-    /// All (`MPOL_MF_MOVE_ALL`).
-    All,
-}
-
-/// The reason why the policy of an area was not set, or why its pages do not conform to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindError {
-    /// The range is misaligned, ends before it begins, or begins or ends inside a hugetlb page.
-    Misaligned,
-    /// Nothing is mapped at this address.
-    Hole(VirtAddr),
-    /// The limit on areas would be exceeded.
-    OverLimit(Limit),
-    /// A page is not on a node of the policy.
-    Misplaced(VirtAddr),
-    /// The policy of the area at this address does not support a home node (`set_mempolicy_home_node`).
-    NoHome(VirtAddr),
-    /// There is no heap memory.
-    OutOfMemory,
-}
-
-error_text!(BindError {
-    Self::Misaligned => "the range is not aligned to the pages of its areas, or ends before it begins";
-    Self::Hole(at) => "nothing is mapped at {at}";
-    Self::OverLimit(limit) => "over the limit on {limit}";
-    Self::Misplaced(at) => "the page at {at} is not on a node of the policy";
-    Self::NoHome(at) => "the policy of the area at {at} supports no home node";
-    Self::OutOfMemory => "out of memory";
-});
-
-impl From<CutError> for BindError {
-    fn from(error: CutError) -> Self {
-        match error {
-            CutError::OverLimit(limit) => Self::OverLimit(limit),
-            CutError::OutOfMemory => Self::OutOfMemory,
-        }
-    }
-}
-
-impl From<OutOfMemory> for BindError {
-    fn from(_: OutOfMemory) -> Self {
-        Self::OutOfMemory
-    }
-}
 
 impl<M: Machine> AddressSpace<M> {
     /// Sets the policy of the areas in `length` bytes from `address` on, rounded up to pages. `None` removes their

@@ -7,38 +7,10 @@ use memwright_table::{
 
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
-use crate::numa::bind::Moving;
+use crate::types::migration::{Moved, Moving, Unmoved};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::upgrade;
-
-/// The result of a successful migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// The page was migrated to this node.
-    To(u8),
-    /// The page already was on this node, which is one of the wanted nodes.
-    Stays(u8),
-}
-
-/// Why a page was not migrated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unmoved {
-    /// No area contains the page.
-    NoArea,
-    /// Nothing is mapped at the page.
-    Absent,
-    /// The page is the zero page or a 1 GiB page, or is in secret memory.
-    Unmovable,
-    /// The page, which is in this frame, has users other than the entry.
-    Shared(Frame),
-    /// The page belongs to an object.
-    Object,
-    /// The page is pinned, or has a temporary reference.
-    Busy,
-    /// No frame is free on the wanted nodes.
-    NoFrame,
-}
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns the node of the page at `page`.

@@ -16,8 +16,9 @@ use memwright_table::{
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
-use crate::numa::migrate::{Moved, Unmoved, mapped};
+use crate::numa::migrate::mapped;
 use crate::range::rmap::{MappedPage, Mapper};
+use crate::types::migration::{Moved, Unmoved};
 use crate::types::stats::Row;
 use crate::vma::writable::{View, upgrade};
 
@@ -123,12 +124,6 @@ fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'
     match size {
         PageSize::Size4K => core.memory.frames().adopt_part(frame),
         PageSize::Size2M | PageSize::Size1G => core.memory.frames().adopt_whole(frame),
-    }
-}
-
-impl From<OutOfMemory> for Unmoved {
-    fn from(_: OutOfMemory) -> Self {
-        Self::NoFrame
     }
 }
 

@@ -186,7 +186,7 @@ impl<M: Machine> Core<M> {
                     self.check_key(area.rights, access)?;
                 }
                 let allowed = area.is_some_and(|area| {
-                    access.allowed_by(area.rights) && !area.flags.intersects(NOT_LENT)
+                    access.allowed_by(area.rights) && !area.flags().intersects(NOT_LENT)
                 });
                 let mut cursor = self.table.cursor(PageRange::single(page));
                 let present = cursor.entry().entry.present();

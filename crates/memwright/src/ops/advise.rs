@@ -115,7 +115,7 @@ fn check_flag<M: Machine>(
         Advice::WipeOnFork => area.object().is_some(),
         // Droppable memory always has `WIPEONFORK` and `DONTDUMP`, so they cannot be cleared. Device memory always has
         // `DONTDUMP`.
-        Advice::KeepOnFork => area.flags.contains(AreaFlags::DROPPABLE),
+        Advice::KeepOnFork => area.flags().contains(AreaFlags::DROPPABLE),
         Advice::DoDump => area
             .flags
             .intersects(AreaFlags::DROPPABLE | AreaFlags::PHYSICAL),
@@ -217,7 +217,7 @@ impl<M: Machine> Core<M> {
         let result = self.for_each_area(range, |area, part| {
             refuse_locked(area, part)?;
             passed = part.end;
-            if area.flags.contains(AreaFlags::DROPPABLE) {
+            if area.flags().contains(AreaFlags::DROPPABLE) {
                 return self.drop_pages(area, part);
             }
             let shows_object = self.object_may_leave(area);
@@ -269,7 +269,7 @@ impl<M: Machine> Core<M> {
             if area
                 .flags
                 .intersects(AreaFlags::HUGETLB | AreaFlags::PHYSICAL)
-                || install && area.flags.contains(AreaFlags::LOCKED)
+                || install && area.flags().contains(AreaFlags::LOCKED)
             {
                 return Err(AdviseError::NotApplicable(part.start.address()));
             }

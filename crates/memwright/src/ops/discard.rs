@@ -34,9 +34,9 @@ fn check_discard<M: Machine>(
     advice: Advice,
 ) -> Result<(), AdviseError> {
     let at = part.start.address();
-    let is_locked = area.flags.contains(AreaFlags::LOCKED);
-    let is_hugetlb = area.flags.contains(AreaFlags::HUGETLB);
-    let is_device = area.flags.contains(AreaFlags::PHYSICAL);
+    let is_locked = area.flags().contains(AreaFlags::LOCKED);
+    let is_hugetlb = area.flags().contains(AreaFlags::HUGETLB);
+    let is_device = area.flags().contains(AreaFlags::PHYSICAL);
     let refused = match advice {
         Advice::Remove => is_locked || area.object().is_none(),
         Advice::Free => is_locked || is_hugetlb || is_device,
@@ -137,7 +137,7 @@ impl<M: Machine> Core<M> {
     /// Unmaps the pages of `range`, a part of `area`. Guard markers stay. A page of an object leaves a marker if it has
     /// uffd-wp state. Anonymous pages lose their uffd-wp state.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
-        if area.flags.contains(AreaFlags::HUGETLB) {
+        if area.flags().contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);
         }
         let cpu = self.cpu();
@@ -146,7 +146,7 @@ impl<M: Machine> Core<M> {
         let mut cursor = self.table.cursor(range).pausing();
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         let mut result = Ok(());
-        if !area.flags.intersects(AreaFlags::MARKED) {
+        if !area.flags().intersects(AreaFlags::MARKED) {
             cursor.remove_all(&mut gather);
         } else if area.object().is_some() {
             self.remove_pages(area, &mut cursor, &mut gather, Taken::All);

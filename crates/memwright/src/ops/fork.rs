@@ -69,7 +69,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut previous = None;
         let result = areas.map.iter().try_for_each(|area| {
-            if area.flags.contains(AreaFlags::DONTFORK) {
+            if area.flags().contains(AreaFlags::DONTFORK) {
                 if let Some(sharing) = &mut sharing {
                     sharing.pass(area);
                 }
@@ -78,7 +78,7 @@ impl<M: Machine> AddressSpace<M> {
             let child_context = area.backing().watcher().and_then(&mut *child_context);
             // Entries of the child stay write-protected only if its area is registered for faults on protected
             // pages.
-            let watched = child_context.is_some() && area.flags.intersects(PROTECTED);
+            let watched = child_context.is_some() && area.flags().intersects(PROTECTED);
             let area_of_child = (area, child_context);
             let place = copy_area(core, &child.core, cpu, &mut copies, area_of_child, previous)?;
             previous = Some((area, place));
@@ -119,7 +119,7 @@ const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
 /// Returns whether fork must copy the entries of the area, because faults in the child would not map the same pages
 /// (Linux 7.2 `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
-    let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    let wiped = area.flags().contains(AreaFlags::WIPEONFORK);
     // The registration of the area may have ended while its entries are still protected. They need no copy, because
     // only a registered child would use their protection.
     // Faults do not map device memory (rule: device-memory-is-borrowed).
@@ -151,7 +151,7 @@ fn copy_area<M: Machine>(
             let object = attachment.object();
             // The child's area does not reserve huge pages: the reservation for a private mapping stays with the
             // parent.
-            let shown = if area.flags.contains(AreaFlags::HUGETLB) {
+            let shown = if area.flags().contains(AreaFlags::HUGETLB) {
                 object.unreserved().unwrap_or(object)
             } else {
                 object
@@ -163,12 +163,12 @@ fn copy_area<M: Machine>(
             Backing::object_of(attachment.of_child(shown, child, before)?)
         }
     };
-    if area.flags.contains(AreaFlags::ACCOUNTED) {
+    if area.flags().contains(AreaFlags::ACCOUNTED) {
         core.memory
             .promise(area.pages())
             .map_err(|_| ForkError::Overcommit)?;
     }
-    let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    let wiped = area.flags().contains(AreaFlags::WIPEONFORK);
     let anon_vma = if area.has_faulted() && !wiped {
         AnonVma::forked(child.next_anon_vma(cpu)).moved_like(area.anon_vma())
     } else {
@@ -218,7 +218,7 @@ fn copy_entries<M: Machine>(
     if watched {
         rule = rule.keep_uffd_wp();
     }
-    if area.flags.intersects(AreaFlags::MARKED) {
+    if area.flags().intersects(AreaFlags::MARKED) {
         // A neighbour that was once part of this area can share a marker with it. Split a marker that extends beyond
         // the area.
         core.table.cursor(range).split_edges(gather)?;
@@ -236,7 +236,7 @@ fn copy_entries<M: Machine>(
         child.note_copied(cpu, &copied);
         match copied.stop {
             CopyStop::Done => break,
-            CopyStop::Pinned(page) if area.flags.contains(AreaFlags::HUGETLB) => {
+            CopyStop::Pinned(page) if area.flags().contains(AreaFlags::HUGETLB) => {
                 child.copy_pinned_hugetlb(cpu, area, watched, &mut to, page)?;
                 entries += 1;
             }

@@ -71,7 +71,7 @@ impl<M: Machine> AddressSpace<M> {
         let already: u64 = areas
             .map
             .overlapping(range)
-            .filter(|area| area.flags.contains(AreaFlags::LOCKED))
+            .filter(|area| area.flags().contains(AreaFlags::LOCKED))
             .map(|area| area.range().intersect(range).len())
             .sum();
         areas

@@ -20,6 +20,7 @@ pub(crate) mod resident;
 pub(crate) mod seal;
 pub(crate) mod share_tables;
 pub(crate) mod survey;
+#[cfg_attr(not(feature = "swap"), path = "swap_off.rs")]
 pub(crate) mod swap;
 pub(crate) mod sync;
 pub(crate) mod unmap;

@@ -5,7 +5,6 @@ use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use crate::fault::attempt::Fault;
-use crate::fault::swap_wait::{Finished, Purpose};
 use crate::mm::areas::Areas;
 use crate::mm::check;
 use crate::mm::core::Core;
@@ -14,6 +13,7 @@ use crate::types::access::Access;
 use crate::types::advice::Advice;
 use crate::types::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
 use crate::types::faulted_in::FaultedIn;
+use crate::types::purpose::{Finished, Purpose};
 use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;
@@ -77,8 +77,8 @@ pub struct Mapped {
 /// Returns whether a protection change that made the area writable copies its pages at once.
 fn is_gained<M: Machine>(area: &Area<M>) -> bool {
     area.rights.contains(Rights::WRITE)
-        && area.flags.contains(AreaFlags::LOCKED)
-        && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        && area.flags().contains(AreaFlags::LOCKED)
+        && !area.flags().contains(AreaFlags::LOCK_ON_FAULT)
         && !area.is_shared()
 }
 
@@ -163,7 +163,7 @@ impl<M: Machine> Core<M> {
     /// locked on fault, and areas without any rights, are skipped.
     fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |area| {
-            !area.rights.is_none() && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+            !area.rights.is_none() && !area.flags().contains(AreaFlags::LOCK_ON_FAULT)
         })
     }
 
@@ -229,7 +229,7 @@ impl<M: Machine> Core<M> {
             if part.is_empty() && area.start() >= range.end {
                 return Ok(());
             }
-            if wanted(area) && !area.flags.intersects(NOT_POPULATED) {
+            if wanted(area) && !area.flags().intersects(NOT_POPULATED) {
                 let private_writable = area.rights.contains(Rights::WRITE) && !area.is_shared();
                 let access = if private_writable {
                     Access::WRITE
@@ -280,7 +280,7 @@ impl<M: Machine> Core<M> {
             };
             let refused =
                 !area.rights.contains(right) || self.check_key(area.rights, access).is_err();
-            if refused || area.flags.intersects(NOT_POPULATED) {
+            if refused || area.flags().intersects(NOT_POPULATED) {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(*rest);

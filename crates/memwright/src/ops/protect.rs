@@ -99,7 +99,7 @@ impl<M: Machine> AddressSpace<M> {
         let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
-        let sealed = area.flags.contains(AreaFlags::SEALED);
+        let sealed = area.flags().contains(AreaFlags::SEALED);
         // `rights` does not include the new key. With a new key, the function `area` compares the rights.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
@@ -214,7 +214,7 @@ impl Change {
         gather: &mut Gather<'_, M>,
     ) -> Result<(Position, Page), ProtectError> {
         let area = areas.map.get(position);
-        if area.flags.intersects(UNUSUAL) {
+        if area.flags().intersects(UNUSUAL) {
             return self.unusual_area(core, areas, position, rest, gather);
         }
         self.area_as::<false, M>(core, areas, position, rest, gather)
@@ -458,7 +458,7 @@ fn edit_to(access: Bits, write: bool) -> Edit {
 #[cold]
 #[inline(never)]
 fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {
-    if area.flags.contains(AreaFlags::ACCOUNTED) && area.object().is_none() {
+    if area.flags().contains(AreaFlags::ACCOUNTED) && area.object().is_none() {
         core.memory.take_back(pages);
         area.flags -= AreaFlags::ACCOUNTED;
     }

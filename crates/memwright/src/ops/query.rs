@@ -47,6 +47,16 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
+    /// Returns whether any page of `length` bytes belongs to a hugetlb area.
+    pub fn has_hugetlb(&self, address: VirtAddr, length: u64) -> bool {
+        let Some(range) = PageRange::from_addresses(address, length) else {
+            return false;
+        };
+        let areas = self.core.areas.read(self.core.cpu());
+        let mut shown = areas.map.overlapping(range);
+        shown.any(|area| area.flags().contains(AreaFlags::HUGETLB))
+    }
+
     /// Calls `visitor` with every area in ascending order. The address space is locked for reading: `visitor` must not
     /// call into it.
     pub fn areas(&self, visitor: &mut dyn FnMut(&Area<M>)) {

@@ -119,10 +119,10 @@ impl Checked {
     #[cold]
     #[inline(never)]
     fn in_special_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
-        if area.flags.contains(AreaFlags::SEALED) {
+        if area.flags().contains(AreaFlags::SEALED) {
             return Err(RemapError::Sealed(self.start.address()));
         }
-        if area.flags.contains(AreaFlags::PHYSICAL) {
+        if area.flags().contains(AreaFlags::PHYSICAL) {
             if self.dont_unmap {
                 return Err(RemapError::Invalid);
             }
@@ -213,7 +213,7 @@ fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
 /// mapping is not locked.
 fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
     let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
-    let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
+    let is_locked = |area: &Area<M>| area.flags().contains(AreaFlags::LOCKED);
     if request.new_pages > request.old_pages && areas.map.find(start).is_some_and(is_locked) {
         ToPopulate::new(added)
     } else {
@@ -234,7 +234,7 @@ impl<M: Machine> Core<M> {
         let position = position.ok_or(RemapError::NoArea(start.address()))?;
         let area = areas.map.get(position);
         let adapted;
-        let request = if area.flags.intersects(SPECIAL) {
+        let request = if area.flags().intersects(SPECIAL) {
             adapted = request.in_special_area(area)?;
             &adapted
         } else {
@@ -248,7 +248,7 @@ impl<M: Machine> Core<M> {
         ) {
             return self.move_several(areas, request, target, bin);
         }
-        if area.flags.contains(AreaFlags::SEALED) {
+        if area.flags().contains(AreaFlags::SEALED) {
             return Err(RemapError::Sealed(start.address()));
         }
         if old_pages == 0 && !area.is_shared() {
@@ -526,10 +526,10 @@ impl<M: Machine> Core<M> {
             let area = areas.map.get(position);
             // An area that is registered with a userfaultfd must be the only one in the range. Linux checks this first
             // (`vma_multi_allowed`).
-            if area.flags.intersects(AreaFlags::UFFD) && part != old {
+            if area.flags().intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }
-            if area.flags.contains(AreaFlags::SEALED) {
+            if area.flags().contains(AreaFlags::SEALED) {
                 return Err(RemapError::Sealed(part.start.address()));
             }
             if cuts_hugetlb(area.flags, part) {
@@ -543,7 +543,7 @@ impl<M: Machine> Core<M> {
                 fixed: Some(target.add(ahead)),
                 ..*request
             };
-            if area.flags.intersects(SPECIAL) {
+            if area.flags().intersects(SPECIAL) {
                 piece = piece.in_special_area(area)?;
             }
             self.move_area(areas, &piece, bin)?;
@@ -567,8 +567,8 @@ fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
     let keep_uffd_wp = follows(area);
     MoveRule {
         keep_uffd_wp,
-        whole_tables: area.flags.contains(AreaFlags::SOFT_DIRTY)
-            && (keep_uffd_wp || !area.flags.intersects(AreaFlags::UFFD)),
+        whole_tables: area.flags().contains(AreaFlags::SOFT_DIRTY)
+            && (keep_uffd_wp || !area.flags().intersects(AreaFlags::UFFD)),
     }
 }
 
@@ -596,7 +596,7 @@ fn place_for<M: Machine>(
 /// which are never split, and device memory.
 fn has_huge_entries<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     let area = areas.map.find(page);
-    area.is_some_and(|area| area.flags.intersects(SPECIAL))
+    area.is_some_and(|area| area.flags().intersects(SPECIAL))
 }
 
 /// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.3 `check_prep_vma`).
@@ -606,7 +606,7 @@ fn check_growth<M: Machine>(
     more: u64,
 ) -> Result<(), RemapError> {
     let area = areas.map.get(position);
-    if area.flags.contains(AreaFlags::LOCKED) {
+    if area.flags().contains(AreaFlags::LOCKED) {
         areas.check_locked(more).map_err(RemapError::OverLimit)?;
     }
     areas
@@ -618,7 +618,7 @@ fn check_growth<M: Machine>(
 /// moved and unlocks it. An area or split-off part that was moved completely loses its anon_vma (`prep_move_vma`,
 /// `dontunmap_complete`).
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
-    let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
+    let is_locked = |area: &Area<M>| area.flags().contains(AreaFlags::LOCKED);
     let locked = areas.map.find(old.start).is_some_and(is_locked);
     if old.is_empty() {
         return;

@@ -32,7 +32,7 @@ const OF_ONE: AreaFlags = AreaFlags::DONTFORK
 
 /// Returns whether a fork copies the entries of the area by the rule for private anonymous memory.
 fn may_share<M: Machine>(area: &Area<M>) -> bool {
-    !area.is_shared() && area.object().is_none() && !area.flags.intersects(OF_ONE)
+    !area.is_shared() && area.object().is_none() && !area.flags().intersects(OF_ONE)
 }
 
 /// Returns the pages whose tables can be shared when a fork reaches an area with the pages `range`. A table with pages

@@ -64,7 +64,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut gather = core.gather();
         let wanted = areas.map.iter().filter(|area| {
             // Device memory is skipped (`clear_refs_test_walk`).
-            !area.flags.contains(AreaFlags::PHYSICAL)
+            !area.flags().contains(AreaFlags::PHYSICAL)
                 && match which {
                     Forget::All => true,
                     Forget::Anonymous => area.object().is_none(),

@@ -51,7 +51,7 @@ impl<M: Machine> AddressSpace<M> {
                 hole = hole.or(Some(next));
                 next = area.start();
             }
-            if flags.contains(SyncFlags::INVALIDATE) && area.flags.contains(AreaFlags::LOCKED) {
+            if flags.contains(SyncFlags::INVALIDATE) && area.flags().contains(AreaFlags::LOCKED) {
                 return Err(SyncError::Locked(next.address()));
             }
             let part = PageRange::new(next, area.end().min(range.end));

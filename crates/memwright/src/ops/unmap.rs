@@ -8,9 +8,10 @@ use crate::mm::check::{self, RangeError};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::types::error::{Limit, UnmapError};
+use crate::types::notices::Notices;
 use crate::types::stats::Row;
 use crate::types::trace::Event;
-use crate::types::uffd::{Notices, Watch, WatchEvent};
+use crate::types::uffd::{Watch, WatchEvent};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
@@ -96,7 +97,7 @@ impl<M: Machine> Core<M> {
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
             removal.pages += area.range().intersect(range).len();
-            removal.guarded |= area.flags.intersects(AreaFlags::MARKED);
+            removal.guarded |= area.flags().intersects(AreaFlags::MARKED);
             let cut_out = area.start() < range.start && range.end < area.end();
             if cut_out && areas.map.len() >= areas.limits.areas {
                 return Err(UnmapError::OverLimit(Limit::Areas));
@@ -133,7 +134,7 @@ impl<M: Machine> Core<M> {
     #[cold]
     fn cut_first(&self, areas: &mut Areas<M>, range: PageRange) {
         let first = areas.map.overlapping(range).next();
-        let open = first.filter(|area| !area.flags.contains(AreaFlags::SEALED));
+        let open = first.filter(|area| !area.flags().contains(AreaFlags::SEALED));
         let Some((flags, rest)) = open.map(|area| (area.flags, area.range().intersect(range)))
         else {
             return;
@@ -210,10 +211,10 @@ impl<M: Machine> Core<M> {
             let area;
             (area, next) = areas.map.remove(position);
             areas.count_out(area.rights, area.flags, area.pages());
-            if area.flags.contains(AreaFlags::ACCOUNTED) {
+            if area.flags().contains(AreaFlags::ACCOUNTED) {
                 self.memory.take_back(area.pages());
             }
-            if area.flags.contains(AreaFlags::HUGETLB) {
+            if area.flags().contains(AreaFlags::HUGETLB) {
                 area.forget_reservation();
             }
             bin.take(area);

@@ -11,7 +11,6 @@ use crate::types::stats::Row;
 use crate::vma::writable::writable;
 
 /// What the entry of a page is changed to map.
-#[cfg_attr(not(feature = "merge"), allow(dead_code, reason = "KSM makes them"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A KSM frame, to which the caller holds a reference.

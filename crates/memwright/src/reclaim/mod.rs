@@ -4,5 +4,6 @@ pub(crate) mod effort;
 pub(crate) mod lazy;
 pub(crate) mod out;
 pub(crate) mod out_object;
+#[cfg(feature = "swap")]
 pub(crate) mod shed;
 pub(crate) mod unused;

@@ -5,7 +5,7 @@ use memwright_table::sync::pause_point;
 
 use crate::mm::memory::Memory;
 use crate::swap::Swap;
-use crate::swap::slot::Place;
+use crate::swap::place::Place;
 use crate::types::stats::Row;
 
 impl<M: Machine> Swap<M> {

@@ -3,6 +3,7 @@
 pub(crate) mod fill;
 pub(crate) mod look_up;
 pub(crate) mod store;
+#[cfg_attr(not(feature = "swap"), path = "swap_off.rs")]
 pub(crate) mod swap;
 pub(crate) mod unmapped;
 pub(crate) mod write;
@@ -24,7 +25,7 @@ use crate::store::look_up::{Lookup, Vacancy};
 use crate::store::page_store::{State, Store};
 use crate::store::pages::Stored;
 use crate::store::room::Room;
-use crate::swap::reads::Asker;
+use crate::swap::asker::Asker;
 use crate::types::error::ObjectError;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::{HUGE_PAGES, SharedMode, SharedSetting};

@@ -15,14 +15,16 @@ use crate::mm::memory::Memory;
 use crate::mm::object::CollapseError;
 use crate::mm::swap_folio::ComingFrames;
 use crate::shmem::Shmem;
+use crate::shmem::unmapped::ObjectPlace;
 use crate::store::cluster::{CLUSTER, Cluster};
 use crate::store::leaving::Left;
 use crate::store::page_store::Store;
 use crate::store::pages::Stored;
 use crate::swap::Swap;
+use crate::swap::asker::Asker;
 use crate::swap::device::{DeviceError, Direction};
-use crate::swap::reads::{Asker, Begun};
-use crate::swap::slot::Place;
+use crate::swap::place::Place;
+use crate::swap::reads::Begun;
 use crate::swap::transfers::Transfers;
 use crate::types::error::ObjectError;
 use crate::types::huge::HUGE_PAGES;
@@ -485,15 +487,6 @@ impl<M: Machine> Shmem<M> {
         }
         Ok(())
     }
-}
-
-/// The position of a pass over the objects that have reclaimable pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ObjectPlace {
-    /// The number of the object to continue with. If that object was dropped, the pass continues with the next one.
-    pub(super) number: u64,
-    /// The index of the page to continue with in that object.
-    pub(super) index: u64,
 }
 
 impl<M: Machine> Swap<M> {

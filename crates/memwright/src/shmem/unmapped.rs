@@ -11,7 +11,6 @@ use memwright_table::{Frame, Machine};
 
 use crate::mm::memory::Memory;
 use crate::reclaim::effort::Effort;
-use crate::shmem::swap::ObjectPlace;
 use crate::store::cluster::Cluster;
 use crate::store::page_store::Store;
 use crate::store::pages::Stored;
@@ -25,6 +24,15 @@ const AT_A_TIME: usize = 512;
 struct Found {
     pages: Cluster,
     next: Option<u64>,
+}
+
+/// The position of a pass over the objects that have reclaimable pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectPlace {
+    /// The number of the object to continue with. If that object was dropped, the pass continues with the next one.
+    pub(super) number: u64,
+    /// The index of the page to continue with in that object.
+    pub(super) index: u64,
 }
 
 impl<M: Machine> Store<M> {

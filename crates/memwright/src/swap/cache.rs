@@ -4,7 +4,8 @@
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
 use crate::swap::Swap;
-use crate::swap::slot::{Place, Record, SlotMap};
+use crate::swap::place::Place;
+use crate::swap::slot::{Record, SlotMap};
 use crate::types::error::FaultError;
 use crate::types::memcg::Memcg;
 

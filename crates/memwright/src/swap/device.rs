@@ -97,3 +97,18 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
         0
     }
 }
+
+/// The use of a device, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// The number of the device.
+    pub number: usize,
+    /// The number of slots.
+    pub slots: u32,
+    /// The number of slots in use.
+    pub used: u32,
+    /// Devices with a higher priority are filled first.
+    pub priority: i32,
+    /// Bytes of memory that the stored pages take.
+    pub stored: u64,
+}

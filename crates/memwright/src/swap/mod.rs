@@ -29,18 +29,20 @@
 //! completes them after the fault has released all locks, and maps the pages whose entries still name their slots:
 //! `fault/swap_wait.rs`.
 
+pub(crate) mod asker;
 pub(crate) mod cache;
 pub(crate) mod cached_pages;
 pub(crate) mod device;
 pub(crate) mod memcg;
+pub(crate) mod place;
 pub(crate) mod reads;
 pub(crate) mod remove;
 pub(crate) mod slot;
 pub(crate) mod stores;
 pub(crate) mod transfers;
 
-pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
-pub use slot::{MOST_DEVICES, Place};
+pub use device::{DeviceError, DeviceUse, Direction, Submission, SwapDevice, Ticket, Transfer};
+pub use place::{MOST_DEVICES, Place};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -76,21 +78,6 @@ struct Copied<'a> {
     record: &'a mut Record,
     /// Whether the device is closed. No further entry may then name the slot.
     is_closed: bool,
-}
-
-/// The use of a device, for reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceUse {
-    /// The number of the device.
-    pub number: usize,
-    /// The number of slots.
-    pub slots: u32,
-    /// The number of slots in use.
-    pub used: u32,
-    /// Devices with a higher priority are filled first.
-    pub priority: i32,
-    /// Bytes of memory that the stored pages take.
-    pub stored: u64,
 }
 
 /// The swap devices of a machine and their slots.

@@ -17,19 +17,9 @@ use memwright_table::{Frame, FrameRef, Frames, Machine, OutOfMemory, Page, Share
 
 use crate::store::page_store::Store;
 use crate::swap::Swap;
+use crate::swap::asker::Asker;
 use crate::swap::device::{DeviceError, Submission};
 use crate::swap::slot::SlotMap;
-
-/// The page fault that begins reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
-    /// The number of the address space.
-    pub(crate) space: u64,
-    /// The page that faulted.
-    pub(crate) page: Page,
-    /// The number of pages that readahead expects, with the page that faulted.
-    pub(crate) wanted: u64,
-}
 
 /// A read that was put off.
 pub(crate) struct Begun<M: Machine> {

@@ -7,7 +7,7 @@
 
 use memwright_table::{Frames, Machine};
 
-use crate::swap::slot::Place;
+use crate::swap::place::Place;
 use crate::swap::{CACHED_AT_A_TIME, Swap};
 
 impl<M: Machine> Swap<M> {

@@ -6,7 +6,7 @@ use memwright_table::{Frame, Frames, Machine};
 
 use crate::swap::Swap;
 use crate::swap::device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
-use crate::swap::slot::Place;
+use crate::swap::place::Place;
 
 /// The state of a transfer.
 enum State<M: Machine> {

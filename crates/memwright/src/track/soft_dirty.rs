@@ -19,7 +19,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut areas = core.areas.write();
         areas.map.for_each_mut(|area| {
             area.flags -= AreaFlags::SOFT_DIRTY;
-            if (by_faults || area.is_shared()) && !area.flags.contains(AreaFlags::PHYSICAL) {
+            if (by_faults || area.is_shared()) && !area.flags().contains(AreaFlags::PHYSICAL) {
                 area.flags |= AreaFlags::WATCH_STORES;
             }
         });

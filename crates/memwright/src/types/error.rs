@@ -377,6 +377,8 @@ pub enum WatchError {
     OverLimit(Limit),
     /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
+    /// The feature of the operation, `uffd` or `tracking`, is off (ENOSYS).
+    Unsupported,
 }
 
 impl From<CutError> for WatchError {

@@ -171,6 +171,7 @@ error_text!(WatchError {
     Self::NotWatched => "memory of the range is not registered in this mode";
     Self::OverLimit(limit) => "over the limit on {limit}";
     Self::OutOfMemory => "out of memory";
+    Self::Unsupported => "the feature of the operation is off";
 });
 
 error_text!(MoveError {

@@ -21,14 +21,22 @@ pub(crate) mod layout;
 pub(crate) mod mdwe;
 pub(crate) mod memcg;
 pub(crate) mod merge;
+pub(crate) mod migration;
+#[cfg_attr(not(feature = "uffd"), path = "notices_off.rs")]
+pub(crate) mod notices;
+#[cfg_attr(not(feature = "numa"), path = "numa_pace_off.rs")]
 pub(crate) mod numa_pace;
+#[cfg_attr(not(feature = "numa"), path = "numa_policies_off.rs")]
+pub(crate) mod numa_policies;
 pub(crate) mod numa_policy;
 pub(crate) mod policy;
 pub(crate) mod protection_keys;
+pub(crate) mod purpose;
 pub(crate) mod rights;
 pub(crate) mod settled;
 pub(crate) mod size_settings;
 pub(crate) mod stats;
+#[cfg_attr(not(feature = "swap"), path = "swap_window_off.rs")]
 pub(crate) mod swap_window;
 pub(crate) mod trace;
 pub(crate) mod uffd;

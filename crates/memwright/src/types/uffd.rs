@@ -1,10 +1,9 @@
 //! userfaultfd: contexts, modes, faults and the other events of registered memory (Linux 7.2 `fs/userfaultfd.c`:
 //! `userfaultfd_unmap_prep`, `mremap_userfaultfd_prep`, `userfaultfd_remove`).
 
-use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicBool, Ordering};
-use memwright_table::{PAGE_SIZE, Page, PageRange, Shared, TryPush};
+use memwright_table::{PAGE_SIZE, Page, PageRange, PageSize, Shared};
 
 bitflags! {
     /// The events that a userfaultfd context receives.
@@ -60,45 +59,6 @@ impl Watcher {
     /// Returns whether the context receives this event.
     pub(crate) fn is_told_of(&self, event: WatchEvent) -> bool {
         self.events.contains(event.kind())
-    }
-}
-
-/// The events of one operation, in order, each with the context that receives it. An event that cannot be added for
-/// lack of memory is dropped, as if the descriptor had been closed.
-#[derive(Debug, Default)]
-pub(crate) struct Notices(Vec<(Watch, WatchEvent)>);
-
-impl Notices {
-    /// An empty list. This allocates nothing.
-    pub(crate) const NONE: Self = Self(Vec::new());
-
-    /// Returns the number of events, which is the index of the next one.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Adds an event for this context, if the context receives events of its kind and the list does not have the event
-    /// yet.
-    pub(crate) fn add(&mut self, watch: Option<&Watch>, event: WatchEvent) {
-        self.add_at(self.len(), watch, event);
-    }
-
-    /// Like [`add`](Self::add), but inserts the event at `index`, before the events from that index on.
-    pub(crate) fn add_at(&mut self, index: usize, watch: Option<&Watch>, event: WatchEvent) {
-        let Some(watch) = watch.filter(|watch| watch.is_told_of(event)) else {
-            return;
-        };
-        let same = |(who, what): &(Watch, WatchEvent)| Watch::ptr_eq(who, watch) && *what == event;
-        if !self.0.iter().any(same) {
-            let _ = self.0.try_insert(index, (watch.clone(), event));
-        }
-    }
-
-    /// Calls `witness` with each event.
-    pub(crate) fn tell(&self, witness: &mut dyn FnMut(&Watch, WatchEvent)) {
-        for (watch, event) in &self.0 {
-            witness(watch, *event);
-        }
     }
 }
 
@@ -164,54 +124,26 @@ pub enum WatchedFault {
     ReadWriteProtected,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The userfaultfd context that handles the faults at an address.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// The context.
+    pub watch: Watch,
+    /// The range of the registered area.
+    pub range: PageRange,
+    /// The size of the pages with which a handler must fill the area.
+    pub unit: PageSize,
+}
 
-    fn watch(events: WatchEvents) -> Watch {
-        let watcher = Watcher {
-            number: 1,
-            asynchronous: false,
-            unpopulated: false,
-            counts_accesses: AtomicBool::new(false),
-            events,
-        };
-        Watch::try_new(watcher).unwrap()
-    }
-
-    #[test]
-    fn who_wants_to_know_is_told_once_and_in_order() {
-        let range = |start, end| PageRange::new(Page::new(start), Page::new(end));
-        let (one, two) = (
-            WatchEvent::Unmapped(range(1, 3)),
-            WatchEvent::Unmapped(range(1, 4)),
-        );
-        let moved = WatchEvent::Moved {
-            from: Page::new(1),
-            to: Page::new(9),
-            pages: 2,
-        };
-        let removed = WatchEvent::Removed(range(1, 3));
-        for (events, told) in [
-            (WatchEvents::all(), &[one, moved, two][..]),
-            (WatchEvents::UNMAP, &[one, two]),
-            (WatchEvents::REMAP, &[moved]),
-            (WatchEvents::FORK | WatchEvents::REMOVE, &[]),
-        ] {
-            let watch = watch(events);
-            let mut notices = Notices::NONE;
-            for event in [one, two, one] {
-                notices.add(Some(&watch), event);
-            }
-            notices.add(None, removed);
-            notices.add_at(notices.len().min(1), Some(&watch), moved);
-            let mut heard = Vec::new();
-            notices.tell(&mut |_, event| heard.try_push(event).unwrap());
-            assert_eq!(heard, told, "{events:?}");
-            assert_eq!(
-                watch.is_told_of(removed),
-                events.contains(WatchEvents::REMOVE)
-            );
-        }
-    }
+/// The arguments of a move.
+#[derive(Clone, Copy, Debug)]
+pub struct Relocation {
+    /// The first page of the source.
+    pub from: Page,
+    /// The first page of the target.
+    pub to: Page,
+    /// The number of pages.
+    pub pages: u64,
+    /// Whether missing source pages are skipped. Otherwise a missing page is an error.
+    pub holes: bool,
 }

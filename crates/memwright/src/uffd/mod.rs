@@ -27,9 +27,8 @@ pub(crate) mod unregister;
 
 pub use crate::types::error::{FillError, MoveError, WatchError};
 pub use crate::types::uffd::{
-    Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher,
+    Fill, Relocation, Watch, WatchEvent, WatchEvents, WatchModes, Watched, WatchedFault, Watcher,
 };
-pub use relocate::Relocation;
 
 use memwright_table::{Machine, Page, PageRange, PageSize, VirtAddr};
 
@@ -40,17 +39,6 @@ use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::Access;
 use crate::vma::area::AreaFlags;
-
-/// The userfaultfd context that handles the faults at an address.
-#[derive(Clone, Debug)]
-pub struct Watched {
-    /// The context.
-    pub watch: Watch,
-    /// The range of the registered area.
-    pub range: PageRange,
-    /// The size of the pages with which a handler must fill the area.
-    pub unit: PageSize,
-}
 
 /// Returns the area at `page`. Gives a private area an anon_vma, which it needs before its first private page is
 /// created (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
@@ -159,16 +147,6 @@ impl<M: Machine> AddressSpace<M> {
         let areas = core.areas.read(core.cpu());
         let area = ready_area(core, &areas, range.start)?;
         area.range().covers(range).then(|| unit_of(area))
-    }
-
-    /// Returns whether any page of `length` bytes belongs to a hugetlb area.
-    pub fn has_hugetlb(&self, address: VirtAddr, length: u64) -> bool {
-        let Some(range) = PageRange::from_addresses(address, length) else {
-            return false;
-        };
-        let areas = self.core.areas.read(self.core.cpu());
-        let mut shown = areas.map.overlapping(range);
-        shown.any(|area| area.flags().contains(AreaFlags::HUGETLB))
     }
 }
 

@@ -9,22 +9,9 @@ use crate::mm::space::{AddressSpace, Area, PAGES};
 use crate::types::error::MoveError;
 use crate::types::huge;
 use crate::types::rights::Rights;
-use crate::types::uffd::Watch;
+use crate::types::uffd::{Relocation, Watch};
 use crate::uffd::ready_area;
 use crate::vma::area::AreaFlags;
-
-/// The arguments of a move.
-#[derive(Clone, Copy, Debug)]
-pub struct Relocation {
-    /// The first page of the source.
-    pub from: Page,
-    /// The first page of the target.
-    pub to: Page,
-    /// The number of pages.
-    pub pages: u64,
-    /// Whether missing source pages are skipped. Otherwise a missing page is an error.
-    pub holes: bool,
-}
 
 impl<M: Machine> AddressSpace<M> {
     /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The entries of the

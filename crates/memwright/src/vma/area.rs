@@ -107,11 +107,20 @@ impl AreaFlags {
     /// The flags of areas in which a fault must check for a userfaultfd or a NUMA policy before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
+    /// The flags of features that are off: no area has one of them.
+    const ABSENT: Self = Self::unless(cfg!(feature = "numa"), Self::PLACED)
+        .union(Self::unless(cfg!(feature = "uffd"), Self::UFFD));
+
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
     /// it (Linux 7.3 `VMA_STICKY_FLAGS`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
         .union(Self::WATCH_STORES);
+
+    /// Returns `flags` if the feature that sets them is off.
+    const fn unless(on: bool, flags: Self) -> Self {
+        if on { Self::empty() } else { flags }
+    }
 }
 
 /// The backing of an area: an interface between the map and the actual backings.
@@ -183,7 +192,7 @@ impl<B: Backed> Area<B> {
 
     /// Returns the properties of the area other than its rights.
     pub fn flags(&self) -> AreaFlags {
-        self.flags
+        self.flags.difference(AreaFlags::ABSENT)
     }
 
     /// Returns the backing of the area.

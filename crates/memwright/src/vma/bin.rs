@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, TryPush};
 
-use crate::types::uffd::Notices;
+use crate::types::notices::Notices;
 use crate::vma::area::{Area, Backed};
 
 /// The number of areas that need no allocation.

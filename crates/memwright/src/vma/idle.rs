@@ -25,7 +25,7 @@ impl<B: Backed> Area<B> {
     /// Returns whether a userfaultfd read-write-protects pages of the area.
     #[inline]
     pub(crate) fn watches_accesses(&self) -> bool {
-        self.flags.contains(AreaFlags::UFFD_RWP)
+        self.flags().contains(AreaFlags::UFFD_RWP)
     }
 
     /// Returns the bits of a private page that replaces, in a forked copy of the area, a page with the bits `bits`. If

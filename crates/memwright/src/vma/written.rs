@@ -10,7 +10,7 @@ impl<B: Backed> Area<B> {
     #[inline]
     pub(crate) fn watches_stores(&self) -> bool {
         let both = AreaFlags::SOFT_DIRTY.union(AreaFlags::WATCH_STORES);
-        self.flags & both == AreaFlags::WATCH_STORES
+        self.flags() & both == AreaFlags::WATCH_STORES
     }
 
     /// Returns whether a page of the area counts as written since soft-dirty was last cleared. `bits` are those of its

@@ -123,6 +123,7 @@ fn bind_errno(error: BindError) -> Errno {
         BindError::OverLimit(_) | BindError::OutOfMemory => Errno::ENOMEM,
         BindError::Misplaced(_) => Errno::EIO,
         BindError::NoHome(_) => Errno::EOPNOTSUPP,
+        BindError::Unsupported => Errno::ENOSYS,
     }
 }
 
@@ -333,7 +334,8 @@ pub(super) fn set_mempolicy_home_node(
         | BindError::OverLimit(_)
         | BindError::OutOfMemory
         | BindError::Misplaced(_)
-        | BindError::NoHome(_) => bind_errno(error),
+        | BindError::NoHome(_)
+        | BindError::Unsupported => bind_errno(error),
     })
 }
 

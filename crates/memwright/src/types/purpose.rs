@@ -1,0 +1,26 @@
+//! What a page is swapped in for, and the result.
+
+use crate::types::access::{Access, FaultKind};
+use crate::types::error::FaultError;
+
+/// What a page is swapped in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// An access that the rights of the area must permit.
+    Access(Access),
+    /// An access that is not limited by the rights of the area.
+    Forced(Access),
+    /// No access: for swapoff, or for a collapse.
+    Unasked,
+}
+
+/// The result of completing the reads that a fault has put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    /// The fault has put no read off: the page is busy for another reason.
+    Nothing,
+    /// The reads are complete. The caller looks up the page that faulted again.
+    Again,
+    /// The page that faulted was mapped, or its read failed.
+    Over(Result<FaultKind, FaultError>),
+}

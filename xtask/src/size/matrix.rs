@@ -1,0 +1,74 @@
+//! `cargo xtask features`: checks that the memory manager compiles with each choice of features that an embedder is
+//! likely to make.
+
+use anyhow::Result;
+
+use super::ceilings::{FEATURES, Feature};
+use super::names;
+use crate::shell;
+
+/// The package.
+const PACKAGE: &str = "memwright";
+
+/// Compiles the memory manager with no feature, with each feature alone, with all but each, and with all.
+/// A warning is an error.
+///
+/// # Errors
+/// If a choice does not compile.
+pub fn run() -> Result<()> {
+    let folder = shell::target_folder().join("features");
+    for list in choices(FEATURES) {
+        let mut command = shell::cargo(["check", "-q", "--locked", "-p", PACKAGE]);
+        command
+            .args(["--no-default-features", "--features"])
+            .arg(list.join(","))
+            .arg("--target-dir")
+            .arg(&folder)
+            .env("RUSTFLAGS", "-Dwarnings");
+        shell::run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Returns the choices of features, each as a list of names.
+fn choices(all: &[Feature]) -> Vec<Vec<&'static str>> {
+    let mut choices = vec![Vec::new()];
+    choices.extend(all.iter().map(|feature| vec![feature.name]));
+    choices.extend(all.iter().map(|feature| feature.without(all)));
+    choices.push(names());
+    choices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_crate_has_the_same_features() {
+        let list: Vec<String> = FEATURES
+            .iter()
+            .map(|feature| format!("\"{}\"", feature.name))
+            .collect();
+        let default = format!("default = [{}]\n", list.join(", "));
+        let library = include_str!("../../../crates/memwright/Cargo.toml");
+        let simulation = include_str!("../../../crates/memwright-sim/Cargo.toml");
+        let program = include_str!("../../../crates/memwright-size/Cargo.toml");
+        for manifest in [library, simulation] {
+            assert!(manifest.contains(&default), "{default}");
+        }
+        for Feature { name, .. } in FEATURES {
+            assert!(simulation.contains(&format!("{name} = [\"memwright/{name}\"]")));
+            assert!(program.contains(&format!("{name} = [\"memwright?/{name}\"]")));
+        }
+    }
+
+    #[test]
+    fn each_feature_is_alone_once_and_left_out_once() {
+        let choices = choices(FEATURES);
+        assert_eq!(choices.len(), 2 + 2 * FEATURES.len());
+        for Feature { name, .. } in FEATURES {
+            let having = choices.iter().filter(|list| list.contains(name)).count();
+            assert_eq!(having, 1 + FEATURES.len(), "{name}");
+        }
+    }
+}
