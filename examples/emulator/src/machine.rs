@@ -9,7 +9,7 @@ use memwright_table::sync::Threads;
 use memwright_table::table::{PageAccess, Translation};
 use memwright_table::{
     CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine, PAGE_SIZE, Page, PageRange, Table,
-    VirtAddr,
+    VirtAddr, X86_64,
 };
 
 /// The number of frames: 4 MiB.
@@ -123,6 +123,7 @@ unsafe impl Sync for Emulator {}
 // SAFETY: `FRAMES` frames begin at `memory`. They are never freed, and no reference to them exists. A CPU uses a
 // translation only while its TLB is locked, so it uses none that `invalidate` or `load_root` has removed.
 unsafe impl Machine for Emulator {
+    type Arch = X86_64;
     type Threads = Self;
 
     fn memory_base(&self) -> NonNull<u8> {
