@@ -161,7 +161,7 @@ pub const STAGES: &[Row] = &[
     row(Stage::Walks,              "files that operations pass",   [None,      Some(85),   Some(0)]),
     row(Stage::House,              "figures that may only fall",    [None,      Some(5),    Some(0)]),
     row(Stage::Size,               "size",                          [None,      Some(0),    Some(0)]),
-    row(Stage::Features,           "choices of features",           [None,      Some(60),   Some(0)]),
+    row(Stage::Features,           "choices of features",           [None,      Some(0),    Some(0)]),
     row(Stage::Prose,              "prose",                         [None,      Some(15),   Some(0)]),
     row(Stage::ModelSlice,         "random programs, model",        [None,      Some(60),   Some(0)]),
     row(Stage::Selftests,          "selftests, a slice",            [Some(60),  Some(80),   Some(0)]),
