@@ -12,6 +12,7 @@ use memwright_table::{
 use crate::mm::commit::{Commit, Overcommit};
 use crate::mm::merging::Merging;
 use crate::mm::spaces::Spaces;
+use crate::mm::tracing::Tracing;
 use crate::swap::Swap;
 use crate::types::faulted_in::{FaultSink, FaultedIn};
 use crate::types::huge::HUGE_PAGES;
@@ -20,7 +21,7 @@ use crate::types::numa_policies::Policies;
 use crate::types::numa_policy::{PlacePolicy, PolicyId};
 use crate::types::policy::Policy;
 use crate::types::stats::{Counters, Row};
-use crate::types::trace::TraceSink;
+use crate::types::trace::{Event, TraceSink};
 
 /// The frames, the zero page, committed memory, policies and counters: one per machine.
 pub struct Memory<M: Machine> {
@@ -41,11 +42,7 @@ pub struct Memory<M: Machine> {
     /// swap slots.
     pub(crate) swapping: AtomicBool,
     pub(crate) counters: Counters,
-    /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
-    pub(crate) watched: AtomicBool,
-    /// Whether `sink` is set. Checked before the lock of `sink` is taken.
-    pub(crate) tracing: AtomicBool,
-    pub(crate) sink: Lock<Option<&'static dyn TraceSink>, M::Threads>,
+    tracing: Tracing<M::Threads>,
     fault_sink: Lock<Option<&'static dyn FaultSink>, M::Threads>,
     /// The object of all device memory, a `DeviceMemory` (`device.rs`), once there was a mapping. The type is not named
     /// here, because objects refer to this structure.
@@ -84,9 +81,7 @@ impl<M: Machine> Memory<M> {
             spaces: Spaces::new(),
             swapping: AtomicBool::new(false),
             counters,
-            watched: AtomicBool::new(false),
-            tracing: AtomicBool::new(false),
-            sink: Lock::new(Rank::Leaf, None),
+            tracing: Tracing::new(),
             fault_sink: Lock::new(Rank::Leaf, None),
             device: Lock::new(Rank::Leaf, None),
             frames,
@@ -180,6 +175,38 @@ impl<M: Machine> Memory<M> {
     /// Returns whether there may be lazily freed pages (`MADV_FREE`) that are not reclaimed yet.
     pub fn may_lose_pages(&self) -> bool {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
+    }
+
+    /// Sends events to `sink` from now on; `None` stops tracing. Without the feature `trace`, does nothing.
+    pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
+        self.tracing.set_sink(sink);
+    }
+
+    /// Starts or stops taking [lock statistics](memwright_table::sync::stat). Starting clears the records of locks and
+    /// lines. The statistics are per machine: memory managers on one machine share them. Without the feature `trace`,
+    /// does nothing.
+    pub fn set_lock_statistics(&self, on: bool) {
+        self.tracing.set_statistics(on);
+    }
+
+    /// Returns whether events are traced or lock statistics are taken.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.tracing.is_watched()
+    }
+
+    /// Sends an event to the trace sink, if one is set. `event` is called only then.
+    #[inline]
+    pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
+        self.tracing.trace(|| self.note_lines(), event);
+    }
+
+    /// Reports to the lock statistics which cache lines of counters the calling CPU wrote.
+    #[cold]
+    fn note_lines(&self) {
+        let cpu = M::Threads::cpu();
+        self.counters.note_lines::<M::Threads>(cpu);
+        self.commit.note_line::<M::Threads>(cpu);
     }
 
     /// Sets the sink that receives the counts of pages faulted in without a trap from now on.

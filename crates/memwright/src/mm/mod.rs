@@ -29,7 +29,5 @@ pub(crate) mod swap_folio;
 pub(crate) mod swapping;
 #[cfg_attr(not(feature = "uffd"), path = "tag_off.rs")]
 pub(crate) mod tag;
-#[cfg(feature = "trace")]
+#[cfg_attr(not(feature = "trace"), path = "tracing_off.rs")]
 mod tracing;
-#[cfg(not(feature = "trace"))]
-mod tracing_off;

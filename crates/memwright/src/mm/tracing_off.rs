@@ -1,24 +1,31 @@
 //! Tracing and lock statistics without the feature `trace`: no event is sent, and no statistics are taken.
 
-use memwright_table::Machine;
+use core::marker::PhantomData;
+use memwright_table::sync::Threads;
 
-use crate::mm::memory::Memory;
 use crate::types::trace::{Event, TraceSink};
 
-impl<M: Machine> Memory<M> {
+/// Nothing: no event is sent.
+pub(crate) struct Tracing<H: Threads>(PhantomData<fn(H)>);
+
+impl<H: Threads> Tracing<H> {
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
+    }
+
     /// Does nothing: no event is sent.
-    pub fn set_trace(&self, _sink: Option<&'static dyn TraceSink>) {}
+    pub(super) fn set_sink(&self, _sink: Option<&'static dyn TraceSink>) {}
 
     /// Does nothing: no statistics are taken.
-    pub fn set_lock_statistics(&self, _on: bool) {}
+    pub(super) fn set_statistics(&self, _on: bool) {}
 
     /// Returns false.
     #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
+    pub(super) fn is_watched(&self) -> bool {
         false
     }
 
     /// Sends nothing.
     #[inline]
-    pub(crate) fn trace(&self, _event: impl FnOnce() -> Event) {}
+    pub(super) fn trace(&self, _note_lines: impl FnOnce(), _event: impl FnOnce() -> Event) {}
 }

@@ -171,7 +171,7 @@ fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
     }
 }
 
-/// Returns how many entries map the page, as each process counts them in a survey.
+/// Returns how many entries map the page, as each process counts them in a walk over its entries.
 fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     let range = PageRange::single(page(index).page());
     let count = |process: &&Process<'_>| {
@@ -188,10 +188,10 @@ fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     processes.iter().map(count).collect()
 }
 
-/// Two of three processes share a table, and the third has a copy of it: a survey counts three entries for each page,
-/// and a table whose pages no other table maps stays shared.
+/// Two of three processes share a table, and the third has a copy of it: each of them counts three entries for each page, and
+/// a table whose pages no other table maps stays shared.
 #[test]
-fn a_survey_counts_the_entries_of_shared_tables() {
+fn each_entry_of_a_shared_table_is_counted() {
     let world = world("1");
     let mut parent = written(&world, 0, TABLE + START);
     let (one, other) = (parent.fork(), parent.fork());
@@ -206,7 +206,7 @@ fn a_survey_counts_the_entries_of_shared_tables() {
     assert_eq!(entries(&world, &all, START), [3; 3]);
     let account = world.counted(count);
     assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
-    // A copy of a table that a survey has found unambiguous makes it ambiguous.
+    // A copy of a table whose pages had no other references makes it ambiguous.
     parent.store(START, 2).unwrap();
     let account = world.counted(count);
     assert_eq!(rows(&account, &TABLES), [0, 1, 0]);

@@ -6,7 +6,7 @@ use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
 use memwright_table::{Bits, Entry, Extent, FrameKind, OutOfMemory, PAGE_SIZE, PageSize};
 
-/// Makes the number of entries that map each page known to a survey.
+/// Makes the number of entries that map each page exact for a walk over an address space.
 ///
 /// # Errors
 /// If there is no heap memory.
