@@ -54,24 +54,25 @@ pub fn blocks() -> Result<Vec<Block>> {
     QUOTES.iter().map(block).collect()
 }
 
-/// Returns the lines of the item whose first line begins with `start`, with its comments, and without indentation. An
-/// item ends at the line that closes it, which is indented like its first line, or before an empty line if it has no
-/// such line.
+/// Returns the lines of the item whose first line begins with `start`, with its comments, and without indentation. The
+/// item ends at the line that closes it, which is indented like its first line.
 fn item(source: &str, start: &str) -> Option<String> {
     let lines: Vec<&str> = source.lines().collect();
     let first = lines.iter().position(|line| line.starts_with(start))?;
     let indent = start.len() - start.trim_start().len();
     let is_comment = |line: &&&str| line.trim_start().starts_with("//");
     let comments = lines[..first].iter().rev().take_while(is_comment).count();
-    let closing = format!("{}}}", " ".repeat(indent));
     let rest = &lines[first..];
-    let end = match rest.iter().position(|line| *line == closing) {
-        Some(end) => end + 1,
-        None => rest
-            .iter()
-            .position(|line| line.is_empty())
-            .unwrap_or(rest.len()),
+    // An item without a body, such as a table of TOML, ends before an empty line.
+    let end = if lines[first].starts_with('[') {
+        rest.iter().position(|line| line.is_empty())
+    } else {
+        let closing = format!("{}}}", " ".repeat(indent));
+        rest.iter()
+            .position(|line| *line == closing)
+            .map(|end| end + 1)
     };
+    let end = end.unwrap_or(rest.len());
     let quoted = &lines[first - comments..first + end];
     let bare = quoted.iter().map(|line| line.get(indent..).unwrap_or(""));
     Some(bare.map(|line| format!("{line}\n")).collect())

@@ -85,10 +85,17 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
-        beginnings: &["programs::musl-static::fork=1::on_4::", "swap::musl-static::fork=1::"],
+        beginnings: &["programs::musl-static::fork=1::on_4::"],
         of: 1,
         runs: [0, 1],
-        what: "forks that share page tables, on four CPUs and with swap",
+        what: "C programs whose forks share page tables, on four CPUs",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["swap::musl-static::fork=1::"],
+        of: 1,
+        runs: [0, 1],
+        what: "C programs whose forks share page tables, with swap",
     },
     Rule {
         binary: QEMU,
