@@ -29,6 +29,27 @@ const LAB: &str = "memwright-cli/lab";
 pub const RULES: &[Rule] = &[
     Rule {
         binary: QEMU,
+        beginnings: &["programs::musl-static::fork=1::on_4::"],
+        of: 1,
+        runs: [0, 1],
+        what: "C programs whose forks share page tables, on four CPUs",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["swap::musl-static::fork=1::"],
+        of: 1,
+        runs: [0, 1],
+        what: "C programs whose forks share page tables, with swap",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["programs::musl-static::fork=1::"],
+        of: 1,
+        runs: [0, 1],
+        what: "C programs whose forks share page tables",
+    },
+    Rule {
+        binary: QEMU,
         beginnings: &["programs::glibc-static::", "programs::musl-static::", "programs::static-pie::", "programs::dynamic::"],
         of: 4,
         runs: [1, 1],
@@ -82,27 +103,6 @@ pub const RULES: &[Rule] = &[
         of: 1,
         runs: [0, 0],
         what: "more memory in use than the machine has, on four CPUs",
-    },
-    Rule {
-        binary: QEMU,
-        beginnings: &["programs::musl-static::fork=1::on_4::"],
-        of: 1,
-        runs: [0, 1],
-        what: "C programs whose forks share page tables, on four CPUs",
-    },
-    Rule {
-        binary: QEMU,
-        beginnings: &["swap::musl-static::fork=1::"],
-        of: 1,
-        runs: [0, 1],
-        what: "C programs whose forks share page tables, with swap",
-    },
-    Rule {
-        binary: QEMU,
-        beginnings: &["programs::musl-static::fork=1::"],
-        of: 1,
-        runs: [0, 1],
-        what: "C programs whose forks share page tables",
     },
     Rule {
         binary: QEMU,

@@ -38,14 +38,14 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "mprotect",
         block: "walk mprotect",
         title: "`mprotect` of a part of an area",
-        most: counts(87, 23, 18, 64),
+        most: counts(89, 24, 18, 65),
         before: counts(101, 24, 20, 77),
     },
     Ceiling {
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(129, 33, 30, 96),
+        most: counts(131, 34, 30, 97),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {

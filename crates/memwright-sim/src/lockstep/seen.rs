@@ -70,7 +70,7 @@ impl Lockstep {
             process
                 .space()
                 .survey(all, |sight: Sight<'_, SimulatedMachine>| {
-                    let Sight::Entry(_, extent, tables) = sight else {
+                    let Sight::Entry(_, extent, others) = sight else {
                         return true;
                     };
                     let seen = match extent.entry {
@@ -80,7 +80,7 @@ impl Lockstep {
                         Entry::Present(page) => {
                             let (kind, sharers) = memory.frames().shown(page.frame);
                             let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-                            SeenEntry::Page(kind, sharers + tables - 1, dirty)
+                            SeenEntry::Page(kind, sharers + others, dirty)
                         }
                         Entry::Swapped(page) => {
                             let pages = extent.range.len();

@@ -200,19 +200,19 @@ impl<'t, M: Machine> Look<'t, M> {
     }
 
     /// Calls `visitor` with every slot that is not empty, from the position to the end of the range, until `visitor`
-    /// returns false. The second argument is the number of address spaces that share the table of the slot. The position
-    /// is unspecified afterwards.
+    /// returns false. The second argument is the number of other address spaces that share the table of the slot. The
+    /// position is unspecified afterwards.
     pub fn each_filled(&mut self, mut visitor: impl FnMut(Extent, u32) -> bool) {
         let cursor = &mut self.0;
         while let Some(extent) = cursor.next_filled() {
             if cursor.level > 1 {
-                if !visitor(extent, 1) || !cursor.advance() {
+                if !visitor(extent, 0) || !cursor.advance() {
                     return;
                 }
                 continue;
             }
             let end = cursor.table_end(cursor.range.end);
-            let sharers = count_sharers(cursor.meta);
+            let others = count_sharers(cursor.meta).saturating_sub(1);
             for (page, slot) in (cursor.position.number()..).zip(cursor.slots_to(end)) {
                 step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
@@ -224,7 +224,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
-                if !visitor(extent, sharers) {
+                if !visitor(extent, others) {
                     return;
                 }
             }

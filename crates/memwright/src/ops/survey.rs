@@ -10,8 +10,8 @@ use crate::vma::area::AreaFlags;
 pub enum Sight<'a, M: Machine> {
     /// An area. Its entries in the range follow.
     Area(&'a Area<M>),
-    /// A run of pages that one entry maps, in the area that was passed last, and the number of address spaces that share
-    /// the table of the entry.
+    /// A run of pages that one entry maps, in the area that was passed last, and the number of other address spaces that
+    /// share the table of the entry.
     Entry(&'a Area<M>, Extent, u32),
 }
 
@@ -32,7 +32,7 @@ impl<M: Machine> AddressSpace<M> {
     /// it.
     ///
     /// The number of entries that map a page is [`Frames::sharers`](memwright_table::Frames::sharers) of its frame, plus
-    /// the address spaces that share the table, minus 1. It is exact after
+    /// the number of other address spaces that share the table. It is exact after
     /// [`Memory::own_ambiguous_tables`](crate::Memory::own_ambiguous_tables).
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
@@ -45,8 +45,8 @@ impl<M: Machine> AddressSpace<M> {
             }
             let mut goes_on = true;
             let mut look = core.table.look(area.range().intersect(range)).pausing();
-            look.each_filled(|extent, sharers| {
-                goes_on = visitor(Sight::Entry(area, extent, sharers));
+            look.each_filled(|extent, others| {
+                goes_on = visitor(Sight::Entry(area, extent, others));
                 goes_on
             });
             if !goes_on {

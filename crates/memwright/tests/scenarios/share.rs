@@ -177,9 +177,9 @@ fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     let count = |process: &&Process<'_>| {
         let mut count = 0;
         process.space.survey(range, |sight| {
-            if let Sight::Entry(_, extent, tables) = sight {
+            if let Sight::Entry(_, extent, others) = sight {
                 let page = extent.entry.present().expect("resident");
-                count = world.frames.sharers(page.frame) + tables - 1;
+                count = world.frames.sharers(page.frame) + others;
             }
             true
         });

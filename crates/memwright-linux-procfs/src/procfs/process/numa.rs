@@ -25,7 +25,7 @@ struct Counts {
 
 impl Counts {
     /// Counts the pages that an entry maps. A page consists of `size` base pages.
-    fn add(&mut self, memory: &Memory, extent: Extent, size: u64, tables: u32) {
+    fn add(&mut self, memory: &Memory, extent: Extent, size: u64, others: u32) {
         let Some(page) = extent.entry.present() else {
             return;
         };
@@ -43,7 +43,7 @@ impl Counts {
         if page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY) {
             self.dirty += pages;
         }
-        let sharers = u64::from(frames.sharers(page.frame) + tables - 1);
+        let sharers = u64::from(frames.sharers(page.frame) + others);
         self.most_sharers = self.most_sharers.max(sharers);
     }
 }
@@ -83,10 +83,10 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
                 });
             }
             // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
-            Sight::Entry(_, extent, tables) => {
+            Sight::Entry(_, extent, others) => {
                 if let Some(last) = batch.last_mut() {
                     let size = base_pages(last.flags);
-                    last.counts.add(space.memory(), extent, size, tables);
+                    last.counts.add(space.memory(), extent, size, others);
                 }
             }
         }

@@ -16,6 +16,19 @@ pub fn count_each_entry(memory: &Memory) -> fmt::Result {
         .map_err(|OutOfMemory| fmt::Error)
 }
 
+/// Adds an entry that maps no page: a swap entry is counted, others are not.
+#[cold]
+fn add_absent(sums: &mut Sums, memory: &Memory, extent: Extent) {
+    match extent.entry {
+        Entry::Swapped(swapped) => {
+            let (pages, unit) = (extent.range.len(), PAGE_SIZE as u64 * SHARE);
+            sums.swap += pages * PAGE_SIZE as u64;
+            sums.swap_proportional += memory.swap().shares(swapped.slot, pages, unit);
+        }
+        Entry::Empty | Entry::Present(_) | Entry::Marker(_) | Entry::Migrating(_) => {}
+    }
+}
+
 /// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;
 
@@ -206,18 +219,12 @@ impl Run {
     }
 
     /// Adds an entry of the area: a swap entry to the sums, a present page to the run. If the page has other properties
-    /// than those of the run, first adds the run to the sums and begins another run. `tables` is the number of address
-    /// spaces that share the table of the entry.
-    pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent, tables: u32) {
-        let page = match extent.entry {
-            Entry::Present(page) => page,
-            Entry::Swapped(swapped) => {
-                let (pages, unit) = (extent.range.len(), PAGE_SIZE as u64 * SHARE);
-                sums.swap += pages * PAGE_SIZE as u64;
-                sums.swap_proportional += memory.swap().shares(swapped.slot, pages, unit);
-                return;
-            }
-            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => return,
+    /// than those of the run, first adds the run to the sums and begins another run. `others` is the number of other
+    /// address spaces that share the table of the entry.
+    pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent, others: u32) {
+        let Entry::Present(page) = extent.entry else {
+            add_absent(sums, memory, extent);
+            return;
         };
         if page.bits.contains(Bits::BORROWED) {
             return;
@@ -226,7 +233,8 @@ impl Run {
         let (kind, sharers) = frames.shown(page.frame);
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let alike = Alike {
-            sharers: sharers.max(1) + tables - 1,
+            // Frames are fewer than would overflow the sum.
+            sharers: sharers.max(1).wrapping_add(others),
             kind,
             size: page.size,
             dirty,
@@ -237,7 +245,7 @@ impl Run {
             self.end(sums);
             self.alike = Some(alike);
         }
-        self.pages += 1;
+        self.pages = self.pages.wrapping_add(1);
     }
 
     /// Ends the run: adds its pages to the sums.

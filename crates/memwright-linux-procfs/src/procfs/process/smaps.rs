@@ -56,9 +56,9 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                 });
             }
             // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
-            Sight::Entry(_, extent, tables) => {
+            Sight::Entry(_, extent, others) => {
                 if let Some(last) = batch.last_mut() {
-                    run.add_entry(&mut last.sums, space.memory(), extent, tables);
+                    run.add_entry(&mut last.sums, space.memory(), extent, others);
                 }
             }
         }
