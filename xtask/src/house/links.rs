@@ -94,6 +94,36 @@ mod tests {
         assert!(broken.is_empty(), "{}", broken.join("\n"));
     }
 
+    /// Returns the lines of a page that begin a block of code in a way that Markdown does not show as such: with more
+    /// than one word after the fence.
+    fn broken_fences(page: &str) -> Vec<&str> {
+        let fences = page.lines().filter(|line| line.starts_with("```"));
+        let (opening, closing): (Vec<_>, Vec<_>) =
+            fences.enumerate().partition(|(number, _)| number % 2 == 0);
+        let mut broken: Vec<&str> = opening
+            .iter()
+            .filter_map(|(_, line)| line.contains(' ').then_some(*line))
+            .collect();
+        broken.extend(
+            closing
+                .iter()
+                .filter_map(|(_, line)| (*line != "```").then_some(*line)),
+        );
+        broken
+    }
+
+    #[test]
+    fn every_block_of_code_is_shown_as_one() {
+        assert_eq!(broken_fences("```text\na\n```\n"), [""; 0]);
+        assert_eq!(broken_fences("```text a\nb\n```\n"), ["```text a"]);
+        assert_eq!(broken_fences("```\na\n```text\n"), ["```text"]);
+        let listed = shell::git(["ls-files", "--", "*.md", ":!crates/*/src/*"]).expect("git");
+        for page in listed.lines() {
+            let text = fs::read_to_string(shell::root().join(page)).expect("a tracked page");
+            assert_eq!(broken_fences(&text), [""; 0], "{page}");
+        }
+    }
+
     #[test]
     fn every_path_in_the_column_of_our_files_exists() {
         let page = fs::read_to_string(shell::root().join("docs/semantics.md")).expect("a page");
