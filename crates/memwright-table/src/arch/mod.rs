@@ -95,16 +95,16 @@ pub trait Encoding: Copy + Debug + Send + Sync + 'static {
     /// Returns those bits of a page's word that encode `bits`, which must contain no rights, no key and no cache mode.
     fn mask(bits: Bits) -> u64;
 
-    /// Returns those of `bits` that the page in `word` has. `bits` must not contain `EXECUTE`. `is_present` must be true
-    /// for `word`.
+    /// Returns those of `bits` that the page in `word` has. `bits` must not contain `EXECUTE`. `is_present` must be
+    /// true for `word`.
     fn held(word: u64, bits: Bits) -> Bits;
 
     /// Returns the page in `word` without `bits`, which must contain neither `READ` nor `EXECUTE`. `is_present` must be
     /// true for `word`.
     fn without(word: u64, bits: Bits) -> u64;
 
-    /// Takes `bits` from the page in `slot`, like [`without`](Self::without). Bits that hardware sets at the same time
-    /// are kept.
+    /// Atomically removes `bits` from the page in `slot`, like [`without`](Self::without). Bits that hardware sets at
+    /// the same time are kept.
     fn take(slot: &AtomicU64, bits: Bits);
 
     /// Whether `word` maps a page with rights: the processor uses it. `word` must not point to a table.
@@ -113,33 +113,35 @@ pub trait Encoding: Copy + Debug + Send + Sync + 'static {
     /// Whether the page became writable when its word `old` was replaced by `new`.
     fn gained_write(old: u64, new: u64) -> bool;
 
-    /// Whether no CPU can have cached a translation from `word`, or from the words of which `word` is the union, because
-    /// the accessed bit is clear (rule: elide-only-uncached).
+    /// Whether no CPU can have cached a translation from `word`, because its accessed bit is clear (rule:
+    /// elide-only-uncached). If `word` is the bitwise OR of several words, the result holds for each of them.
     fn is_uncached(word: u64) -> bool;
 
-    /// Moves the accessed bit of the page in `word`, if it is set, into the software accessed bit.
+    /// Returns the page in `word` with the accessed bit, if it is set, moved to the software accessed bit. In this case
+    /// also clears `IDLE` (rule: fold-before-clearing).
     fn fold_accessed(word: u64) -> u64;
 
     /// Whether `every`, the bitwise AND of words at `level`, proves that each of these words maps a page with rights.
     /// `false` proves nothing.
     fn are_pages(every: u64, level: u8) -> bool;
 
-    /// Whether `word` proves that its page, mapped or swapped out, was not written since userfaultfd write-protected it:
-    /// either a store faults, or the dirty bit would be set. Of markers, only those with uffd-wp qualify. `word` must not
-    /// point to a table.
+    /// Whether `word` proves that its page, mapped or swapped out, was not written since userfaultfd write-protected
+    /// it: either a store faults, or the dirty bit would be set. Of markers, only those with uffd-wp qualify. `word`
+    /// must not point to a table.
     fn is_unwritten(word: u64) -> bool;
 
-    /// Whether the entry proves that its page was not accessed since userfaultfd read-write-protected it. An empty entry
+    /// Whether `word` proves that its page was not accessed since userfaultfd read-write-protected it. An empty entry
     /// qualifies, because nothing was accessed; a marker does not.
     fn is_unaccessed(word: u64) -> bool;
 
-    /// Whether the page is armed for access tracking and was not accessed since it was armed, or the entry is empty.
+    /// Whether the page in `word` is armed for access tracking and was not accessed since it was armed, or `word` is
+    /// empty.
     fn is_idle(word: u64) -> bool;
 
     /// Returns the bits of `word` outside the address field.
     fn attributes(word: u64) -> u64;
 
-    /// Returns the mask with which the address is inverted in an entry with these attributes of a page.
+    /// Returns the mask that inverts the address field in the entry of a page with these attributes.
     fn inverted(attributes: u64) -> u64;
 
     /// Returns the frame of the page that `word` maps. `inverted` is the mask for the attributes of `word`.

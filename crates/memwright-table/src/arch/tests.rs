@@ -75,8 +75,8 @@ fn hardware_sees_the_bits_of_the_manual() {
     }
 }
 
-/// Returns the index in the page attribute table that hardware reads from a leaf, from the manual's formats of entries: bit
-/// 3 is PWT, bit 4 is PCD, and PAT is bit 7 of an entry of 4 KiB and bit 12 of a larger one.
+/// Returns the index in the page attribute table that hardware reads from a leaf, by the manual's formats of entries:
+/// bit 3 is PWT, bit 4 is PCD, and PAT is bit 7 of a 4 KiB page's entry and bit 12 of a larger page's.
 fn pat_index(word: u64, size: PageSize) -> u64 {
     let pat = match size {
         PageSize::Size4K => word >> 7,
@@ -107,9 +107,9 @@ fn a_cache_mode_is_an_entry_of_the_page_attribute_table() {
         assert_eq!(word, expected, "{mode:?} {size:?}");
         assert_eq!(pat_index(word, size), index, "{mode:?} {size:?}");
         assert_eq!(bits.cache(), Some(mode));
-        // Bit 7 of a large page says that it is a page, and bit 12 belongs to no frame number of one.
+        // Bit 7 of a large page's entry marks it as a leaf, and bit 12 is not part of its address.
         assert_eq!(word >> 7 & 1 != 0, size != Size4K);
-        // Taking the rights away and giving them back keeps the mode.
+        // Removing the rights and restoring them keeps the mode.
         let without = X86_64::edit(word, Bits::empty(), Bits::RIGHTS);
         let level = size.level_above_leaf() + 1;
         let kept = X86_64::decode(without, level).present().unwrap();

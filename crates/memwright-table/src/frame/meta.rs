@@ -25,8 +25,8 @@ pub(crate) enum Left {
 /// field names the lock.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
-    /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`. In a
-    /// table: the number of address spaces that share it, written under its lock.
+    /// In the first frame of an allocated block: the number of references. 0 while free. For folios see `folio.rs`. In
+    /// a table: the number of address spaces that share it (`table/shared.rs`).
     pub(crate) references: AtomicU32,
     /// A [`State`]. Written when the frame is allocated or freed, and under the lock of the node.
     state: AtomicU32,

@@ -56,7 +56,7 @@ impl<M: Machine> Table<M> {
         left
     }
 
-    /// Unlinks the shared tables below some entries of the upper table `above`.
+    /// Unlinks the shared tables below `entries` of the upper table `above`.
     #[inline(never)]
     fn leave_below(
         &self,
@@ -97,16 +97,16 @@ impl<M: Machine> Table<M> {
             }
             meta.lock.unlock::<M::Threads>(Rank::Table);
             if count > 0 {
-                // The tables belong to others as soon as this address space leaves them, so no CPU may walk them for it
-                // any more (rule: flush-before-leaving).
+                // After this address space has left the tables, another one can own and change them. So no CPU may
+                // walk them for this one any more (rule: flush-before-leaving).
                 gather.flush();
                 self.leave(&tables[..count], left);
             }
         }
     }
 
-    /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Frees those that
-    /// all others have unlinked at the same time.
+    /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Frees those
+    /// that all other address spaces have left meanwhile.
     #[inline(always)]
     fn leave(&self, tables: &[&Meta], left: &mut TableTotals) {
         let mut sum = Sum::default();

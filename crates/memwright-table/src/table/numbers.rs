@@ -1,8 +1,8 @@
 //! The numbers of entries of a table, which its metadata contains in one word ([`Meta::live`](crate::frame::Meta)).
 //!
-//! The lowest bits are the number of entries that are not empty. In a last-level table, the bits above are the number of
-//! pages whose entries hold references, migrating ones included, and the bits above those the number of swap entries. A
-//! fork that shares the table so knows what the child has, without reading the entries.
+//! The lowest bits are the number of entries that are not empty. In a last-level table, the bits above are the number
+//! of pages whose entries hold references, migrating ones included, and the bits above those the number of swap
+//! entries. From these numbers, a fork that shares the table counts the child's pages without reading the entries.
 
 use super::level::ENTRIES;
 use crate::arch::Encoding;
@@ -74,8 +74,8 @@ pub(super) const fn of_bits(bits: Bits) -> u32 {
     of_page(bits.bits(), Bits::BORROWED.bits())
 }
 
-/// Returns what a page adds to the numbers of a last-level table. The bit `borrowed` of `word` is set if its entry holds
-/// no reference.
+/// Returns what a page adds to the numbers of a last-level table. The bit `borrowed` of `word` is set if its entry
+/// holds no reference.
 #[inline(always)]
 const fn of_page(word: u64, borrowed: u64) -> u32 {
     LIVE + COUNTED - ((word >> (borrowed.trailing_zeros() - EACH)) as u32 & COUNTED)
@@ -93,8 +93,8 @@ pub(super) fn of_entry<M: Machine>(word: u64) -> u32 {
     }
 }
 
-/// Whether both entries certainly add the same to the numbers of a last-level table: they map pages with rights, both or
-/// neither special.
+/// Whether both entries certainly add the same to the numbers of a last-level table: they map pages with rights, both
+/// or neither special.
 #[inline(always)]
 pub(super) fn are_equal<M: Machine>(old: u64, new: u64) -> bool {
     M::Arch::are_pages(old & new, 1) && (old ^ new) & M::Arch::mask(Bits::BORROWED) == 0
@@ -119,10 +119,10 @@ fn of_other<M: Machine>(word: u64) -> u32 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     tables: u64,
-    /// The sum of the words of the metadata. Sums of two numbers that are side by side overlap.
+    /// The sum of the words of the metadata. The sums of adjacent numbers overlap in it.
     all: u64,
-    /// The sum of the middle numbers, in the place that they have in the metadata. `all` without it is the sums of the
-    /// lowest and of the highest numbers, which do not overlap.
+    /// The sum of the middle numbers, at their position in the word. `all` minus this sum leaves the sums of the lowest
+    /// and the highest numbers, which do not overlap.
     counted: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::root::Table;
 use crate::sync::Rank;
 
 impl<M: Machine> Table<M> {
-    /// Gives this address space tables of its own for all pages of `range`.
+    /// Gives this address space its own table for each shared table of `range`.
     ///
     /// # Locks
     /// The caller holds the lock of the address space, and no lock of a table.
@@ -57,7 +57,7 @@ impl<M: Machine> Table<M> {
     }
 
     /// Gives this address space its own table for each shared table of `range` for which `wanted` returns true. The
-    /// arguments of `wanted` are the metadata of the upper table and its slot.
+    /// arguments of `wanted` are the metadata of the upper table, and the slot in it that points to the shared table.
     fn own_tables_that(&self, range: PageRange, wanted: impl Fn(&Meta, &AtomicU64) -> bool) {
         if !self.has_shared() {
             return;
@@ -86,8 +86,8 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Returns whether a page of the locked last-level table has references besides that of its entry. A page in swap
-    /// counts as if it had.
+    /// Returns whether a page of the locked last-level table has references besides that of its entry. Returns true
+    /// also if the table has a swap entry or a migrating entry.
     fn has_other_references(&self, table: Frame) -> bool {
         let frames = self.frames();
         let metas = frames.metas();
@@ -98,7 +98,7 @@ impl<M: Machine> Table<M> {
             if M::Arch::has_rights(word) && word & borrowed == 0 {
                 let frame = M::Arch::frame(word, M::Arch::inverted(M::Arch::attributes(word)));
                 let references = &metas.get(frame.number()).references;
-                // The references of a page of a folio include those of the folio.
+                // In a parted folio, the word also counts 1 for the folio, so it is not 1.
                 return references.load(Ordering::Relaxed) != 1 && frames.sharers(frame) > 1;
             }
             match M::Arch::decode(word, 1) {
@@ -155,8 +155,8 @@ impl<M: Machine> Table<M> {
         self.frames().unshared().note_taken();
     }
 
-    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held, and this address space
-    /// no longer counts among those that share the table.
+    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held, and this address
+    /// space no longer counts among those that share the table.
     fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &AtomicU64, page: Page) {
         let frames = self.frames();
         let own = frames.allocate_earmarked();
@@ -166,7 +166,7 @@ impl<M: Machine> Table<M> {
         let copy = frames.meta(own);
         copy.become_table(owner, start.number());
         copy.disturb();
-        // Each page has the reference of the copy now.
+        // Each page now also has a reference from the copy, so the flag `ALONE` no longer holds.
         meta.disturb();
         let numbers = meta.live.load(Ordering::Relaxed);
         copy.live.store(numbers, Ordering::Relaxed);

@@ -15,10 +15,13 @@
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
 //!   without reading its entries.
 //!
-//! The lock of a shared table protects its entries and the number of address spaces that share it, which is the number
-//! of references to its frame. The entry above it is protected by the lock of its upper table, as always. A thread that
-//! needs both locks acquires that of the upper table first, with rank `Table`, and then that of the shared table, with
-//! rank `TableChild`.
+//! The lock of a shared table protects its entries. The entry above it is protected by the lock of its upper table, as
+//! always. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
+//! the shared table, with rank `TableChild`.
+//!
+//! The number of address spaces that share a table is the number of references to its frame. A fork raises it while it
+//! holds the lock of the parent's upper table. An address space lowers it while it holds the table's lock, or without a
+//! lock if no CPU walks the table for it any more.
 //!
 //! A frame that a shared table maps has one reference for the table, not one for each address space. The frame's
 //! references are therefore exact for an address space that owns its table: one reference means that no other entry
@@ -55,7 +58,8 @@ pub(super) fn is_shared_table(meta: &Meta) -> bool {
 /// takes a reference locks a table that its address space owns.
 pub(super) const ALONE: u32 = 1 << 4;
 
-/// Returns the number of address spaces that use the table whose metadata is `meta`, which is locked.
+/// Returns the number of address spaces that use the table whose metadata is `meta`, which is locked. Other address
+/// spaces can leave the table at the same time.
 pub(super) fn count_sharers(meta: &Meta) -> u32 {
     if is_shared_table(meta) {
         meta.references.load(Ordering::Acquire)

@@ -39,7 +39,7 @@ impl PageAccess {
     }
 }
 
-/// What an entry has whose page a CPU may store to without another walk.
+/// The bits of an entry that let a CPU store to its page without another walk.
 const WRITTEN: Bits = Bits::WRITE.union(Bits::DIRTY);
 
 /// A translation that a TLB may keep until the machine receives an invalidation of it.
