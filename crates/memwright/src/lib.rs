@@ -86,8 +86,8 @@
 //! |---|---|
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
-//! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), and no page is migrated ([`Unmoved::Unmovable`]) |
-//! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page leaves memory |
+//! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!

@@ -138,8 +138,8 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     }
 }
 
-/// Returns how many threads the user of the process may have (`RLIMIT_NPROC`). A zombie counts as one thread. Root is
-/// not limited.
+/// Returns how many threads the user of the process may have (`RLIMIT_NPROC`). A zombie counts as one thread. Root and
+/// a process with `CAP_SYS_RESOURCE` are not limited.
 fn thread_limit(process: &Process) -> u64 {
     {
         let credentials = process.identity.credentials.lock();

@@ -22,7 +22,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Err(FaultError::Denied)
     }
 
-    /// Reads page `index` of an object of the embedder that has a swap of its own. Returns whether a device was read.
+    /// Swaps in page `index` of an object. An object of the embedder can have its own swap. Returns whether a device
+    /// was read.
     pub(super) fn bring_object_in(
         self,
         object: &dyn Object<M>,
@@ -38,12 +39,12 @@ impl<'a, M: Machine> Fault<'a, M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns that no read was put off.
+    /// Returns [`Finished::Nothing`]: no read was put off.
     pub(crate) fn finish_reads(&self, _asked: Page, _purpose: Purpose) -> Finished {
         Finished::Nothing
     }
 
-    /// Returns that no read was put off.
+    /// Returns [`Finished::Nothing`]: no read was put off.
     pub(crate) fn await_reads(&self, _asked: Page, _purpose: Purpose) -> Finished {
         Finished::Nothing
     }

@@ -1,4 +1,4 @@
-//! Whether there is swap: not without the feature `swap`.
+//! Whether there is swap. Without the feature `swap`, there is none.
 
 use memwright_table::Machine;
 

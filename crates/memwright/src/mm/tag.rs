@@ -1,4 +1,4 @@
-//! What few areas have: a userfaultfd context, and a name.
+//! The properties that few areas have: a userfaultfd context, and a name.
 
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;

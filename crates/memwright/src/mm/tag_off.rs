@@ -25,7 +25,7 @@ impl Tag {
         Shared::try_new(Self { name }).map(Some)
     }
 
-    /// Returns whether there is no context, which is true, and `watcher` is `None`.
+    /// Returns whether `watcher` is `None`: no area has a context.
     pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
         watcher.is_none()
     }

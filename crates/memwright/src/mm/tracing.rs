@@ -5,7 +5,7 @@ use memwright_table::sync::{Lock, Rank, Threads, stat};
 
 use crate::types::trace::{Event, TraceSink};
 
-/// What is traced.
+/// The trace sink, and whether lock statistics are taken.
 pub(crate) struct Tracing<H: Threads> {
     /// Whether events are traced or lock statistics are taken.
     watched: AtomicBool,

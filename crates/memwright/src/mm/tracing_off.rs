@@ -5,7 +5,7 @@ use memwright_table::sync::Threads;
 
 use crate::types::trace::{Event, TraceSink};
 
-/// Nothing: no event is sent.
+/// Stores nothing: no event is sent.
 pub(crate) struct Tracing<H: Threads>(PhantomData<fn(H)>);
 
 impl<H: Threads> Tracing<H> {

@@ -47,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
         Some(None)
     }
 
-    /// Calls `visit` for no page.
+    /// Never calls `visit`.
     pub fn placed_pages(
         &self,
         _range: PageRange,
@@ -56,7 +56,7 @@ impl<M: Machine> AddressSpace<M> {
     ) {
     }
 
-    /// Returns no node.
+    /// Fails: the node of a page is not looked up.
     ///
     /// # Errors
     /// Always [`Unmoved::Unmovable`].

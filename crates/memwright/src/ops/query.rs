@@ -23,8 +23,8 @@ impl<M: Machine> Memory<M> {
         self.with_shared_tables(|table, all| table.own_tables(all))
     }
 
-    /// Gives the address spaces page tables of their own where a shared table maps a page that another entry or a swap
-    /// slot refers to, so that [`AddressSpace::survey`] tells how many entries map each page.
+    /// Gives the address spaces their own copies of each shared table that has a swap entry or maps a page with other
+    /// references. Afterwards, [`AddressSpace::survey`] reports exactly how many entries map each page.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.

@@ -10,8 +10,8 @@ use crate::vma::area::AreaFlags;
 pub enum Sight<'a, M: Machine> {
     /// An area. Its entries in the range follow.
     Area(&'a Area<M>),
-    /// A run of pages that one entry maps, in the area that was passed last, and the number of other address spaces that
-    /// share the table of the entry.
+    /// A run of pages that one entry maps, in the area that was passed last, and the number of other address spaces
+    /// that share the table of the entry.
     Entry(&'a Area<M>, Extent, u32),
 }
 
@@ -31,8 +31,8 @@ impl<M: Machine> AddressSpace<M> {
     /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
     /// it.
     ///
-    /// The number of entries that map a page is [`Frames::sharers`](memwright_table::Frames::sharers) of its frame, plus
-    /// the number of other address spaces that share the table. It is exact after
+    /// The number of entries that map a page is [`Frames::sharers`](memwright_table::Frames::sharers) of its frame,
+    /// plus the number of other address spaces that share the table. It is exact after
     /// [`Memory::own_ambiguous_tables`](crate::Memory::own_ambiguous_tables).
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;

@@ -9,6 +9,6 @@ pub struct Asker {
     pub(crate) space: u64,
     /// The page that faulted.
     pub(crate) page: Page,
-    /// The number of pages that readahead expects, with the page that faulted.
+    /// The number of pages that readahead expects, including the page that faulted.
     pub(crate) wanted: u64,
 }

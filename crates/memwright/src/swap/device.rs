@@ -14,7 +14,7 @@ pub enum DeviceError {
 }
 
 error_text!(DeviceError {
-    Self::Io => "an I/O error of the swap device";
+    Self::Io => "I/O error on the swap device";
     Self::Full => "the swap device has no room for the page";
 });
 

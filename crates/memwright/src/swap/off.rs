@@ -22,7 +22,7 @@ use crate::store::page_store::Store;
 use crate::swap::memcg::SwapCharges;
 use crate::types::memcg::Memcg;
 
-/// The slot for a page that is swapped out. There is none.
+/// The slot for a page that is swapped out. Never created: there is no slot.
 pub(crate) struct Way {
     pub(crate) slot: u64,
     pub(crate) kept: bool,

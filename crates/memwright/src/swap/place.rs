@@ -1,4 +1,4 @@
-//! The number of a slot.
+//! Slot numbers: the encoding of a device and an offset on it.
 
 /// The number of low bits that select the device in a slot number, as in `/proc/PID/pagemap`.
 const DEVICE_BITS: u32 = 5;
@@ -6,7 +6,7 @@ const DEVICE_BITS: u32 = 5;
 /// The maximum number of devices.
 pub const MOST_DEVICES: usize = 1 << DEVICE_BITS;
 
-/// A slot, by its device and its offset there.
+/// A slot, identified by its device and its offset on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The number of the device.

@@ -25,7 +25,7 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     ) {
     }
 
-    /// Returns that there is no room.
+    /// Returns [`DeviceError::Full`].
     pub(crate) fn finish(
         &mut self,
         _frames: &Frames<M>,

@@ -84,11 +84,11 @@ error_text!(ProtectError {
 error_text!(RemapError {
     Self::Misaligned => "an address is not a multiple of the page size";
     Self::Invalid => "the new length is 0, the ranges overlap, or the flags contradict each other";
-    Self::NoArea(at) => "no area that can be moved or resized contains the range at {at}";
+    Self::NoArea(at) => "the old range is not inside one area, or is device memory that would grow, at {at}";
     Self::Sealed(at) => "the area at {at} is sealed";
     Self::OutOfRange => "the new range ends above user memory";
     Self::TooLow => "the new range begins below the lowest user address";
-    Self::NoRoom => "the area cannot grow in place, and no free range is long enough or it must not move";
+    Self::NoRoom => "no free range is long enough, or the area cannot grow in place and must not move";
     Self::OverLimit(limit) => "over the limit on {limit}";
     Self::Overcommit => "over the commit limit";
     Self::OutOfMemory => "out of memory";
@@ -152,7 +152,7 @@ error_text!(ForkError {
 error_text!(FaultError {
     Self::NoArea => "nothing is mapped at the address";
     Self::Denied => "the area does not grant the right";
-    Self::Key(key) => "this CPU denies the access to pages with the protection key {key}";
+    Self::Key(key) => "the protection-key register of this CPU denies access to pages with key {key}";
     Self::Guard => "the page is a guard";
     Self::Poison(size) => "a page of {} bytes is poisoned", size.bytes();
     Self::BeyondObject => "the page is beyond the end of its object, or the object is full";
@@ -171,7 +171,7 @@ error_text!(WatchError {
     Self::NotWatched => "memory of the range is not registered in this mode";
     Self::OverLimit(limit) => "over the limit on {limit}";
     Self::OutOfMemory => "out of memory";
-    Self::Unsupported => "the feature of the operation is off";
+    Self::Unsupported => "the feature `uffd` is off";
 });
 
 error_text!(MoveError {

@@ -20,6 +20,6 @@ impl Notices {
     /// Adds nothing.
     pub(crate) fn add_at(&mut self, _index: usize, _watch: Option<&Watch>, _event: WatchEvent) {}
 
-    /// Calls `witness` with no event.
+    /// Never calls `witness`: there is no event.
     pub(crate) fn tell(&self, _witness: &mut dyn FnMut(&Watch, WatchEvent)) {}
 }

@@ -1,9 +1,9 @@
-//! What a page is swapped in for, and the result.
+//! The purpose of a swap-in, and the result of its reads.
 
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
 
-/// What a page is swapped in for.
+/// The purpose of a swap-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// An access that the rights of the area must permit.

@@ -146,8 +146,8 @@ fn a_store_after_a_fork_does_not_reach_a_lent_page() {
     assert_eq!(read, before);
 }
 
-/// A process lends a page after the fork, while both share its table, and unmaps it: what the other one then stores is
-/// not read from the frame that was lent.
+/// After a fork, one process lends a page while both share its table, and then unmaps it. A later store of the other
+/// process does not change the lent frame.
 #[test]
 fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
     for parent_lends in [true, false] {
@@ -188,8 +188,8 @@ fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     processes.iter().map(count).collect()
 }
 
-/// Two of three processes share a table, and the third has a copy of it: each of them counts three entries for each page, and
-/// a table whose pages no other table maps stays shared.
+/// Two of three processes share a table, and the third has a copy of it. Each process counts three entries for each
+/// page. A table whose pages no other table maps stays shared.
 #[test]
 fn each_entry_of_a_shared_table_is_counted() {
     let world = world("1");

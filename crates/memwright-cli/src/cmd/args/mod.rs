@@ -27,7 +27,7 @@ use crate::model::shard::Choice;
 use crate::qemu::launch::LaunchArgs;
 use crate::render::outputs::{Formats, Shown};
 
-/// The command line: counts what memory management costs while a program runs, on Memwright's kernel or on others.
+/// The command line of `memwright`, which counts what memory management costs while a program runs on a kernel.
 #[derive(Debug, Parser)]
 #[command(name = "memwright", version, about, max_term_width = 100)]
 pub struct Cli {

@@ -6,7 +6,7 @@ use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
 use memwright_table::{Bits, Entry, Extent, FrameKind, OutOfMemory, PAGE_SIZE, PageSize};
 
-/// Makes the number of entries that map each page exact for a walk over an address space.
+/// Unshares the page tables for which a walk over an address space could not count the entries that map a page.
 ///
 /// # Errors
 /// If there is no heap memory.
@@ -16,7 +16,7 @@ pub fn count_each_entry(memory: &Memory) -> fmt::Result {
         .map_err(|OutOfMemory| fmt::Error)
 }
 
-/// Adds an entry that maps no page: a swap entry is counted, others are not.
+/// Adds an entry that maps no page. Only swap entries count.
 #[cold]
 fn add_absent(sums: &mut Sums, memory: &Memory, extent: Extent) {
     match extent.entry {
@@ -233,7 +233,7 @@ impl Run {
         let (kind, sharers) = frames.shown(page.frame);
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let alike = Alike {
-            // Frames are fewer than would overflow the sum.
+            // Memory has too few frames for as many page tables as would overflow the sum.
             sharers: sharers.max(1).wrapping_add(others),
             kind,
             size: page.size,
