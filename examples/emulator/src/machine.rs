@@ -26,7 +26,7 @@ pub struct Emulator {
     tlbs: [Mutex<Tlb>; CPUS],
 }
 
-/// Bytes of the host that are aligned like a page.
+/// A page of host memory, aligned to its size.
 #[derive(Clone)]
 #[repr(align(4096))]
 struct HostPage {

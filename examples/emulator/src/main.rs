@@ -30,7 +30,7 @@ const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 const BYTES: u64 = 4 * PAGE_SIZE as u64;
 const OTHER_CPU: CpuId = CpuId::new(1);
 
-/// The emulator, and how many page faults its CPUs have taken.
+/// The emulator, the state of its address spaces, and the number of page faults that its CPUs have taken.
 struct Guest {
     machine: &'static Emulator,
     memory: Arc<Memory<&'static Emulator>>,
@@ -69,7 +69,7 @@ impl Guest {
         Ok(AddressSpace::new(self.memory.clone(), layout, None)?)
     }
 
-    /// Stores a byte, as the guest's program on the calling CPU. Returns how the faults on the way were resolved.
+    /// Stores a byte, as the guest's program on the calling CPU. Returns the kinds of the faults that the store took.
     fn store(
         &self,
         space: &Space,
@@ -119,7 +119,7 @@ fn first_fault(guest: &Guest, space: &Space) -> Result<VirtAddr, Box<dyn Error>>
     Ok(address)
 }
 
-/// While another CPU has a translation in its TLB, a protection change reaches that CPU before it returns.
+/// A protection change invalidates the translation in the TLB of another CPU before the call returns.
 fn two_cpus(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn Error>> {
     let on_other_cpu = |work: &(dyn Fn() + Sync)| {
         std::thread::scope(|scope| {
@@ -136,7 +136,7 @@ fn two_cpus(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<d
     space.protect(address, BYTES, Rights::READ)?;
     assert_eq!(guest.count(Row::FlushCpusInterrupted), 1);
     on_other_cpu(&|| assert_eq!(guest.store(space, address, 4), Err(FaultError::Denied)));
-    // Permission comes back without a fault, and without a flush on another CPU.
+    // The right to store is restored without a fault, and without a flush on another CPU.
     space.protect(address, BYTES, READ_WRITE)?;
     on_other_cpu(&|| {
         assert_eq!(guest.store(space, address, 5), Ok(vec![]));
@@ -158,7 +158,7 @@ fn fork(guest: &Guest, parent: &Space, address: VirtAddr) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Loads the root table of `to` on the calling CPU, which has that of `from` loaded.
+/// Loads the root table of `to` on the calling CPU, CPU 0, which has that of `from` loaded.
 fn switch(from: &Space, to: &Space) {
     to.table().load();
     from.table().note_unloaded(CpuId::new(0));
