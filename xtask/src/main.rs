@@ -116,7 +116,7 @@ usage: cargo xtask TASK
             measure the memory manager in a program for no operating system, built for size, with all of its features
             and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
             without each feature; or print the largest functions
-  features  check that the memory manager compiles with no feature, with each alone, with all but each, and with all
+  features  check that the memory manager compiles with no feature, with each alone, with each left out, and with all
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
   workloads [--install] [--memwright] [--releases] [NAME]...

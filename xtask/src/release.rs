@@ -20,7 +20,7 @@ const DENY: &str = "0.20.2";
 /// The version of cargo-semver-checks that is used.
 const SEMVER_CHECKS: &str = "0.51.0";
 
-/// A target with another processor, for which the libraries must compile: it can simulate an x86-64 machine.
+/// A target with another processor, for which the libraries must compile, because it can simulate an x86-64 machine.
 const ELSEWHERE: &str = "aarch64-unknown-none";
 
 /// The files that each package must contain.

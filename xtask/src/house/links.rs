@@ -94,8 +94,8 @@ mod tests {
         assert!(broken.is_empty(), "{}", broken.join("\n"));
     }
 
-    /// Returns the lines of a page that begin a block of code in a way that Markdown does not show as such: with more
-    /// than one word after the fence.
+    /// Returns the fences of a page that are probably broken: an opening fence with several words, as when a reflow has
+    /// joined it with the next line, or a closing fence with any word.
     fn broken_fences(page: &str) -> Vec<&str> {
         let fences = page.lines().filter(|line| line.starts_with("```"));
         let (opening, closing): (Vec<_>, Vec<_>) =

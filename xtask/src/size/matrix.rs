@@ -10,8 +10,8 @@ use crate::shell;
 /// The package.
 const PACKAGE: &str = "memwright";
 
-/// Compiles the memory manager with no feature, with each feature alone, with all but each, and with all.
-/// A warning is an error.
+/// Compiles the memory manager with no feature, with each feature alone, with each one left out, and with all. A
+/// warning is an error.
 ///
 /// # Errors
 /// If a choice does not compile.
