@@ -53,9 +53,9 @@ pub(super) fn is_shared_table(meta: &Meta) -> bool {
     meta.owner.load(Ordering::Acquire) == SHARED_OWNER
 }
 
-/// In [`Meta::quiet`] of a shared table: no page that the table maps had other references when that was last checked. A
-/// page can only get one when an address space replaces the table by a copy, which clears the flag: all other code that
-/// takes a reference locks a table that its address space owns.
+/// In [`Meta::quiet`] of a shared table: when this was last checked, no page that the table maps had other references,
+/// and the table had no swap entry. A page can only get another reference when an address space replaces the table by a
+/// copy, which clears the flag: all other code that takes a reference locks a table that its address space owns.
 pub(super) const ALONE: u32 = 1 << 4;
 
 /// Returns the number of address spaces that use the table whose metadata is `meta`, which is locked. Other address
