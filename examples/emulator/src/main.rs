@@ -167,7 +167,10 @@ fn switch(from: &Space, to: &Space) {
 /// A page that was swapped out is read back by the next access.
 fn swap_out_and_in(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn Error>> {
     let device = Arc::new(MemorySwap::default());
-    guest.memory.swap().add(device, 0)?;
+    guest
+        .memory
+        .add_swap(device, 0)?
+        .expect("one device at most");
     space.advise(address, BYTES, Advice::PageOut)?;
     assert!(space.entry(address).present().is_none());
     let (byte, resolved) = guest.load(space, address)?;

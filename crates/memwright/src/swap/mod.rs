@@ -111,7 +111,7 @@ impl<M: Machine> Swap<M> {
     ///
     /// # Errors
     /// [`OutOfMemory`] if the slot map of the device cannot be allocated.
-    pub fn add(
+    pub(crate) fn add(
         &self,
         device: Arc<dyn SwapDevice<M>>,
         priority: i32,

@@ -56,7 +56,7 @@ impl<M: Machine> Swap<M> {
     ///
     /// # Errors
     /// None.
-    pub fn add(
+    pub(crate) fn add(
         &self,
         _device: Arc<dyn SwapDevice<M>>,
         _priority: i32,
