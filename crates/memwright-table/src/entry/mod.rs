@@ -5,6 +5,8 @@
 
 mod change;
 #[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use change::change_bits;

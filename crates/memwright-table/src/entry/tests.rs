@@ -2,42 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::{Bits, CacheMode, Change, Entry, Marks, Migrating, Present, Swapped, change};
-use crate::addr::{Frame, PageSize};
-
-const R: Bits = Bits::READ;
-const W: Bits = Bits::WRITE;
-const X: Bits = Bits::EXECUTE;
-const A: Bits = Bits::ACCESSED;
-const D: Bits = Bits::DIRTY;
-const WC: Bits = Bits::of_cache(CacheMode::WriteCombining);
-const UC: Bits = Bits::of_cache(CacheMode::Uncached);
-
-fn page(frame: u32, bits: Bits) -> Entry {
-    Entry::page(Frame::new(frame), bits)
-}
-
-fn huge(frame: u32, bits: Bits) -> Entry {
-    Entry::Present(Present {
-        frame: Frame::new(frame),
-        size: PageSize::Size2M,
-        bits,
-    })
-}
-
-fn migrating(frame: u32) -> Entry {
-    Entry::Migrating(Migrating {
-        frame: Frame::new(frame),
-        size: PageSize::Size4K,
-        bits: W,
-    })
-}
-
-const SWAPPED: Entry = Entry::Swapped(Swapped {
-    slot: 7,
-    bits: Bits::EXCLUSIVE,
-});
-const MARKER: Entry = Entry::marker(Marks::GUARD);
+use super::samples::{A, D, MARKER, R, SWAPPED, UC, W, WC, X, huge, migrating, page};
+use super::{Bits, Change, Entry, change};
 
 #[test]
 fn what_each_change_is() {
