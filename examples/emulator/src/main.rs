@@ -193,13 +193,7 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
     space.watch(address, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
     let range = PageRange::from_addresses(address, BYTES).expect("aligned");
     let written = || -> Result<Vec<Page>, Box<dyn Error>> {
-        let scan = Scan {
-            inverted: Categories::empty(),
-            all: Categories::WRITTEN,
-            any: Categories::empty(),
-            protect: true,
-            only_tracked: true,
-        };
+        let scan = Scan::written(true);
         let mut pages = Vec::new();
         let mut take = |run: PageRange, _: Categories, _: Share| {
             pages.extend(run.iter());

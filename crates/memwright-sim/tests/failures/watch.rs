@@ -166,13 +166,7 @@ fn fills_and_moves() {
 
 /// Finds the written pages and write-protects them again.
 fn scan(trial: &Trial, program: &Program) {
-    let scan = Scan {
-        inverted: Categories::empty(),
-        all: Categories::WRITTEN,
-        any: Categories::empty(),
-        protect: true,
-        only_tracked: true,
-    };
+    let scan = Scan::written(true);
     let range = PageRange::new(at(0).page(), at(1000).page());
     trial.on("scan", program, |space| {
         space

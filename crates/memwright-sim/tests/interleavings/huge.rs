@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memwright::FolioSplit;
 use memwright::error::FillError;
 use memwright::object::{HUGE_BYTES, HugeFile, ObjectIdentity, PrivateHuge, Shmem};
-use memwright::track::{Categories, Scan};
+use memwright::track::Scan;
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, HugeMode, MapRequest};
 use memwright_sim::process::{Host, Process, Signal, Space};
@@ -326,13 +326,7 @@ fn arm(world: &World) {
 
 /// Returns whether the page, counted from `START`, counts as written.
 fn is_written(world: &World, page: u64) -> bool {
-    let wanted = Scan {
-        inverted: Categories::empty(),
-        all: Categories::WRITTEN,
-        any: Categories::empty(),
-        protect: false,
-        only_tracked: true,
-    };
+    let wanted = Scan::written(false);
     world.matches(FIRST, at(page).page(), &wanted)
 }
 

@@ -22,13 +22,7 @@ fn watched(asynchronous: bool) -> World {
 
 /// Returns a scan for written pages, which write-protects them again if `protect` is true.
 fn written(protect: bool) -> Scan {
-    Scan {
-        inverted: Categories::empty(),
-        all: Categories::WRITTEN,
-        any: Categories::empty(),
-        protect,
-        only_tracked: true,
-    }
+    Scan::written(protect)
 }
 
 /// Returns whether the page counts as written. Write-protects it again if `protect` is true.

@@ -98,6 +98,19 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// Returns the scan for the pages that were written since they were last write-protected, in memory that is tracked
+    /// asynchronously. If `protect` is true, the scan write-protects them again.
+    #[must_use]
+    pub const fn written(protect: bool) -> Self {
+        Self {
+            inverted: Categories::empty(),
+            all: Categories::WRITTEN,
+            any: Categories::empty(),
+            protect,
+            only_tracked: true,
+        }
+    }
+
     /// Returns whether the scan selects pages of these categories.
     pub(super) fn wants(&self, categories: Categories) -> bool {
         let seen = categories ^ self.inverted;

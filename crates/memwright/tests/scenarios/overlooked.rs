@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use memwright::track::{Categories, Scan};
+use memwright::track::Scan;
 use memwright::uffd::{Watch, WatchModes};
 use memwright::{Advice, AdviseError, AreaFlags, Effort, HugeMode, RemapRequest};
 use memwright_sim::HostSwap;
@@ -41,13 +41,7 @@ pub fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch
 
 /// Returns how many of the first `pages` pages were written, and write-protects them again.
 fn written(process: &Process<'_>, pages: u64) -> u64 {
-    let scan = Scan {
-        inverted: Categories::empty(),
-        all: Categories::WRITTEN,
-        any: Categories::empty(),
-        protect: true,
-        only_tracked: true,
-    };
+    let scan = Scan::written(true);
     let range = PageRange::new(page(0).page(), page(pages).page());
     process.matching(range, &scan).len() as u64
 }

@@ -10,13 +10,7 @@ use crate::world::{PAGE, Process, RW, World, page, watch};
 /// The number of pages in three page tables.
 const PAGES: u64 = 3 * 512;
 
-const WRITTEN: Scan = Scan {
-    inverted: Categories::empty(),
-    all: Categories::WRITTEN,
-    any: Categories::empty(),
-    protect: true,
-    only_tracked: true,
-};
+const WRITTEN: Scan = Scan::written(true);
 
 /// A callback that takes pages until its room for runs or for pages is used up.
 struct Room {

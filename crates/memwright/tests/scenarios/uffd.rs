@@ -37,13 +37,7 @@ fn fill(process: &Process<'_>, index: u64, what: Fill<'_>) -> Result<(), FillErr
 
 /// Returns the written pages among the first `count`. Write-protects them again if `rearm`.
 fn written(process: &Process<'_>, count: u64, rearm: bool) -> Vec<u64> {
-    let scan = Scan {
-        inverted: Categories::empty(),
-        all: Categories::WRITTEN,
-        any: Categories::empty(),
-        protect: rearm,
-        only_tracked: true,
-    };
+    let scan = Scan::written(rearm);
     let range = PageRange::new(page(0).page(), page(count).page());
     process.matching(range, &scan)
 }

@@ -110,13 +110,7 @@ fn collapse(process: &Process<'_>, index: u64) -> Result<(), AdviseError> {
 
 /// Returns the written pages of the first 2 MiB, counted from 0, and write-protects them again.
 fn written(process: &Process<'_>) -> Vec<u64> {
-    let scan = Scan {
-        inverted: Categories::empty(),
-        all: Categories::WRITTEN,
-        any: Categories::empty(),
-        protect: true,
-        only_tracked: true,
-    };
+    let scan = Scan::written(true);
     let range = PageRange::new(page(FIRST).page(), page(FIRST + HUGE).page());
     process.matching(range, &scan)
 }
