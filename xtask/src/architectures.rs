@@ -7,58 +7,116 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// The architectures besides x86-64, by the values of the compiler's flag.
-pub const OTHERS: [&str; 2] = ["aarch64", "riscv64"];
+/// A simulated machine that is not one of x86-64.
+struct Flavour {
+    name: &'static str,
+    /// The flags of the compiler that choose it.
+    flags: &'static str,
+    /// Whether the processors fault in place of setting accessed and dirty bits.
+    by_fault: bool,
+}
+
+const FLAVOURS: [Flavour; 4] = [
+    Flavour {
+        name: "aarch64",
+        flags: "--cfg simulated=\"aarch64\"",
+        by_fault: false,
+    },
+    Flavour {
+        name: "riscv64",
+        flags: "--cfg simulated=\"riscv64\"",
+        by_fault: false,
+    },
+    Flavour {
+        name: "aarch64-by-fault",
+        flags: "--cfg simulated=\"aarch64\" --cfg simulated_by_fault",
+        by_fault: true,
+    },
+    Flavour {
+        name: "riscv64-by-fault",
+        flags: "--cfg simulated=\"riscv64\" --cfg simulated_by_fault",
+        by_fault: true,
+    },
+];
 
 /// The tests of the simulated machine that try every order of steps. They take ten times as long as all others together.
 const LONG: &str = "interleavings";
 
-/// Makes `command`, a call of cargo, build for a simulated machine of `architecture`, into a folder of its own.
-pub fn simulate(command: &mut Command, architecture: &str) {
+/// The tests of the simulated machine that run on processors that fault in place of setting bits. The others count
+/// faults, or have no handler of faults.
+const BY_FAULT: [&str; 9] = [
+    "cow",
+    "extremes",
+    "failures",
+    "hugetlb",
+    "merge",
+    "numa",
+    "programs",
+    "swap",
+    "swap_wait",
+];
+
+/// Makes `command`, a call of cargo, build for the simulated machine `name`, into a folder of its own.
+///
+/// # Errors
+/// If there is no such machine.
+pub fn simulate(command: &mut Command, name: &str) -> Result<()> {
+    let flavour = FLAVOURS.iter().find(|flavour| flavour.name == name);
+    let names = || FLAVOURS.map(|flavour| flavour.name).join(", ");
+    let flavour =
+        flavour.with_context(|| format!("no simulated machine is {name}: {}", names()))?;
     command
-        .env("RUSTFLAGS", format!("--cfg simulated=\"{architecture}\""))
-        .env(
-            "CARGO_TARGET_DIR",
-            shell::target_folder().join(architecture),
-        );
+        .env("RUSTFLAGS", flavour.flags)
+        .env("CARGO_TARGET_DIR", shell::target_folder().join(name));
+    Ok(())
 }
 
-/// Runs the tests on each of these architectures, or on all, if none is named. With `--all`, runs the tests of all orders
-/// of steps too.
+/// Runs the tests on each of the named machines; if none is named, on those that set accessed and dirty bits. With
+/// `--all`, runs them on all machines, and the tests of all orders of steps too.
 ///
 /// # Errors
 /// If a test fails, or if an argument is unknown.
 pub fn run(arguments: &[&str]) -> Result<()> {
-    let (named, long) = match arguments {
+    let (named, all) = match arguments {
         ["--all", named @ ..] => (named, true),
         named => (named, false),
     };
-    if let Some(unknown) = named.iter().find(|name| !OTHERS.contains(name)) {
-        bail!("no simulated machine is {unknown}: {}", OTHERS.join(", "));
+    for name in named {
+        simulate(&mut Command::new("cargo"), name)?;
     }
-    for architecture in OTHERS {
-        if named.is_empty() || named.contains(&architecture) {
-            let libraries = ["test", "-q", "-p", "memwright-table", "-p", "memwright"];
-            test(architecture, shell::cargo(libraries))?;
-            let mut simulator = shell::cargo(["test", "-q", "-p", "memwright-sim", "--lib"]);
-            for name in test_binaries()? {
-                if long || name != LONG {
-                    simulator.args(["--test", &name]);
-                }
-            }
-            test(architecture, simulator)?;
+    for flavour in &FLAVOURS {
+        let is_default = named.is_empty() && (all || !flavour.by_fault);
+        if is_default || named.contains(&flavour.name) {
+            test(flavour, all)?;
         }
     }
     Ok(())
 }
 
-fn test(architecture: &str, mut command: Command) -> Result<()> {
-    simulate(&mut command, architecture);
-    shell::run(&mut command)
+/// Runs the tests on one machine; if `all`, those of all orders of steps too.
+fn test(flavour: &Flavour, all: bool) -> Result<()> {
+    if !flavour.by_fault {
+        let mut libraries =
+            shell::cargo(["test", "-q", "-p", "memwright-table", "-p", "memwright"]);
+        simulate(&mut libraries, flavour.name)?;
+        shell::run(&mut libraries)?;
+    }
+    let mut simulator = shell::cargo(["test", "-q", "-p", "memwright-sim", "--lib"]);
+    simulate(&mut simulator, flavour.name)?;
+    for binary in test_binaries()? {
+        let runs = match flavour.by_fault {
+            true => BY_FAULT.contains(&binary.as_str()),
+            false => all || binary != LONG,
+        };
+        if runs {
+            simulator.args(["--test", &binary]);
+        }
+    }
+    shell::run(&mut simulator)
 }
 
 /// Returns the names of the test binaries of `memwright-sim`.
@@ -87,8 +145,9 @@ mod tests {
     #[test]
     fn the_long_tests_are_among_the_binaries_and_helpers_are_not() {
         let names = test_binaries().unwrap();
-        assert!(names.iter().any(|name| name == LONG));
-        assert!(names.iter().any(|name| name == "programs"));
+        for name in BY_FAULT.iter().chain([&LONG]) {
+            assert!(names.iter().any(|binary| binary == name), "{name}");
+        }
         assert!(!names.iter().any(|name| name == "support"));
     }
 }

@@ -121,6 +121,9 @@ fn walk_once(
                 Err(fault) => return Some(Err(fault)),
             };
             let used = format::used(entry, intent == Intent::Write);
+            if !format::RECORDS && used != entry {
+                return Some(Err(WalkFault::Forbidden));
+            }
             exchange(word, entry, used)?;
             return Some(Ok(Translation {
                 dirty: format::is_dirty(used),

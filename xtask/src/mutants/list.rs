@@ -24,6 +24,10 @@ const THEMES: &[(&str, &str)] = &[
     ("numa", include_str!("../../mistakes/numa.toml")),
     ("hugetlb", include_str!("../../mistakes/hugetlb.toml")),
     ("device", include_str!("../../mistakes/device.toml")),
+    (
+        "architectures",
+        include_str!("../../mistakes/architectures.toml"),
+    ),
 ];
 
 /// A mistake that can be planted.
@@ -37,6 +41,9 @@ pub struct Mistake {
     /// The test that must notice the mistake, as `BINARY::TEST`. A binary is a file in `crates/memwright-sim/tests`, or
     /// `scenarios`.
     test: String,
+    /// The simulated machine on which the test notices the mistake, if it does not on that of x86-64.
+    #[serde(default)]
+    pub simulated: Option<String>,
 }
 
 impl Mistake {
@@ -143,8 +150,16 @@ impl List {
     /// Returns the table of mistakes for the documentation.
     pub fn table(&self) -> String {
         let mut text = String::from("| mistake | what it does | noticed by |\n|---|---|---|\n");
-        for Mistake { name, what, test } in &self.mistakes {
-            text.push_str(&format!("| `{name}` | {what} | `{test}` |\n"));
+        for mistake in &self.mistakes {
+            let Mistake {
+                name,
+                what,
+                test,
+                simulated,
+            } = mistake;
+            let machine = simulated.as_ref();
+            let machine = machine.map_or_else(String::new, |name| format!(" on {name}"));
+            text.push_str(&format!("| `{name}` | {what} | `{test}`{machine} |\n"));
         }
         text
     }

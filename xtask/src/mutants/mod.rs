@@ -32,10 +32,11 @@ struct Tests {
 }
 
 impl Tests {
-    /// Returns the tests that are not ignored, each as a binary and a name.
-    fn runs(&self) -> Result<BTreeSet<(String, String)>> {
+    /// Returns the tests of these binaries that are not ignored, each as a binary and a name.
+    fn runs(&self, binaries: &BTreeSet<&str>) -> Result<BTreeSet<(String, String)>> {
         let mut runs = BTreeSet::new();
-        for (binary, path) in &self.binaries {
+        let named = self.binaries.iter();
+        for (binary, path) in named.filter(|(name, _)| binaries.contains(name.as_str())) {
             let list = |more: &[&str]| {
                 let mut command = Command::new(path);
                 command.args(["--list", "--format", "terse"]).args(more);
@@ -135,9 +136,15 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
         chosen.extend(&list.mistakes);
     }
     let tests = build(tree::copy(list)?, simulated)?;
+    let is_of = |mistake: &&Mistake| {
+        let needed = mistake.simulated.as_deref();
+        needed.is_none() || needed == simulated
+    };
     let all = chosen.len();
+    chosen.retain(is_of);
     if simulated.is_some() {
-        let runs = tests.runs()?;
+        let binaries = chosen.iter().map(|mistake| mistake.test().0).collect();
+        let runs = tests.runs(&binaries)?;
         chosen.retain(|mistake| {
             let (binary, test) = mistake.test();
             runs.contains(&(binary.to_owned(), test.to_owned()))
@@ -169,7 +176,7 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
     );
     if all > chosen.len() {
         let skipped = all - chosen.len();
-        println!("{skipped} more are in what this architecture does not do");
+        println!("{skipped} more are for other simulated machines");
     }
     if unnoticed > 0 {
         bail!("{unnoticed} mistakes were noticed by no assertion");
@@ -192,7 +199,7 @@ fn build(tree: PathBuf, simulated: Option<&str>) -> Result<Tests> {
     ]);
     let mut folder = String::from("build");
     if let Some(architecture) = simulated {
-        architectures::simulate(&mut command, architecture);
+        architectures::simulate(&mut command, architecture)?;
         folder = format!("build-{architecture}");
     }
     command

@@ -4,22 +4,33 @@
 //! in memory, so the tests detect an encoding that hardware would read differently.
 //!
 //! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="aarch64"'` or
-//! `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64.
+//! `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64. With `--cfg simulated_by_fault` too, the processors
+//! fault in place of setting accessed and dirty bits.
 
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod x86_64;
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
-pub use x86_64::*;
+pub(crate) use x86_64::*;
 
 #[cfg(simulated = "aarch64")]
 mod aarch64;
 #[cfg(simulated = "aarch64")]
-pub use aarch64::*;
+pub(crate) use aarch64::*;
 
 #[cfg(simulated = "riscv64")]
 mod riscv64;
 #[cfg(simulated = "riscv64")]
-pub use riscv64::*;
+pub(crate) use riscv64::*;
+
+/// The architecture of the simulated machine.
+#[cfg(not(simulated_by_fault))]
+pub type Arch = Processor;
+/// The architecture of the simulated machine.
+#[cfg(simulated_by_fault)]
+pub type Arch = memwright_table::ByFault<Processor>;
+
+/// Whether a walk records an access and a store in the entry. Otherwise the access faults.
+pub(crate) const RECORDS: bool = cfg!(not(simulated_by_fault));
 
 /// A leaf as its entry gives it.
 #[derive(Clone, Copy, Debug)]

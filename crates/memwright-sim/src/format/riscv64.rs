@@ -4,7 +4,7 @@
 use super::Leaf;
 use crate::tlb::Rights;
 
-pub use memwright_table::Riscv64 as Arch;
+pub(crate) use memwright_table::Riscv64 as Processor;
 
 /// Set in an entry that the processor uses.
 pub(crate) const PRESENT: u64 = 1 << 0;

@@ -3,7 +3,7 @@
 use super::Leaf;
 use crate::tlb::Rights;
 
-pub use memwright_table::X86_64 as Arch;
+pub(crate) use memwright_table::X86_64 as Processor;
 
 /// Set in an entry that the processor uses.
 pub(crate) const PRESENT: u64 = 1 << 0;

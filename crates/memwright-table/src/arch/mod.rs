@@ -7,6 +7,7 @@
 //! other code uses the types of [`entry`](crate::entry).
 
 mod aarch64;
+mod by_fault;
 mod paired;
 mod riscv64;
 mod slot;
@@ -16,6 +17,7 @@ pub(crate) mod word;
 mod x86_64;
 
 pub use aarch64::Aarch64;
+pub use by_fault::ByFault;
 pub use riscv64::Riscv64;
 pub use slot::TableSlot;
 pub use x86_64::X86_64;
@@ -43,6 +45,10 @@ pub trait Architecture: Tables {
     /// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation
     /// (break before make). Otherwise the order is free if the old frame is freed after both.
     const BREAK_BEFORE_MAKE: bool;
+
+    /// Whether the processors set the accessed bit of a page on an access, and the dirty bit on a store. Otherwise they
+    /// fault, and the handler sets the bits.
+    const SETS_ACCESSED_AND_DIRTY: bool = true;
 }
 
 /// How a page walk interprets a word of a table.

@@ -6,7 +6,8 @@ use super::{Architecture, Tables};
 use crate::entry::{Bits, CacheMode};
 
 /// The page tables of RISC-V with four levels (Sv48). The processors have the extension Svadu, and it is enabled
-/// (`menvcfg.ADUE`): they set the accessed and the dirty bit.
+/// (`menvcfg.ADUE`): they set the accessed and the dirty bit. With Svade instead, the tables are
+/// [`ByFault<Riscv64>`](super::ByFault).
 ///
 /// Each table has two frames: an entry leaves software two bits, so that the other marks of a page are in the second
 /// frame. Entries that point to lower tables have no permissions, so a fork copies the entries. A mapping of device

@@ -1,7 +1,7 @@
 //! Faults on an entry that maps a page: spurious faults, and faults that are resolved by adding a permission or by
 //! copying the page (Linux 7.2 `mm/memory.c`, `do_wp_page`).
 
-use memwright_table::{Bits, Cursor, Entry, Machine, PageSize, Present};
+use memwright_table::{Architecture, Bits, Cursor, Entry, Machine, PageSize, Present};
 
 use crate::fault::attempt::Fault;
 use crate::types::access::FaultKind;
@@ -24,7 +24,7 @@ impl<M: Machine> Fault<'_, M> {
         page: Present,
     ) -> Result<FaultKind, FaultError> {
         if page.bits.contains(self.access.needs()) {
-            return Ok(self.spurious(cursor));
+            return Ok(self.spurious(cursor, page.size));
         }
         if page.bits.contains(Bits::HINT) {
             return self.resolve_hint(cursor, page);
@@ -144,8 +144,19 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Handles a fault on an access that the entry permits: flushes the stale translation that this CPU held (rule:
-    /// flush-what-shrank).
-    fn spurious(self, cursor: Cursor<'_, M>) -> FaultKind {
+    /// flush-what-shrank). If the processor faults in place of setting accessed and dirty bits, sets them.
+    fn spurious(self, mut cursor: Cursor<'_, M>, size: PageSize) -> FaultKind {
+        if !M::Arch::SETS_ACCESSED_AND_DIRTY {
+            let stored = if self.access.write {
+                Bits::DIRTY
+            } else {
+                Bits::empty()
+            };
+            if size != PageSize::Size4K {
+                cursor.widen();
+            }
+            cursor.grant(Bits::ACCESSED | stored);
+        }
         drop(cursor);
         self.core.drop_stale(self.page);
         FaultKind::Spurious
