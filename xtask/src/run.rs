@@ -168,6 +168,9 @@ fn installed(why: &str) -> bool {
         "manpages-dev",
         "munge",
         "slurm",
+        "qemu-system",
+        "opensbi",
+        "the Rust target",
     ]
     .iter()
     .any(|thing| why.contains(thing))
