@@ -2,8 +2,9 @@
 
 use memwright_table::CpuId;
 
+use crate::format;
 use crate::machine::{Agent, SimulatedMachine};
-use crate::walk::{self, Intent};
+use crate::walk::{self, Intent, WalkFault};
 
 /// A deterministic pseudo-random number generator (SplitMix64): the same seed gives the same numbers on every platform.
 #[derive(Clone, Debug)]
@@ -41,7 +42,8 @@ impl Chance {
 /// effect, before an interrupt arrives at each of its targets, and at every step of the sync layer.
 ///
 /// A fill is a speculative load of any page that the loaded root, or a stale paging-structure cache, reaches. As the
-/// processor manual requires, it sets accessed bits and never the dirty bit.
+/// processor manual requires, it sets accessed bits and never the dirty bit. On a processor that caches that no page is
+/// mapped, it can also be a load of one of the next pages.
 #[derive(Clone, Debug)]
 pub struct Adversary {
     chance: Chance,
@@ -77,13 +79,21 @@ impl Adversary {
         let Some(page) = walk::any_reachable(memory, root, |bound| self.chance.below(bound)) else {
             return;
         };
+        let page = if format::CACHES_ABSENT {
+            page + self.chance.below(4) as u64
+        } else {
+            page
+        };
         if core.tlb.find(page).is_some() {
             return;
         }
-        if let Ok(translation) = walk::walk(memory, root, page, Intent::Read, &mut core.tlb).outcome
-        {
-            core.tlb.insert(translation);
-            core.cost.speculative_fills += 1;
+        match walk::walk(memory, root, page, Intent::Read, &mut core.tlb).outcome {
+            Ok(translation) => {
+                core.tlb.insert(translation);
+                core.cost.speculative_fills += 1;
+            }
+            Err(WalkFault::NotPresent) if format::CACHES_ABSENT => core.tlb.insert_absent(page),
+            Err(WalkFault::NotPresent | WalkFault::Forbidden | WalkFault::Reserved) => {}
         }
     }
 }

@@ -30,6 +30,7 @@
 pub mod adversary;
 pub mod audit;
 pub mod cost;
+mod format;
 pub mod host_swap;
 pub mod leak;
 pub mod locked;
@@ -51,6 +52,7 @@ pub mod walk;
 pub use adversary::Adversary;
 pub use audit::Incoherence;
 pub use cost::Cost;
+pub use format::Arch;
 pub use host_swap::HostSwap;
 pub use machine::{MachineOptions, RightsMiss, SimulatedMachine};
 pub use memory_type::MemoryType;

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use memwright_table::{
     CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS, Machine, Region,
-    Tags, Threads, Topology, X86_64, sync,
+    Tags, Threads, Topology, sync,
 };
 
 use crate::cost::Cost;
+use crate::format::Arch;
 use crate::locked::locked;
 use crate::memory_type::{self, MemoryType};
 use crate::mistake::Mistake;
@@ -533,7 +534,7 @@ impl SimulatedMachine {
 // have dropped what they name when they return (a planted mistake breaks that on purpose: it leads to wrong bytes in
 // simulated memory, never to undefined behaviour of the host).
 unsafe impl Machine for SimulatedMachine {
-    type Arch = X86_64;
+    type Arch = Arch;
     type Threads = Self;
 
     fn memory_base(&self) -> NonNull<u8> {
@@ -646,7 +647,7 @@ macro_rules! machine_around {
         // SAFETY: every method forwards to the simulated machine, which keeps the contract and lives as long; frame 0
         // is in its memory, zeroed, and is not given to Memwright.
         unsafe impl ::memwright_table::Machine for $type {
-            type Arch = ::memwright_table::X86_64;
+            type Arch = $crate::Arch;
             type Threads = $threads;
 
             fn memory_base(&self) -> ::core::ptr::NonNull<u8> {

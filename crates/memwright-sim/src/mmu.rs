@@ -2,6 +2,7 @@
 
 use memwright_table::{CpuId, Frame, VirtAddr};
 
+use crate::format;
 use crate::machine::{Core, RightsMiss, SimulatedMachine};
 use crate::memory_type::MemoryType;
 use crate::schedule::{self, Point};
@@ -135,8 +136,9 @@ impl Cpu<'_> {
                 Ok(perform(frame))
             }
             Err(code) => {
-                // A page fault drops the cached entries for the faulting address.
-                core.tlb.drop_address(address.page().number());
+                if format::FAULT_DROPS {
+                    core.tlb.drop_address(address.page().number());
+                }
                 core.cost.faults += 1;
                 Err(PageFault { address, code })
             }
@@ -162,6 +164,10 @@ impl Cpu<'_> {
                 return Err(code(intent, WalkFault::Forbidden));
             }
         }
+        if core.tlb.is_absent(page) {
+            core.cost.stale_faults += u64::from(self.tables_permit(core, page, intent));
+            return Err(code(intent, WalkFault::NotPresent));
+        }
         self.walk(core, page, intent)
     }
 
@@ -177,7 +183,12 @@ impl Cpu<'_> {
                 core.tlb.insert(translation);
                 Ok(translation)
             }
-            Err(fault) => Err(code(intent, fault)),
+            Err(fault) => {
+                if format::CACHES_ABSENT && fault == WalkFault::NotPresent {
+                    core.tlb.insert_absent(page);
+                }
+                Err(code(intent, fault))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! An entry stays cached until it is dropped by an invalidation that covers it, a load of the root, a page fault at its
 //! address, or an eviction by the adversary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memwright_table::{Frame, Invalidation, PageSize};
 
@@ -107,6 +107,8 @@ pub struct CachedDirectory {
 pub struct Tlb {
     leaves: BTreeMap<(u64, u64), Translation>,
     directories: BTreeMap<Directory, CachedDirectory>,
+    /// The pages for which the CPU has cached that no page is mapped.
+    absent: BTreeSet<u64>,
 }
 
 const SIZES: [PageSize; 3] = [PageSize::Size4K, PageSize::Size2M, PageSize::Size1G];
@@ -123,6 +125,17 @@ impl Tlb {
             .iter()
             .find_map(|&size| self.leaves.get(&(size.pages(), first_page(page, size))))
             .copied()
+    }
+
+    /// Returns whether the CPU has cached that `page` is not mapped.
+    #[must_use]
+    pub fn is_absent(&self, page: u64) -> bool {
+        self.absent.contains(&page)
+    }
+
+    /// Caches that `page` is not mapped.
+    pub fn insert_absent(&mut self, page: u64) {
+        self.absent.insert(page);
     }
 
     /// Caches a translation, and replaces a translation of the same size and page.
@@ -187,11 +200,14 @@ impl Tlb {
     fn drop_all_leaves(&mut self) -> u64 {
         let dropped = self.leaves.len() as u64;
         self.leaves.clear();
+        self.absent.clear();
         dropped
     }
 
     fn drop_leaves(&mut self, first: u64, pages: u64) -> u64 {
         let before = self.leaves.len();
+        self.absent
+            .retain(|page| !(first..first + pages).contains(page));
         self.leaves
             .retain(|_, leaf| leaf.page + leaf.size.pages() <= first || first + pages <= leaf.page);
         (before - self.leaves.len()) as u64

@@ -1,31 +1,12 @@
-//! The page walk of x86-64 hardware with four levels.
-//!
-//! Written from the processor manual, and deliberately not from `memwright_table::entry`. The two share only the bits
-//! in memory, so the tests detect an encoding that hardware would read differently.
+//! The page walk of hardware with four levels.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::{Frame, PageSize};
 
+use crate::format::{self, PRESENT};
 use crate::machine::Memory;
 use crate::tlb::{CachedDirectory, Directory, Rights, Tlb, Translation};
-
-const PRESENT: u64 = 1 << 0;
-const WRITABLE: u64 = 1 << 1;
-const USER: u64 = 1 << 2;
-const ACCESSED: u64 = 1 << 5;
-const DIRTY: u64 = 1 << 6;
-/// The low bit of the index in the page attribute table.
-const WRITE_THROUGH: u64 = 1 << 3;
-/// The middle bit of the index.
-const CACHE_DISABLE: u64 = 1 << 4;
-const LEAF: u64 = 1 << 7;
-/// In a 4 KiB entry, which is always a leaf, the bit of `LEAF` is the high bit of the index.
-const SMALL_MEMORY_TYPE: u64 = 1 << 7;
-const NO_EXECUTE: u64 = 1 << 63;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// In a huge leaf, bit 12 is the high bit of the index. The frame number begins above it.
-const LEAF_MEMORY_TYPE: u64 = 1 << 12;
 
 /// The kind of an access that a translation must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +52,6 @@ pub struct Walk {
     pub reads: u64,
 }
 
-fn rights_of(entry: u64) -> Rights {
-    Rights {
-        write: entry & WRITABLE != 0,
-        user: entry & USER != 0,
-        execute: entry & NO_EXECUTE == 0,
-    }
-}
-
 fn leaf_size(level: u8) -> PageSize {
     match level {
         1 => PageSize::Size4K,
@@ -97,91 +70,82 @@ fn target(memory: &Memory, address: u64) -> Option<Frame> {
     memory.has(Frame::new(number)).then(|| Frame::new(number))
 }
 
+/// Returns the table to which a present entry of `level` points. Returns `None` if a reserved bit is set, if the entry
+/// is in a last-level table, or if the machine has no such frame.
+fn table_below(memory: &Memory, level: u8, entry: u64) -> Option<Frame> {
+    if level == 1 {
+        return None;
+    }
+    target(memory, format::table(entry)?)
+}
+
 /// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from the paging-structure caches in
-/// `tlb`, and caches the upper-level entries that it reads. Sets the accessed bit in every entry that it uses, and for
-/// a store also the dirty bit in the leaf, with one atomic exchange per entry. If an entry changed since it was read,
-/// the walk starts again.
+/// `tlb`, and caches the upper-level entries that it reads. Records in every entry that it uses that it was accessed,
+/// and for a store in the leaf that it was written, with one atomic exchange per entry. If an entry changed since it was
+/// read, the walk starts again.
 ///
 /// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
     let mut reads = 0;
-    'again: loop {
-        let (mut level, mut table, mut rights) = match tlb.find_directory(page) {
-            Some((level, cached)) => (level - 1, cached.table, cached.rights),
-            None => (4, root, Rights::ALL),
-        };
-        loop {
-            let word = memory.word(table, index(level, page));
-            let entry = word.load(Ordering::SeqCst);
-            reads += 1;
-            if entry & PRESENT == 0 {
-                return Walk {
-                    outcome: Err(WalkFault::NotPresent),
-                    reads,
-                };
-            }
-            let rights_here = rights.and(rights_of(entry));
-            if level == 1 || entry & LEAF != 0 {
-                let outcome = leaf(memory, level, entry, rights_here, page);
-                let translation = match outcome {
-                    Ok(translation) if intent.permitted(translation.rights) => translation,
-                    Ok(_) => {
-                        return Walk {
-                            outcome: Err(WalkFault::Forbidden),
-                            reads,
-                        };
-                    }
-                    Err(fault) => {
-                        return Walk {
-                            outcome: Err(fault),
-                            reads,
-                        };
-                    }
-                };
-                let set = if intent == Intent::Write {
-                    ACCESSED | DIRTY
-                } else {
-                    ACCESSED
-                };
-                if entry & set != set
-                    && word
-                        .compare_exchange(entry, entry | set, Ordering::SeqCst, Ordering::SeqCst)
-                        .is_err()
-                {
-                    continue 'again;
-                }
-                let dirty = (entry | set) & DIRTY != 0;
-                return Walk {
-                    outcome: Ok(Translation {
-                        dirty,
-                        ..translation
-                    }),
-                    reads,
-                };
-            }
-            let Some(next) = target(memory, entry & ADDRESS) else {
-                return Walk {
-                    outcome: Err(WalkFault::Reserved),
-                    reads,
-                };
-            };
-            if entry & ACCESSED == 0
-                && word
-                    .compare_exchange(entry, entry | ACCESSED, Ordering::SeqCst, Ordering::SeqCst)
-                    .is_err()
-            {
-                continue 'again;
-            }
-            tlb.insert_directory(
-                Directory::of(level, page),
-                CachedDirectory {
-                    table: next,
-                    rights: rights_here,
-                },
-            );
-            (level, table, rights) = (level - 1, next, rights_here);
+    loop {
+        if let Some(outcome) = walk_once(memory, root, (page, intent), tlb, &mut reads) {
+            return Walk { outcome, reads };
         }
     }
+}
+
+/// Performs one walk. Returns `None` if an entry changed after it was read.
+fn walk_once(
+    memory: &Memory,
+    root: Frame,
+    (page, intent): (u64, Intent),
+    tlb: &mut Tlb,
+    reads: &mut u64,
+) -> Option<Result<Translation, WalkFault>> {
+    let (mut level, mut table, mut rights) = match tlb.find_directory(page) {
+        Some((level, cached)) => (level - 1, cached.table, cached.rights),
+        None => (4, root, Rights::ALL),
+    };
+    loop {
+        let word = memory.word(table, index(level, page));
+        let entry = word.load(Ordering::SeqCst);
+        *reads += 1;
+        if entry & PRESENT == 0 {
+            return Some(Err(WalkFault::NotPresent));
+        }
+        rights = rights.and(format::rights(level, entry));
+        if format::is_leaf(level, entry) {
+            let translation = match leaf(memory, level, entry, rights, page) {
+                Ok(translation) if intent.permitted(translation.rights) => translation,
+                Ok(_) => return Some(Err(WalkFault::Forbidden)),
+                Err(fault) => return Some(Err(fault)),
+            };
+            let used = format::used(entry, intent == Intent::Write);
+            exchange(word, entry, used)?;
+            return Some(Ok(Translation {
+                dirty: format::is_dirty(used),
+                ..translation
+            }));
+        }
+        let Some(next) = table_below(memory, level, entry) else {
+            return Some(Err(WalkFault::Reserved));
+        };
+        exchange(word, entry, format::used_table(entry))?;
+        tlb.insert_directory(
+            Directory::of(level, page),
+            CachedDirectory {
+                table: next,
+                rights,
+            },
+        );
+        (level, table) = (level - 1, next);
+    }
+}
+
+/// Replaces `old` by `new`, if they differ. Returns `None` if the entry is no longer `old`.
+fn exchange(word: &AtomicU64, old: u64, new: u64) -> Option<()> {
+    let order = Ordering::SeqCst;
+    (old == new || word.compare_exchange(old, new, order, order).is_ok()).then_some(())
 }
 
 /// Returns the translation of a leaf entry of `level`, without checking the rights against an access.
@@ -192,16 +156,8 @@ fn leaf(
     rights: Rights,
     page: u64,
 ) -> Result<Translation, WalkFault> {
-    if level == 4 {
-        // There are no leaves of 512 GiB: the page-size bit is reserved at that level.
-        return Err(WalkFault::Reserved);
-    }
+    let format::Leaf { address, pat } = format::leaf(level, entry).ok_or(WalkFault::Reserved)?;
     let size = leaf_size(level);
-    let address = if level == 1 {
-        entry & ADDRESS
-    } else {
-        entry & ADDRESS & !LEAF_MEMORY_TYPE
-    };
     if address & (size.bytes() - 1) != 0 {
         return Err(WalkFault::Reserved);
     }
@@ -213,20 +169,9 @@ fn leaf(
         size,
         frame: first,
         rights,
-        dirty: entry & DIRTY != 0,
-        pat: pat_index(level, entry),
+        dirty: format::is_dirty(entry),
+        pat,
     })
-}
-
-/// Returns the index in the page attribute table that a leaf entry of `level` selects.
-fn pat_index(level: u8, entry: u64) -> u8 {
-    let high = if level == 1 {
-        SMALL_MEMORY_TYPE
-    } else {
-        LEAF_MEMORY_TYPE
-    };
-    let bit = |mask, value| if entry & mask != 0 { value } else { 0 };
-    bit(WRITE_THROUGH, 1) | bit(CACHE_DISABLE, 2) | bit(high, 4)
 }
 
 /// Returns the current translation of `page` in the tables without side effects: sets no accessed bit, and neither
@@ -243,11 +188,11 @@ pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translatio
         if entry & PRESENT == 0 {
             return None;
         }
-        rights = rights.and(rights_of(entry));
-        if level == 1 || entry & LEAF != 0 {
+        rights = rights.and(format::rights(level, entry));
+        if format::is_leaf(level, entry) {
             return Some(leaf(memory, level, entry, rights, page));
         }
-        match target(memory, entry & ADDRESS) {
+        match table_below(memory, level, entry) {
             Some(next) => (level, table) = (level - 1, next),
             None => return Some(Err(WalkFault::Reserved)),
         }
@@ -268,11 +213,11 @@ pub fn look_directory(
         let entry = memory
             .word(table, index(level, page))
             .load(Ordering::SeqCst);
-        if entry & PRESENT == 0 || entry & LEAF != 0 {
+        if entry & PRESENT == 0 || format::is_leaf(level, entry) {
             return None;
         }
-        rights = rights.and(rights_of(entry));
-        table = target(memory, entry & ADDRESS)?;
+        rights = rights.and(format::rights(level, entry));
+        table = table_below(memory, level, entry)?;
         if level == directory.level {
             return Some(CachedDirectory { table, rights });
         }
@@ -302,10 +247,10 @@ pub fn any_reachable(
         let slot = present[choose(present.len())];
         let entry = memory.word(table, slot).load(Ordering::SeqCst);
         page |= (slot as u64) << (9 * (u32::from(level) - 1));
-        if level == 1 || entry & LEAF != 0 {
+        if format::is_leaf(level, entry) {
             return Some(page);
         }
-        table = target(memory, entry & ADDRESS)?;
+        table = table_below(memory, level, entry)?;
         level -= 1;
     }
 }
@@ -330,12 +275,12 @@ fn descend(
             continue;
         }
         let page = base | (slot as u64) << (9 * (u32::from(level) - 1));
-        let rights = rights.and(rights_of(entry));
-        if level == 1 || entry & LEAF != 0 {
+        let rights = rights.and(format::rights(level, entry));
+        if format::is_leaf(level, entry) {
             if let Ok(translation) = leaf(memory, level, entry, rights, page) {
                 visit(translation);
             }
-        } else if let Some(next) = target(memory, entry & ADDRESS) {
+        } else if let Some(next) = table_below(memory, level, entry) {
             descend(memory, next, level - 1, page, rights, visit);
         }
     }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use memwright_sim::lockstep::{Difference, Lockstep};
@@ -47,6 +48,20 @@ fn run(mistake: Option<Mistake>, script: &Script) -> Result<(), Difference> {
     lockstep.run(script).map(|_| ())
 }
 
+/// The panic of a program whose access never succeeds. A CPU that keeps what it has cached after a fault needs the
+/// invalidation at the end of the fault, which the machine omits too.
+const LASTING: &str = "an access still faults";
+
+/// Returns how a run with this mistake failed, if it did.
+fn found(mistake: Mistake, script: &Script) -> Option<String> {
+    match catch_unwind(|| run(Some(mistake), script)) {
+        Ok(Ok(())) => None,
+        Ok(Err(Difference::Disagreement(text))) => Some(text),
+        Ok(Err(other)) => Some(format!("{other:?}")),
+        Err(panic) => panic.downcast_ref::<String>().cloned(),
+    }
+}
+
 #[test]
 fn a_flush_that_is_left_out_is_seen() {
     let operations = [
@@ -62,12 +77,10 @@ fn a_flush_that_is_left_out_is_seen() {
         let script = script(operation);
         assert_eq!(run(None, &script), Ok(()), "{operation:?}");
         for mistake in [Mistake::NoLocal, Mistake::NoRemote] {
-            let found = run(Some(mistake), &script);
-            let Err(Difference::Disagreement(text)) = found else {
-                panic!("{operation:?} with {mistake:?} went unnoticed");
-            };
+            let text = found(mistake, &script)
+                .unwrap_or_else(|| panic!("{operation:?} with {mistake:?} went unnoticed"));
             assert!(
-                text.contains("stale translation"),
+                text.contains("stale translation") || text.contains(LASTING),
                 "{operation:?}, {mistake:?}: {text}"
             );
         }
@@ -78,7 +91,7 @@ fn a_flush_that_is_left_out_is_seen() {
 fn a_range_that_is_one_page_short_is_seen() {
     for rights in [Rights::READ, Rights::NONE] {
         let script = script(Action::Protect(ALL, rights));
-        assert!(run(Some(Mistake::OnePageShort), &script).is_err());
+        assert!(found(Mistake::OnePageShort, &script).is_some());
     }
 }
 

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use memwright_sim::{MachineOptions, SimulatedMachine};
+use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
 use memwright_table::sync::{Rank, assert_may_allocate, assert_none_held, pause};
 use memwright_table::{
-    Bits, CpuId, Entry, Frame, FrameKind, Frames, Page, PageRange, Table, VirtAddr,
+    Architecture, Bits, CpuId, Entry, Frame, FrameKind, Frames, Page, PageRange, Table, VirtAddr,
 };
 
 type Machine = SimulatedMachine;
@@ -159,11 +159,15 @@ fn table_of_two_roots() {
     let other = Table::new(frames.clone(), None).expect("memory");
     // The embedder copies the user half itself, and does not fork.
     let memory = frames.machine().memory();
-    for index in 0..256 {
-        let word = memory.word(table.root(), index).load(Ordering::Relaxed);
-        memory
-            .word(other.root(), index)
-            .store(word, Ordering::Relaxed);
+    for frame in 0..Arch::TABLE_FRAMES {
+        let of = |root: Frame| Frame::new(root.number() + frame);
+        for index in 0..256 {
+            let word = memory.word(of(table.root()), index);
+            let word = word.load(Ordering::Relaxed);
+            memory
+                .word(of(other.root()), index)
+                .store(word, Ordering::Relaxed);
+        }
     }
     let _ = other.cursor(range());
 }

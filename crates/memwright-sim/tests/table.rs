@@ -1,13 +1,12 @@
 //! Tests of the cursors, gathers and tables of `memwright-table` on CPUs with stale TLBs. After every operation no CPU
 //! can make an access that the table no longer permits. Only unnecessary flushes are elided.
 
-use memwright_table::MoveRule;
 use std::sync::Arc;
 
-use memwright_sim::{Adversary, MachineOptions, SimulatedMachine};
+use memwright_sim::{Adversary, Arch, MachineOptions, SimulatedMachine};
 use memwright_table::{
-    Bits, Change, CopyRule, CopyStop, CpuId, Edit, Entry, Frame, FrameKind, Frames, GatherCounts,
-    Page, PageRange, PageSize, Present, Table,
+    Architecture, Bits, Change, CopyRule, CopyStop, CpuId, Edit, Entry, Frame, FrameKind, Frames,
+    GatherCounts, Invalidation, Machine as _, MoveRule, Page, PageRange, PageSize, Present, Table,
 };
 
 type Machine = SimulatedMachine;
@@ -82,11 +81,20 @@ impl Bench {
     fn touch(&self, pages: u64) {
         for cpu in [FIRST, SECOND] {
             for page in self.range(pages).iter() {
+                self.end_fault(cpu, page);
                 self.machine
                     .on(cpu)
                     .write(page.address(), b"touched")
                     .expect("mapped");
             }
+        }
+    }
+
+    /// Does what the handler of a page fault does before the CPU restarts the instruction.
+    fn end_fault(&self, cpu: CpuId, page: Page) {
+        if !Arch::FAULT_DROPS_STALE {
+            let _running = self.machine.run_on(cpu);
+            self.machine.invalidate_local(&Invalidation::page(page));
         }
     }
 
@@ -189,6 +197,7 @@ fn winning_a_right_interrupts_nobody_and_faults_at_most_once() {
             .is_err(),
         "stale, smaller"
     );
+    bench.end_fault(SECOND, START);
     bench
         .machine
         .on(SECOND)
@@ -294,7 +303,7 @@ fn freed_tables_are_forgotten_with_their_upper_levels() {
     let tables = bench.table.table_frames();
     assert!(tables >= 6, "the range crosses tables: {tables}");
     bench.remove(8);
-    assert_eq!(bench.table.table_frames(), 1);
+    assert_eq!(bench.table.table_frames(), u64::from(Arch::TABLE_FRAMES));
     bench.check();
     for cpu in [FIRST, SECOND] {
         assert!(
@@ -463,7 +472,8 @@ fn moved_tables_leave_no_old_translation() {
         .move_entries(pages, to(first), rule, &mut gather);
     assert_eq!(moved, Ok(8));
     // At the new place, the two tables of the upper level are new. The two lowest-level tables have moved.
-    assert_eq!(bench.table.table_frames(), tables + 2);
+    let more = 2 * u64::from(Arch::TABLE_FRAMES);
+    assert_eq!(bench.table.table_frames(), tables + more);
     let _ = gather.finish();
     bench.check();
     for cpu in [FIRST, SECOND] {

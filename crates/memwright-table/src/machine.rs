@@ -24,6 +24,17 @@ pub enum Invalidation {
     AllAndTables,
 }
 
+impl Invalidation {
+    /// The translation of one page, whatever its size.
+    pub const fn page(page: Page) -> Self {
+        Self::Pages {
+            first: page,
+            count: 1,
+            stride: PageSize::Size4K,
+        }
+    }
+}
+
 /// The machine: its memory, its CPUs, and their TLBs.
 ///
 /// The kernel implements this trait on hardware, and the simulated machine implements it on a host. The trait is

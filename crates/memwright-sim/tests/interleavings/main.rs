@@ -15,6 +15,8 @@ mod fork;
 mod huge;
 mod merge;
 mod protect;
+// Its forks copy all entries.
+#[cfg(not(simulated = "riscv64"))]
 mod share;
 #[path = "../support/mod.rs"]
 mod support;

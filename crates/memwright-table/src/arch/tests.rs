@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::x86_64::ADDRESS;
-use super::{Encoding, Slot, X86_64};
+use super::paired::HardwareFormat;
+use super::word::ADDRESS;
+use super::{Riscv64, Slot, word};
 use crate::addr::{Frame, PageSize};
 use crate::entry::samples::{A, D, MARKER, R, SWAPPED, UC, W, WC, X, huge, migrating, page};
 use crate::entry::{Bits, CacheMode, Entry, Marker, Marks, Migrating, Present, Swapped, change};
@@ -12,16 +13,13 @@ use crate::entry::{Bits, CacheMode, Entry, Marker, Marks, Migrating, Present, Sw
 fn tables_are_told_from_pages() {
     let frame = Frame::new(0x1234);
     for level in 2..=4 {
-        assert_eq!(
-            X86_64::slot(X86_64::table(frame), level),
-            Slot::Table(frame)
-        );
+        assert_eq!(word::slot(word::table(frame), level), Slot::Table(frame));
         for entry in [MARKER, SWAPPED, huge(512, R), huge(512, W), Entry::Empty] {
-            assert_eq!(X86_64::slot(X86_64::encode(entry), level), Slot::Entry);
+            assert_eq!(word::slot(word::encode(entry), level), Slot::Entry);
         }
     }
     assert_eq!(
-        X86_64::slot(X86_64::encode(page(1, Bits::all())), 1),
+        word::slot(word::encode(page(1, Bits::all())), 1),
         Slot::Entry
     );
 }
@@ -29,17 +27,59 @@ fn tables_are_told_from_pages() {
 #[test]
 fn hardware_sees_the_bits_of_the_manual() {
     // Intel SDM volume 3A, format of a page-table entry that maps a 4-KByte page.
-    let word = X86_64::encode(page(0x12345, R | W | A | D));
+    let word = word::encode(page(0x12345, R | W | A | D));
     assert_eq!(word, 0x8000_0000_1234_5067);
-    assert_eq!(X86_64::encode(page(1, R | X)), 0x1005);
-    let word = X86_64::encode(huge(512, R | X));
+    assert_eq!(word::encode(page(1, R | X)), 0x1005);
+    let word = word::encode(huge(512, R | X));
     assert_eq!(word, 0x20_0085);
     // An entry that is not present has an address field beyond all memory.
     for entry in [page(1, W | X), SWAPPED, migrating(1), MARKER] {
-        let word = X86_64::encode(entry);
+        let word = word::encode(entry);
         assert_eq!(word & 1, 0);
         assert!(word & ADDRESS > 0x000f_f000_0000_0000, "{word:#x}");
     }
+}
+
+/// The bits by their positions in the RISC-V Privileged Architecture: V 0, R 1, W 2, X 3, U 4, A 6, D 7, the frame
+/// number from bit 10 on, and the memory type in bits 61 and 62.
+#[test]
+fn risc_v_processors_read_the_bits_of_the_manual() {
+    let rows = [
+        (page(0x12345, R | W | A | D), 0x12345 << 10 | 0b1101_0111),
+        (page(1, R | X), 1 << 10 | 0b1_1011),
+        (page(1, R), 1 << 10 | 0b1_0011),
+        (huge(512, R | W | A), 512 << 10 | 0b0101_0111),
+        (page(1, R | W | WC), 1 << 61 | 1 << 10 | 0b1_0111),
+        (page(1, R | W | UC), 2 << 61 | 1 << 10 | 0b1_0111),
+        // The processors do not read software's bits.
+        (
+            page(1, R | Bits::EXCLUSIVE | Bits::WATCHED),
+            1 << 10 | 0b1_0011,
+        ),
+        // What they do not use is invalid.
+        (page(1, W | X | A | D), 0),
+        (SWAPPED, 0),
+        (migrating(1), 0),
+        (MARKER, 0),
+        (Entry::Empty, 0),
+    ];
+    for (entry, expected) in rows {
+        let hardware = Riscv64::encode(word::encode(entry));
+        assert_eq!(hardware, expected, "{entry:?}");
+        let recorded = match entry {
+            Entry::Present(page) if hardware != 0 => page.bits & (A | D),
+            Entry::Present(_)
+            | Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_)
+            | Entry::Migrating(_) => Bits::empty(),
+        };
+        assert_eq!(Riscv64::recorded(hardware), recorded.bits(), "{entry:?}");
+    }
+    // In an entry that points to a table, all bits but V and the frame number are 0.
+    let table = word::table(Frame::new(0x1234));
+    assert_eq!(Riscv64::encode(table), 0x1234 << 10 | 1);
+    assert_eq!(Riscv64::recorded(Riscv64::encode(table)), 0);
 }
 
 /// Returns the index in the page attribute table that hardware reads from a leaf, by the manual's formats of entries:
@@ -70,18 +110,18 @@ fn a_cache_mode_is_an_entry_of_the_page_attribute_table() {
     for (mode, size, expected, index) in rows {
         let frame = Frame::new(512.max(size.pages() as u32));
         let bits = Bits::of_cache(mode) | R | W | X | A | D;
-        let word = X86_64::encode_present(Present { frame, size, bits });
+        let word = word::encode_present(Present { frame, size, bits });
         assert_eq!(word, expected, "{mode:?} {size:?}");
         assert_eq!(pat_index(word, size), index, "{mode:?} {size:?}");
         assert_eq!(bits.cache(), Some(mode));
         // Bit 7 of a large page's entry marks it as a leaf, and bit 12 is not part of its address.
         assert_eq!(word >> 7 & 1 != 0, size != Size4K);
         // Removing the rights and restoring them keeps the mode.
-        let without = X86_64::edit(word, Bits::empty(), Bits::RIGHTS);
+        let without = word::edit(word, Bits::empty(), Bits::RIGHTS);
         let level = size.level_above_leaf() + 1;
-        let kept = X86_64::decode(without, level).present().unwrap();
+        let kept = word::decode(without, level).present().unwrap();
         assert_eq!((kept.frame, kept.bits.cache()), (frame, Some(mode)));
-        assert_eq!(X86_64::edit(without, R | W | X, Bits::empty()), word);
+        assert_eq!(word::edit(without, R | W | X, Bits::empty()), word);
     }
     // Entry 2 of the page attribute table is not used.
     assert_eq!((UC - WC).cache(), None);
@@ -132,10 +172,10 @@ proptest! {
 
     #[test]
     fn what_is_encoded_is_decoded((entry, level) in entry()) {
-        let word = X86_64::encode(entry);
-        prop_assert_eq!(X86_64::decode(word, level), entry);
+        let word = word::encode(entry);
+        prop_assert_eq!(word::decode(word, level), entry);
         prop_assert_eq!(word == 0, entry == Entry::Empty);
-        prop_assert_eq!(X86_64::is_present(word), entry.present().is_some());
+        prop_assert_eq!(word::is_present(word), entry.present().is_some());
     }
 
     #[test]
@@ -148,10 +188,10 @@ proptest! {
     ) {
         let old = Present { frame: aligned(frame, size), size, bits: old };
         let new = Present { bits: old.bits.difference(clear) | set, ..old };
-        let word = X86_64::encode_present(old);
-        let edited = X86_64::edit(word, set, clear);
-        prop_assert_eq!(edited, X86_64::encode_present(new));
+        let word = word::encode_present(old);
+        let edited = word::edit(word, set, clear);
+        prop_assert_eq!(edited, word::encode_present(new));
         let expected = change(Entry::Present(old), Entry::Present(new));
-        prop_assert_eq!(X86_64::change(word, edited), expected);
+        prop_assert_eq!(word::change(word, edited), expected);
     }
 }

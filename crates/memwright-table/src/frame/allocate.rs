@@ -11,6 +11,7 @@ use super::reference::FrameRef;
 use super::refill::Refused;
 use super::topology::NodeChoice;
 use crate::addr::{Frame, FrameRange};
+use crate::arch::{Architecture, Tables};
 use crate::machine::Machine;
 use crate::sync::Wait;
 
@@ -93,17 +94,19 @@ impl<M: Machine> Frames<M> {
         Ok(FrameRef::from_raw(self, frame, whole))
     }
 
-    /// Allocates a zeroed frame for a page table.
+    /// Allocates an empty page table. Returns its first frame.
     pub(crate) fn allocate_table(&self) -> Result<Frame, OutOfFrames> {
-        let frame = self.allocate_raw(0, FrameKind::Table)?;
-        self.machine.clear_frame(frame);
-        Ok(frame)
+        let table = self.allocate_bare_table()?;
+        for frame in 0..M::Arch::TABLE_FRAMES {
+            self.machine.clear_frame(Frame::new(table.number() + frame));
+        }
+        Ok(table)
     }
 
-    /// Allocates a frame for a page table without clearing it. The caller must write every entry before it links the
-    /// table.
+    /// Allocates a page table without clearing it. The caller must write every entry before it links the table. Returns
+    /// its first frame.
     pub(crate) fn allocate_bare_table(&self) -> Result<Frame, OutOfFrames> {
-        self.allocate_raw(0, FrameKind::Table)
+        self.allocate_raw(M::Arch::TABLE_ORDER, FrameKind::Table)
     }
 
     #[inline]

@@ -1,10 +1,12 @@
 //! Access to the contents of frames, by copies and atomics.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{FrameKind, Frames, Meta, Metas};
 use crate::addr::{Frame, PAGE_SIZE};
+use crate::arch::{Architecture, SlotOf};
 use crate::machine::{Machine, frame_pointer};
 
 /// The number of 64-bit words in a frame.
@@ -194,26 +196,27 @@ impl<M: Machine> Frames<M> {
         unsafe { &*words.cast() }
     }
 
-    /// Returns the entries of the page table in frame `table`.
+    /// Returns the slots of the page table in frame `table`.
     #[inline]
-    pub(crate) fn table_words(&self, table: Frame) -> &[AtomicU64; 512] {
+    pub(crate) fn table_words(&self, table: Frame) -> &[SlotOf<M>; 512] {
         debug_assert_eq!(self.kind(table), FrameKind::Table);
         self.meta(table);
-        // SAFETY: `meta` checked that the frame is this machine's, so its 512 words are valid,
-        // aligned, and reached as atomics only, by this crate and by hardware.
-        unsafe { &*frame_pointer(self.base, table).cast() }
+        // SAFETY: `meta` checked that the frame is this machine's. It is a table, so its frames, of which the last has
+        // the slots, are valid, aligned, and accessed as atomics only, by this crate and by hardware.
+        unsafe { &*slots_pointer::<M>(self.base, table).cast() }
     }
 
     /// Returns the handle through which a walk accesses all page tables.
     #[inline]
-    pub(crate) fn all_tables(&self) -> AllTables<'_> {
+    pub(crate) fn all_tables(&self) -> AllTables<'_, M> {
         AllTables {
             base: self.base,
             metas: self.metas(),
+            machine: PhantomData,
         }
     }
 
-    /// Returns the entries of a root table, for copying its kernel half.
+    /// Returns the words that processors read in a root table, for copying its kernel half.
     ///
     /// # Panics
     /// If the frame is neither a table or kernel frame of this allocator nor the machine's template.
@@ -246,24 +249,40 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// The base addresses of memory and of the metadata, through which a walk accesses page tables. They are read once for
-/// all levels of the walk.
-#[derive(Clone, Copy)]
-pub(crate) struct AllTables<'a> {
-    base: NonNull<u8>,
-    metas: Metas<'a>,
+/// Returns a pointer to the slots of the page table in frame `table`, which are in the last of its frames.
+#[inline]
+fn slots_pointer<M: Machine>(base: NonNull<u8>, table: Frame) -> *mut u8 {
+    let last = table.number() + (M::Arch::TABLE_FRAMES - 1);
+    frame_pointer(base, Frame::new(last))
 }
 
-impl<'a> AllTables<'a> {
-    /// Returns the entries of a page table.
+/// The base addresses of memory and of the metadata, through which a walk accesses page tables. They are read once for
+/// all levels of the walk.
+pub(crate) struct AllTables<'a, M> {
+    base: NonNull<u8>,
+    metas: Metas<'a>,
+    machine: PhantomData<&'a M>,
+}
+
+impl<M> Clone for AllTables<'_, M> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for AllTables<'_, M> {}
+
+impl<'a, M: Machine> AllTables<'a, M> {
+    /// Returns the slots of a page table.
     ///
     /// # Panics
     /// If the frame does not belong to this machine.
     #[inline]
-    pub(crate) fn words(self, table: Frame) -> &'a [AtomicU64; 512] {
+    pub(crate) fn words(self, table: Frame) -> &'a [SlotOf<M>; 512] {
         self.metas.get(table.number());
         // SAFETY: as in `Frames::table_words`; `get` checked the frame.
-        unsafe { &*frame_pointer(self.base, table).cast() }
+        unsafe { &*slots_pointer::<M>(self.base, table).cast() }
     }
 
     /// Returns the metadata of a page table.

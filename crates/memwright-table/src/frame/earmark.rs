@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use super::{FrameKind, Frames, OutOfFrames};
 use crate::addr::Frame;
+use crate::arch::Architecture;
 use crate::machine::Machine;
 
 impl<M: Machine> Frames<M> {
@@ -17,6 +18,8 @@ impl<M: Machine> Frames<M> {
     /// # Errors
     /// [`OutOfFrames`] if fewer frames are free, or only frames of the reserve. Nothing is earmarked then.
     pub(crate) fn earmark_tables(&self, tables: u64) -> Result<(), OutOfFrames> {
+        // An architecture without rights in upper entries shares no tables.
+        const { assert!(M::Arch::TABLE_FRAMES == 1 || !M::Arch::SHARES_TABLES) };
         if self.is_to_fail() {
             return Err(OutOfFrames);
         }

@@ -8,6 +8,7 @@ use super::kind::FrameKind;
 use super::order::MAX_ORDER;
 use crate::addr::Frame;
 use crate::machine::Machine;
+use crate::sync::Wait;
 
 /// Why a cache could not be refilled.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +100,9 @@ impl<M: Machine> Frames<M> {
         if self.nodes.len() > 1 {
             return self.take_block_near(order, kind);
         }
-        for attempt in 0..2 {
+        let mut wait = Wait::new::<M::Threads>();
+        let mut drained_all = false;
+        loop {
             let low_water = if kind.may_use_reserve() {
                 0
             } else {
@@ -113,11 +116,15 @@ impl<M: Machine> Frames<M> {
                     }
                 }
             }
-            if attempt == 0 {
-                self.drain_others();
+            if drained_all {
+                return None;
+            }
+            // A locked cache may hold frames that complete a block.
+            drained_all = !self.drain_others().busy;
+            if !drained_all {
+                wait.turn();
             }
         }
-        None
     }
 
     /// Moves the frames in other CPUs' caches to the nodes. These CPUs then return freed frames to the nodes as long as

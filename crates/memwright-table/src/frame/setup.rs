@@ -36,6 +36,8 @@ impl<M: Machine> Frames<M> {
     /// See [`SetupError`].
     pub fn new(machine: M, regions: &[Region]) -> Result<Self, SetupError> {
         let base = machine.memory_base();
+        // The slots of some architectures compute the address of one frame from that of another.
+        base.as_ptr().expose_provenance();
         check_machine(&machine)?;
         check_regions(&machine, regions)?;
         let lowest = regions

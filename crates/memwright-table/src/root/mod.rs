@@ -17,6 +17,7 @@ use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
 use crate::addr::{CpuId, CpuSet, Frame};
+use crate::arch::Architecture;
 use crate::frame::Frames;
 use crate::machine::Machine;
 use crate::sync::Threads;
@@ -63,7 +64,7 @@ impl<M: Machine> Table<M> {
     /// The number of frames that the tables use now, including the root and deposited tables.
     pub fn table_frames(&self) -> u64 {
         let sum: i64 = self.shares().map(CpuShare::tables).sum();
-        sum.max(0) as u64
+        sum.max(0) as u64 * u64::from(M::Arch::TABLE_FRAMES)
     }
 
     /// Records that `cpu` may use the table from now on. Call this before [`Machine::load_root`] loads the root.

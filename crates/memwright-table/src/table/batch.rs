@@ -1,6 +1,6 @@
 //! Operations on many entries, each in one pass over the words of a table with one atomic operation per entry.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
@@ -9,7 +9,7 @@ use super::numbers::{self, COUNTED, LIVE};
 use super::rule::with_rule;
 use super::runs::{count_alike, none_present, pass_together};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::arch::Encoding;
+use crate::arch::{SlotOf, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
@@ -69,10 +69,10 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let edit = (self.rule)(M::Arch::decode_present(old, 1).bits | regained, size);
-        let (new, what) = M::Arch::edit_classified(old, edit.set | regained, edit.clear);
+        let edit = (self.rule)(word::decode_present(old, 1).bits | regained, size);
+        let (new, what) = word::edit_classified(old, edit.set | regained, edit.clear);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
-            return (M::Arch::fold_accessed(new), what);
+            return (word::fold_accessed(new), what);
         }
         (new, what)
     }
@@ -100,7 +100,7 @@ impl Run {
     /// Adds the 4 KiB page `page`, whose old entry was `old`. Records the run first if the page does not continue it.
     #[inline]
     fn add<M: Machine>(&mut self, gather: &mut Gather<'_, M>, page: u64, what: Change, old: u64) {
-        let elided = what.needs_local() && M::Arch::is_uncached(old);
+        let elided = what.needs_local() && word::is_uncached(old);
         let follows = what as u8 == self.what as u8
             && elided == self.elided
             && self.start + self.entries == page;
@@ -148,8 +148,8 @@ impl Alike {
         editor: &mut Editor<R>,
         gather: &Gather<'_, M>,
     ) -> Self {
-        let attributes = M::Arch::attributes(word);
-        if !M::Arch::is_present(word) {
+        let attributes = word::attributes(word);
+        if !word::is_present(word) {
             return Self {
                 attributes,
                 flip: 0,
@@ -162,9 +162,9 @@ impl Alike {
         Self {
             attributes,
             flip: word ^ new,
-            made_writable: M::Arch::gained_write(word, new),
+            made_writable: word::gained_write(word, new),
             what,
-            elided: what.needs_local() && M::Arch::is_uncached(word),
+            elided: what.needs_local() && word::is_uncached(word),
         }
     }
 
@@ -177,7 +177,7 @@ impl Alike {
         editor: &mut Editor<R>,
         gather: &Gather<'_, M>,
     ) -> Self {
-        let attributes = M::Arch::attributes(word);
+        let attributes = word::attributes(word);
         match *last {
             [_, Some(alike)] | [Some(alike), _] if alike.attributes == attributes => alike,
             [_, newer] => {
@@ -190,8 +190,8 @@ impl Alike {
 
     /// Whether the change was decided for entries with the attributes of `word`.
     #[cfg_attr(feature = "inline", inline(always))]
-    pub(super) fn fits<M: Machine>(&self, word: u64) -> bool {
-        self.attributes == M::Arch::attributes(word)
+    pub(super) fn fits(&self, word: u64) -> bool {
+        self.attributes == word::attributes(word)
     }
 
     /// Whether any bit of the entries changes.
@@ -202,7 +202,7 @@ impl Alike {
 
     /// Changes the leading entries of `slots` that have these attributes, and returns their number. The number is 0 if
     /// hardware has just changed the first entry.
-    pub(super) fn apply<M: Machine>(&self, slots: &[AtomicU64]) -> usize {
+    pub(super) fn apply<M: Machine>(&self, slots: &[SlotOf<M>]) -> usize {
         if self.flip == 0 {
             count_alike::<M>(slots, self.attributes)
         } else {
@@ -213,10 +213,10 @@ impl Alike {
     /// Changes the entry in `slot`, unless its attributes differ or hardware changes it at the same time. Returns
     /// whether the entry was changed.
     #[cfg_attr(feature = "inline", inline(always))]
-    pub(super) fn apply_one<M: Machine>(&self, slot: &AtomicU64) -> bool {
+    pub(super) fn apply_one<M: Machine>(&self, slot: &SlotOf<M>) -> bool {
         step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
-        M::Arch::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
+        word::attributes(old) == self.attributes && slot.exchange(old, old ^ self.flip).is_ok()
     }
 
     /// Records this change of `entries` 4 KiB pages from `start` on in the gather.
@@ -254,7 +254,7 @@ impl Alike {
         gather: &mut Gather<'_, M>,
     ) {
         if self.flip == 0 {
-            if M::Arch::is_present(self.attributes) {
+            if word::is_present(self.attributes) {
                 gather.rely_on_pending();
             }
             return;
@@ -271,25 +271,19 @@ impl Alike {
 
 /// Whether an entry can become exclusive again: it maps a page that is neither exclusive nor special nor a KSM page.
 #[inline]
-pub(super) fn could_regain<M: Machine>(word: u64) -> bool {
-    let not = M::Arch::mask(Bits::EXCLUSIVE | Bits::BORROWED | Bits::MERGED);
-    M::Arch::is_present(word) && word & not == 0
-}
-
-/// Stores `new` if the entry still is `old`. A bit that hardware sets at the same time is therefore not lost.
-#[cfg_attr(feature = "inline", inline(always))]
-fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
-    slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+pub(super) fn could_regain(word: u64) -> bool {
+    let not = word::mask(Bits::EXCLUSIVE | Bits::BORROWED | Bits::MERGED);
+    word::is_present(word) && word & not == 0
 }
 
 /// Inverts the bits `flip` in the leading entries of `slots` that have these attributes, and returns the number of
 /// changed entries.
 #[inline(never)]
-fn flip_alike<M: Machine>(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
+fn flip_alike<M: Machine>(slots: &[SlotOf<M>], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
         step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
-        if M::Arch::attributes(old) != attributes || exchange(slot, old, old ^ flip).is_err() {
+        if word::attributes(old) != attributes || slot.exchange(old, old ^ flip).is_err() {
             return count;
         }
     }
@@ -305,7 +299,7 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// The slots from the position to `end` in the locked last-level table.
     #[inline]
-    pub(super) fn slots_to(&self, end: Page) -> &[AtomicU64] {
+    pub(super) fn slots_to(&self, end: Page) -> &[SlotOf<M>] {
         let first = slot_index(self.position, 1);
         let count = (end.number() - self.position.number()) as usize;
         &self.words[first..first + count]
@@ -464,19 +458,19 @@ impl<M: Machine> Cursor<'_, M> {
         step::<M::Threads>(Step::Entry);
         let slot = &self.words[slot_index(page, 1)];
         let mut old = slot.load(Ordering::Relaxed);
-        while M::Arch::is_present(old) {
-            let sole = editor.regain && could_regain::<M>(old) && self.is_sole(old);
+        while word::is_present(old) {
+            let sole = editor.regain && could_regain(old) && self.is_sole(old);
             let (new, what) = editor.decide(old, PageSize::Size4K, sole, gather);
             if new == old {
                 gather.rely_on_pending();
                 return;
             }
-            match exchange(slot, old, new) {
+            match slot.exchange(old, new) {
                 Ok(_) => {
                     // An address space has too few pages for the sum to wrap.
                     let edited = &mut editor.edited;
                     edited.changed = edited.changed.wrapping_add(1);
-                    let won = u64::from(M::Arch::gained_write(old, new));
+                    let won = u64::from(word::gained_write(old, new));
                     edited.made_writable = edited.made_writable.wrapping_add(won);
                     record(gather, page, PageSize::Size4K, what, old);
                     return;
@@ -502,7 +496,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// reference during the call, because that requires the table's lock.
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
-        let frame = M::Arch::frame(word, M::Arch::inverted(M::Arch::attributes(word)));
+        let frame = word::frame(word, word::inverted(word::attributes(word)));
         matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= 1
     }
 
@@ -522,11 +516,11 @@ impl<M: Machine> Cursor<'_, M> {
         let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
-            if !M::Arch::is_present(word) {
+            if !word::is_present(word) {
                 done = pass_together(slots, done + 1, none_present::<M>);
                 continue;
             }
-            if editor.regain && could_regain::<M>(word) {
+            if editor.regain && could_regain(word) {
                 let page = self.position.add(done as u64);
                 self.edit_shared(page, editor, gather);
                 done += 1;
@@ -535,7 +529,7 @@ impl<M: Machine> Cursor<'_, M> {
             let alike = Alike::decided(word, &mut decided, editor, gather);
             let attributes = alike.attributes;
             let follows =
-                |next: &AtomicU64| M::Arch::attributes(next.load(Ordering::Relaxed)) == attributes;
+                |next: &SlotOf<M>| word::attributes(next.load(Ordering::Relaxed)) == attributes;
             let count = if slots.get(done + 1).is_some_and(follows) {
                 alike.apply::<M>(&slots[done..])
             } else {
@@ -568,18 +562,18 @@ impl<M: Machine> Cursor<'_, M> {
         for (page, slot) in (self.position.number()..).zip(self.slots_to(end)) {
             step::<M::Threads>(Step::Entry);
             let mut old = slot.load(Ordering::Relaxed);
-            if !M::Arch::is_present(old) {
+            if !word::is_present(old) {
                 continue;
             }
             loop {
-                let edit = rule(Page::new(page), M::Arch::decode_present(old, 1));
-                let new = M::Arch::edit(old, edit.set, edit.clear);
+                let edit = rule(Page::new(page), word::decode_present(old, 1));
+                let new = word::edit(old, edit.set, edit.clear);
                 if new == old {
                     break;
                 }
-                match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                match slot.exchange(old, new) {
                     Ok(_) => {
-                        run.add(gather, page, M::Arch::change(old, new), old);
+                        run.add(gather, page, word::change(old, new), old);
                         changed += 1;
                         break;
                     }
@@ -683,10 +677,10 @@ impl<M: Machine> Cursor<'_, M> {
             let start = self.position.add(done as u64);
             if word == 0 {
                 done += count_alike::<M>(&slots[done..], 0);
-            } else if M::Arch::has_rights(word) && word & M::Arch::mask(Bits::BORROWED) == 0 {
-                let attributes = M::Arch::attributes(word);
+            } else if word::has_rights(word) && word & word::mask(Bits::BORROWED) == 0 {
+                let attributes = word::attributes(word);
                 let count = take_alike(&slots[done..], attributes, start, gather, seen);
-                let elided = M::Arch::is_uncached(word);
+                let elided = word::is_uncached(word);
                 let pages = count as u64;
                 if count > 0 {
                     let size = PageSize::Size4K;
@@ -694,9 +688,9 @@ impl<M: Machine> Cursor<'_, M> {
                 }
                 done += count;
                 removed += count as u32;
-            } else if !MARKERS && matches!(M::Arch::decode(word, 1), Entry::Marker(_)) {
+            } else if !MARKERS && matches!(word::decode(word, 1), Entry::Marker(_)) {
                 done += 1;
-            } else if M::Arch::swapped(word).is_some() {
+            } else if word::swapped(word).is_some() {
                 let count = remove_swapped(&slots[done..], start, gather, seen);
                 done += count;
                 removed += count as u32;
@@ -705,7 +699,7 @@ impl<M: Machine> Cursor<'_, M> {
             } else {
                 step::<M::Threads>(Step::Entry);
                 let old = slots[done].swap(0, Ordering::AcqRel);
-                uncounted += 1 - numbers::counted(numbers::of_entry::<M>(old));
+                uncounted += 1 - numbers::counted(numbers::of_entry(old));
                 removed_other(start, old, gather, seen);
                 done += 1;
                 removed += 1;
@@ -721,7 +715,7 @@ impl<M: Machine> Cursor<'_, M> {
 /// entries. The attributes imply that each entry holds a reference. The first slot is that of page `start`.
 #[inline]
 fn take_alike<M: Machine>(
-    slots: &[AtomicU64],
+    slots: &[SlotOf<M>],
     attributes: u64,
     start: Page,
     gather: &mut Gather<'_, M>,
@@ -730,14 +724,11 @@ fn take_alike<M: Machine>(
     for (count, slot) in slots.iter().enumerate() {
         step::<M::Threads>(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        if M::Arch::attributes(old) != attributes
-            || slot.compare_exchange(old, 0, order.0, order.1).is_err()
-        {
+        if word::attributes(old) != attributes || slot.exchange(old, 0).is_err() {
             return count;
         }
-        gather.hold(M::Arch::frame(old, 0));
-        let page = M::Arch::decode_present(old, 1);
+        gather.hold(word::frame(old, 0));
+        let page = word::decode_present(old, 1);
         seen(start.add(count as u64), Entry::Present(page));
     }
     slots.len()
@@ -748,7 +739,7 @@ fn take_alike<M: Machine>(
 #[cold]
 #[inline(never)]
 fn remove_swapped<M: Machine>(
-    slots: &[AtomicU64],
+    slots: &[SlotOf<M>],
     start: Page,
     gather: &mut Gather<'_, M>,
     seen: &mut impl FnMut(Page, Entry),
@@ -759,11 +750,11 @@ fn remove_swapped<M: Machine>(
         step::<M::Threads>(Step::Entry);
         // Hardware does not change a swap entry, and the table is locked.
         let word = slot.load(Ordering::Relaxed);
-        let Some(name) = M::Arch::swapped(word) else {
+        let Some(name) = word::swapped(word) else {
             break;
         };
         slot.store(0, Ordering::Release);
-        seen(start.add(count as u64), M::Arch::decode(word, 1));
+        seen(start.add(count as u64), word::decode(word, 1));
         names[count] = name;
         count += 1;
     }
@@ -780,8 +771,8 @@ fn removed_other<M: Machine>(
     gather: &mut Gather<'_, M>,
     seen: &mut impl FnMut(Page, Entry),
 ) {
-    let entry = M::Arch::decode(old, 1);
-    if M::Arch::has_rights(old) {
+    let entry = word::decode(old, 1);
+    if word::has_rights(old) {
         record(gather, page, PageSize::Size4K, Change::Freed, old);
     }
     if let Some(frame) = entry.counted_frame() {

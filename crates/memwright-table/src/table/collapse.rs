@@ -1,11 +1,11 @@
 //! Collapses 512 small pages into one 2 MiB page.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::level::{ROOT_LEVEL, slot_index};
 use crate::addr::{Frame, PageRange, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
@@ -96,7 +96,7 @@ impl<M: Machine> Table<M> {
         above.lock.lock::<M::Threads>(Rank::Table);
         below.lock.lock::<M::Threads>(Rank::TableChild);
         let head = folio.frame();
-        let fits = |word: &AtomicU64| match M::Arch::decode(word.load(Ordering::Acquire), 1) {
+        let fits = |word: &SlotOf<M>| match word::decode(word.load(Ordering::Acquire), 1) {
             Entry::Empty => true,
             Entry::Present(page) => frames.folio_of(page.frame) == Some(head),
             Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => false,
@@ -108,7 +108,7 @@ impl<M: Machine> Table<M> {
             gather.record_unlinked();
             gather.flush();
             for word in frames.table_words(lower) {
-                if let Entry::Present(page) = M::Arch::decode(word.swap(0, Ordering::AcqRel), 1) {
+                if let Entry::Present(page) = word::decode(word.swap(0, Ordering::AcqRel), 1) {
                     gather.hold(page.frame);
                 }
             }
@@ -131,7 +131,7 @@ impl<M: Machine> Table<M> {
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
         loop {
             let word = &frames.table_words(node)[slot_index(range.start, level)];
-            match M::Arch::slot(word.load(Ordering::Acquire), level) {
+            match word::slot(word.load(Ordering::Acquire), level) {
                 Slot::Table(lower) if level == HUGE_LEVEL => return Some((node, lower)),
                 Slot::Table(lower) => (node, level) = (lower, level - 1),
                 Slot::Entry => return None,
@@ -144,12 +144,12 @@ impl<M: Machine> Table<M> {
     fn replace_table(
         &self,
         (above, below): (&Meta, &Meta),
-        slot: &AtomicU64,
+        slot: &SlotOf<M>,
         lower: Frame,
         page: Present,
     ) {
         below.live.store(0, Ordering::Relaxed);
-        let new = M::Arch::encode_present(page);
+        let new = word::encode_present(page);
         let next = above.aside.swap(lower.number(), Ordering::Relaxed);
         below.set_link(next);
         slot.store(new, Ordering::Release);
@@ -172,7 +172,7 @@ impl<M: Machine> Table<M> {
         };
         for (word, part) in frames.table_words(lower).iter().zip(0..FOLIO_FRAMES) {
             let target = Frame::new(head.number() + part);
-            match M::Arch::decode(word.swap(0, Ordering::AcqRel), 1) {
+            match word::decode(word.swap(0, Ordering::AcqRel), 1) {
                 Entry::Present(page) if !page.bits.contains(Bits::BORROWED) => {
                     frames.copy(page.frame, target);
                     bits |= page.bits;

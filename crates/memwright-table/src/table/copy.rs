@@ -7,7 +7,7 @@ use super::copy_entries::{CopyRule, CopyStop, Pass, cannot_copy, copy_slots};
 use super::cursor::Cursor;
 use super::numbers::{COUNTED, LIVE, SWAPPED};
 use crate::addr::Page;
-use crate::arch::Encoding;
+use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Present};
 use crate::frame::{FrameKind, OutOfFrames};
 use crate::gather::Gather;
@@ -172,7 +172,7 @@ impl<M: Machine> Cursor<'_, M> {
             }
             entry @ (Entry::Swapped(_) | Entry::Migrating(_)) => cannot_copy(entry),
         };
-        let word = M::Arch::encode(new);
+        let word = word::encode(new);
         to.slot_word().store(word, Ordering::Release);
         to.count(0, word);
         Ok(CopyStop::Done)

@@ -1,10 +1,10 @@
 //! Copies the entries of a last-level table to another table.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::runs::count_alike;
 use crate::addr::{Page, PageSize};
-use crate::arch::Encoding;
+use crate::arch::{SlotOf, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
 use crate::frame::{FrameKind, Frames, add_references};
 use crate::gather::Gather;
@@ -154,22 +154,23 @@ pub(super) struct CopiedAlike {
 
 impl Alike {
     /// Decides how to copy entries with the attributes of `word` under `rule`.
-    pub(super) fn decide<M: Machine>(word: u64, rule: CopyRule) -> Self {
-        let attributes = M::Arch::attributes(word);
-        let present = M::Arch::is_present(word);
+    #[inline]
+    pub(super) fn decide(word: u64, rule: CopyRule) -> Self {
+        let attributes = word::attributes(word);
+        let present = word::is_present(word);
         let lost = if present {
-            M::Arch::held(word, rule.clear)
+            word::held(word, rule.clear)
         } else {
             Bits::empty()
         };
         Self {
             attributes,
             present,
-            counted: present && word & M::Arch::mask(Bits::BORROWED) == 0,
+            counted: present && word & word::mask(Bits::BORROWED) == 0,
             exclusive: lost.contains(Bits::EXCLUSIVE),
             clears: !lost.is_empty(),
-            shrinks: lost.contains(Bits::WRITE) && M::Arch::has_rights(word),
-            inverted: M::Arch::inverted(attributes),
+            shrinks: lost.contains(Bits::WRITE) && word::has_rights(word),
+            inverted: word::inverted(attributes),
             rule,
         }
     }
@@ -178,8 +179,8 @@ impl Alike {
     pub(super) fn apply<M: Machine>(
         &self,
         frames: &Frames<M>,
-        slots: &[AtomicU64],
-        targets: &[AtomicU64],
+        slots: &[SlotOf<M>],
+        targets: &[SlotOf<M>],
     ) -> CopiedAlike {
         match (self.counted, self.clears) {
             (true, true) => self.copy::<true, true, M>(frames, slots, targets),
@@ -193,8 +194,8 @@ impl Alike {
     fn copy<const COUNTED: bool, const CLEARS: bool, M: Machine>(
         &self,
         frames: &Frames<M>,
-        slots: &[AtomicU64],
-        targets: &[AtomicU64],
+        slots: &[SlotOf<M>],
+        targets: &[SlotOf<M>],
     ) -> CopiedAlike {
         let (attributes, inverted, exclusive) = (self.attributes, self.inverted, self.exclusive);
         let CopyRule {
@@ -208,11 +209,11 @@ impl Alike {
         while count < length {
             step::<M::Threads>(Step::Entry);
             let mut word = slots[count].load(Ordering::Relaxed);
-            if M::Arch::attributes(word) != attributes {
+            if word::attributes(word) != attributes {
                 break;
             }
             if COUNTED {
-                let number = M::Arch::frame(word, inverted).number();
+                let number = word::frame(word, inverted).number();
                 let (mut meta, mut pins) = (metas.get(number), 0);
                 if meta.is_in_block() {
                     (meta, pins) = metas.counted_in_block(number);
@@ -225,13 +226,13 @@ impl Alike {
                 add_references(meta, 1);
             }
             if CLEARS {
-                M::Arch::take(&slots[count], clear);
+                word::take(&slots[count], clear);
                 // The entry has lost the right to write, so no CPU sets its dirty bit any more, and the value that is
                 // read here is final. If the accessed bit is clear here, no CPU has cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
             }
-            targets[count].store(M::Arch::without(word, withhold), Ordering::Release);
+            targets[count].store(word::without(word, withhold), Ordering::Release);
             count += 1;
         }
         CopiedAlike {
@@ -242,14 +243,14 @@ impl Alike {
     }
 
     /// Returns the number of `copies` that map pages of objects and hold a reference.
-    fn objects<M: Machine>(&self, frames: &Frames<M>, copies: &[AtomicU64]) -> u64 {
+    fn objects<M: Machine>(&self, frames: &Frames<M>, copies: &[SlotOf<M>]) -> u64 {
         match self.rule.pages {
             _ if !self.counted => 0,
             AreaPages::Private => 0,
             AreaPages::Object => copies.len() as u64,
             AreaPages::Both => {
                 let frame =
-                    |copy: &&AtomicU64| M::Arch::frame(copy.load(Ordering::Relaxed), self.inverted);
+                    |copy: &&SlotOf<M>| word::frame(copy.load(Ordering::Relaxed), self.inverted);
                 let objects = copies
                     .iter()
                     .filter(|copy| frames.kind(frame(copy)) == FrameKind::Object);
@@ -268,8 +269,8 @@ const TOGETHER: usize = 8;
 #[inline(never)]
 pub(super) fn copy_swapped<M: Machine>(
     frames: &Frames<M>,
-    slots: &[AtomicU64],
-    targets: &[AtomicU64],
+    slots: &[SlotOf<M>],
+    targets: &[SlotOf<M>],
     rule: CopyRule,
 ) -> usize {
     let mut names = [0; TOGETHER];
@@ -278,7 +279,7 @@ pub(super) fn copy_swapped<M: Machine>(
     let mut count = 0;
     while count < most {
         step::<M::Threads>(Step::Entry);
-        let Some(name) = M::Arch::swapped(slots[count].load(Ordering::Relaxed)) else {
+        let Some(name) = word::swapped(slots[count].load(Ordering::Relaxed)) else {
             break;
         };
         names[count] = name;
@@ -287,8 +288,8 @@ pub(super) fn copy_swapped<M: Machine>(
     frames.share_slots(&names[..count]);
     for (slot, target) in slots[..count].iter().zip(targets) {
         let word = slot.load(Ordering::Relaxed);
-        target.store(M::Arch::lose(word, rule.withhold), Ordering::Release);
-        slot.store(M::Arch::lose(word, rule.clear), Ordering::Release);
+        target.store(word::lose(word, rule.withhold), Ordering::Release);
+        slot.store(word::lose(word, rule.clear), Ordering::Release);
     }
     count
 }
@@ -298,10 +299,10 @@ pub(super) fn copy_swapped<M: Machine>(
 /// # Panics
 /// If `word` is not a marker.
 #[cold]
-fn copy_marker<M: Machine>((word, target): (u64, &AtomicU64), rule: CopyRule, pass: &mut Pass) {
-    match M::Arch::decode(word, 1) {
+fn copy_marker<M: Machine>((word, target): (u64, &SlotOf<M>), rule: CopyRule, pass: &mut Pass) {
+    match word::decode(word, 1) {
         Entry::Marker(Marker { marks }) => {
-            let kept = M::Arch::encode(Entry::marker(marks.intersection(rule.marks)));
+            let kept = word::encode(Entry::marker(marks.intersection(rule.marks)));
             target.store(kept, Ordering::Release);
             pass.markers += u64::from(kept != 0);
         }
@@ -334,7 +335,7 @@ impl Alike {
             pass.counted += entries;
         }
         if self.shrinks {
-            let elided = M::Arch::is_uncached(copied.seen);
+            let elided = word::is_uncached(copied.seen);
             if entries > 0 {
                 let size = PageSize::Size4K;
                 gather.record_entries(start, size, Change::Shrank, elided, entries);
@@ -353,7 +354,7 @@ impl Alike {
 /// # Locks
 /// The caller holds the locks of both tables.
 pub(super) fn copy_slots<M: Machine>(
-    (slots, targets): (&[AtomicU64], &[AtomicU64]),
+    (slots, targets): (&[SlotOf<M>], &[SlotOf<M>]),
     start: Page,
     rule: CopyRule,
     gather: &mut Gather<'_, M>,
@@ -372,7 +373,7 @@ pub(super) fn copy_slots<M: Machine>(
     while done < slots.len() {
         let word = slots[done].load(Ordering::Relaxed);
         let at = start.add(done as u64);
-        let alike = Alike::decide::<M>(word, rule);
+        let alike = Alike::decide(word, rule);
         if word == 0 {
             done += count_alike::<M>(&slots[done..], 0);
         } else if alike.present {
@@ -382,9 +383,9 @@ pub(super) fn copy_slots<M: Machine>(
             done += copied.count;
             if copied.pinned {
                 let word = slots[done].load(Ordering::Relaxed);
-                pass.stop = Some(CopyStop::Pinned(M::Arch::decode_present(word, 1)));
+                pass.stop = Some(CopyStop::Pinned(word::decode_present(word, 1)));
             }
-        } else if M::Arch::swapped(word).is_some() {
+        } else if word::swapped(word).is_some() {
             let copied = copy_swapped(frames, &slots[done..], &targets[done..], rule);
             pass.swapped += copied as u64;
             done += copied;

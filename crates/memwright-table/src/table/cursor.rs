@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
@@ -10,7 +10,7 @@ use super::numbers;
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present, change};
 use crate::frame::{FrameKind, Meta, OutOfFrames};
 use crate::gather::Gather;
@@ -50,7 +50,7 @@ pub struct Cursor<'t, M: Machine> {
     pub(super) position: Page,
     /// The table that the cursor is in, and its entries, metadata and level.
     pub(super) node: Frame,
-    pub(super) words: &'t [AtomicU64; ENTRIES],
+    pub(super) words: &'t [SlotOf<M>; ENTRIES],
     pub(super) meta: &'t Meta,
     pub(super) level: u8,
     /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
@@ -195,8 +195,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             self.park();
             return;
         }
-        let stays =
-            here && self.held && matches!(M::Arch::slot(self.word(), self.level), Slot::Entry);
+        let stays = here && self.held && matches!(word::slot(self.word(), self.level), Slot::Entry);
         if !stays {
             self.walk();
         }
@@ -257,7 +256,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             is_the_table(self.table, self.meta, self.position, 1)
         } else {
             is_the_table(self.table, self.meta, self.position, self.level)
-                && matches!(M::Arch::slot(self.word(), self.level), Slot::Entry)
+                && matches!(word::slot(self.word(), self.level), Slot::Entry)
         };
         if !is_same {
             self.walk();
@@ -281,7 +280,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 
     #[inline]
-    pub(super) fn slot_word(&self) -> &'t AtomicU64 {
+    pub(super) fn slot_word(&self) -> &'t SlotOf<M> {
         debug_assert!(self.held, "the cursor is parked");
         step::<M::Threads>(Step::Entry);
         &self.words[slot_index(self.position, self.level)]
@@ -330,7 +329,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             "the cursor is at the end of its range"
         );
         Extent {
-            entry: M::Arch::decode(self.word(), self.level),
+            entry: word::decode(self.word(), self.level),
             range: self.extent_range(),
             size: self.size(),
         }
@@ -346,7 +345,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             self.position < self.range.end,
             "the cursor is at the end of its range"
         );
-        M::Arch::decode(self.word(), self.level)
+        word::decode(self.word(), self.level)
     }
 
     /// Moves past the slot here. Returns `false` if the cursor is then at the end of the range.
@@ -381,7 +380,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             let wanted = (self.range.end.number() - 1 - start.number()) / span + 1;
             let slots = &self.words[slot_index(start, self.level)..];
             let slots = &slots[..slots.len().min(wanted as usize)];
-            let filled = pass_while::<M::Threads>(slots, all_empty::<M::Threads>, |word| word == 0);
+            let filled = pass_while::<M>(slots, all_empty::<M>, |word| word == 0);
             let empty = (slots.len() - filled.len()) as u64;
             self.go(start.add(empty * span).min(self.range.end));
         }
@@ -408,7 +407,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             if self.level == 1 && matches!(page.size, PageSize::Size4K) {
                 let slot = self.slot_word();
                 if slot.load(Ordering::Relaxed) == 0 {
-                    slot.store(M::Arch::encode_present(page), Ordering::Release);
+                    slot.store(word::encode_present(page), Ordering::Release);
                     let live = &self.meta.live;
                     let more = numbers::of_bits(page.bits);
                     live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);
@@ -453,7 +452,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let old = slot.load(Ordering::Relaxed);
         assert!(
             matches!(
-                M::Arch::decode(old, self.level),
+                word::decode(old, self.level),
                 Entry::Empty | Entry::Marker(_)
             ),
             "filled a slot that maps something"
@@ -461,7 +460,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if self.level == HUGE_LEVEL && is_page(entry) {
             self.set_aside(self.table.allocate_aside()?);
         }
-        let new = M::Arch::encode(entry);
+        let new = word::encode(entry);
         slot.store(new, Ordering::Release);
         self.count(old, new);
         Ok(())
@@ -483,10 +482,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         };
         assert!(fits, "the entry does not fit the slot");
         self.debug_check_whole();
-        let new = M::Arch::encode(entry);
+        let new = word::encode(entry);
         let old = self.slot_word().swap(new, Ordering::AcqRel);
         self.count(old, new);
-        let old_entry = M::Arch::decode(old, self.level);
+        let old_entry = word::decode(old, self.level);
         let what = change(old_entry, entry);
         record(gather, self.slot_start(), self.size(), what, old);
         if self.level > 1 {
@@ -520,20 +519,20 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let mut old = slot.load(Ordering::Relaxed);
         loop {
             assert!(
-                M::Arch::is_present(old),
+                word::is_present(old),
                 "no page to edit at {:?}",
                 self.position
             );
-            let new = M::Arch::edit(old, set, clear);
+            let new = word::edit(old, set, clear);
             if new == old {
                 gather.rely_on_pending();
-                return M::Arch::decode_present(new, self.level);
+                return word::decode_present(new, self.level);
             }
-            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match slot.exchange(old, new) {
                 Ok(_) => {
-                    let what = M::Arch::change(old, new);
+                    let what = word::change(old, new);
                     record(gather, self.slot_start(), self.size(), what, old);
-                    return M::Arch::decode_present(new, self.level);
+                    return word::decode_present(new, self.level);
                 }
                 Err(seen) => old = seen,
             }
@@ -554,17 +553,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let mut old = slot.load(Ordering::Relaxed);
         loop {
             assert!(
-                M::Arch::is_present(old),
+                word::is_present(old),
                 "no page to edit at {:?}",
                 self.position
             );
-            let new = M::Arch::edit(old, set, Bits::empty());
+            let new = word::edit(old, set, Bits::empty());
             debug_assert!(
-                !M::Arch::change(old, new).needs_remote(),
+                !word::change(old, new).needs_remote(),
                 "a grant took something"
             );
-            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return M::Arch::decode_present(new, self.level),
+            match slot.exchange(old, new) {
+                Ok(_) => return word::decode_present(new, self.level),
                 Err(seen) => old = seen,
             }
         }
@@ -608,7 +607,7 @@ pub(super) fn record<M: Machine>(
     what: Change,
     old: u64,
 ) {
-    if what.needs_local() && M::Arch::is_uncached(old) {
+    if what.needs_local() && word::is_uncached(old) {
         gather.elide(page, size, what, 1);
     } else {
         gather.record(page, size, what);
@@ -616,9 +615,9 @@ pub(super) fn record<M: Machine>(
 }
 
 /// A table whose lock is held.
-struct Place<'t> {
+struct Place<'t, M: Machine> {
     node: Frame,
-    words: &'t [AtomicU64; ENTRIES],
+    words: &'t [SlotOf<M>; ENTRIES],
     meta: &'t Meta,
     level: u8,
 }
@@ -630,7 +629,7 @@ fn lock_way_down<M: Machine>(
     page: Page,
     rank: Rank,
     purpose: Purpose,
-) -> Place<'_> {
+) -> Place<'_, M> {
     let place = match lock_lowest(table, page, rank) {
         Some(place) => place,
         None => lock_any(table, page, rank, purpose),
@@ -644,13 +643,13 @@ fn lock_way_down<M: Machine>(
 /// Locks the last-level table for `page`. Returns `None`, without a lock, if there is none or it changed before the
 /// lock was acquired.
 #[cfg_attr(feature = "inline", inline(always))]
-fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
+fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_, M>> {
     let tables = table.frames().all_tables();
     let mut node = table.root();
     for level in (2..=ROOT_LEVEL).rev() {
         step::<M::Threads>(Step::Entry);
         let word = tables.words(node)[slot_index(page, level)].load(Ordering::Acquire);
-        let Slot::Table(lower) = M::Arch::slot(word, level) else {
+        let Slot::Table(lower) = word::slot(word, level) else {
             return None;
         };
         node = lower;
@@ -672,7 +671,12 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
 /// Locks the table at any level that contains the slot for `page`. Walks again if the tables changed before the lock
 /// was acquired. If the table is shared, the address space first gets a table of its own, unless the cursor only reads.
 #[cold]
-fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpose) -> Place<'_> {
+fn lock_any<M: Machine>(
+    table: &Table<M>,
+    page: Page,
+    rank: Rank,
+    purpose: Purpose,
+) -> Place<'_, M> {
     let frames = table.frames();
     let mut turns = 0;
     loop {
@@ -681,7 +685,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank, purpose: Purpo
         while level > 1 {
             step::<M::Threads>(Step::Entry);
             let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            let Slot::Table(lower) = M::Arch::slot(word, level) else {
+            let Slot::Table(lower) = word::slot(word, level) else {
                 break;
             };
             (above, node) = (node, lower);
@@ -726,14 +730,14 @@ const MOST_TURNS: u32 = 100_000;
 /// a shared table is held, the entries that point to it do not change.
 fn points_to<M: Machine>(table: &Table<M>, above: Frame, page: Page, node: Frame) -> bool {
     let slot = &table.frames().table_words(above)[slot_index(page, 2)];
-    M::Arch::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
+    word::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
 }
 
 /// Whether the entry for `page` in the table `node` now points to a lower table.
 fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
     let slot = &table.frames().table_words(node)[slot_index(page, level)];
     matches!(
-        M::Arch::slot(slot.load(Ordering::Acquire), level),
+        word::slot(slot.load(Ordering::Acquire), level),
         Slot::Table(_)
     )
 }

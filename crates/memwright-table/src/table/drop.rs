@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use super::level::{ENTRIES, ROOT_LEVEL, USER_ENTRIES};
 use super::shared::{is_shared_table, stop_sharing};
 use crate::addr::Frame;
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::Entry;
 use crate::machine::Machine;
 use crate::root::Table;
@@ -38,7 +38,7 @@ impl<M: Machine> Table<M> {
         let mut left = 0;
         for word in &self.frames.table_words(table)[..entries] {
             let word = word.load(Ordering::Relaxed);
-            match M::Arch::slot(word, level) {
+            match word::slot(word, level) {
                 Slot::Table(lower) if is_shared_table(self.frames.meta(lower)) => {
                     if stop_sharing(self.frames.meta(lower)) {
                         left += 1;
@@ -51,7 +51,7 @@ impl<M: Machine> Table<M> {
                     self.frames.release(lower);
                 }
                 Slot::Entry => {
-                    let entry = M::Arch::decode(word, level);
+                    let entry = word::decode(word, level);
                     if let Entry::Swapped(swapped) = entry {
                         self.frames.release_slots(&[swapped.slot]);
                     } else if let Some(frame) = entry.counted_frame() {

@@ -1,13 +1,13 @@
 //! Operations on many 2 MiB pages: one atomic operation per entry, and no splits.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::batch::{Alike, Edit, Editor, could_regain};
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_index, slot_pages};
 use crate::addr::{Page, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -40,11 +40,11 @@ impl<M: Machine> Cursor<'_, M> {
         let mut done = 0;
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
-            if let Slot::Table(_) = M::Arch::slot(word, self.level) {
+            if let Slot::Table(_) = word::slot(word, self.level) {
                 break;
             }
             let page = start.add(done as u64 * pages);
-            if editor.regain && could_regain::<M>(word) {
+            if editor.regain && could_regain(word) {
                 self.edit_sharable(page, &slots[done], editor, gather);
                 done += 1;
                 continue;
@@ -65,7 +65,7 @@ impl<M: Machine> Cursor<'_, M> {
     fn edit_sharable<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
-        slot: &AtomicU64,
+        slot: &SlotOf<M>,
         editor: &mut Editor<R>,
         gather: &mut Gather<'_, M>,
     ) {
@@ -73,7 +73,7 @@ impl<M: Machine> Cursor<'_, M> {
         let frames = self.table.frames();
         let mut old = slot.load(Ordering::Relaxed);
         loop {
-            let mapped = M::Arch::decode_present(old, self.level);
+            let mapped = word::decode_present(old, self.level);
             let sole =
                 frames.kind(mapped.frame).is_anonymous() && frames.is_sole_whole(mapped.frame);
             let (new, what) = editor.decide(old, self.size(), sole, gather);
@@ -81,10 +81,10 @@ impl<M: Machine> Cursor<'_, M> {
                 gather.rely_on_pending();
                 return;
             }
-            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match slot.exchange(old, new) {
                 Ok(_) => {
                     editor.edited.changed += 1;
-                    let won = u64::from(M::Arch::gained_write(old, new));
+                    let won = u64::from(word::gained_write(old, new));
                     editor.edited.made_writable += won * self.size().pages();
                     record(gather, page, self.size(), what, old);
                     return;
@@ -106,16 +106,16 @@ impl<M: Machine> Cursor<'_, M> {
         let slot = self.slot_word();
         let old = slot.swap(0, Ordering::AcqRel);
         assert!(
-            self.level == HUGE_LEVEL && M::Arch::is_present(old),
+            self.level == HUGE_LEVEL && word::is_present(old),
             "no huge page to replace at {:?}",
             self.position
         );
         record(gather, self.slot_start(), self.size(), Change::Freed, old);
         gather.flush();
-        if let Some(frame) = M::Arch::decode(old, self.level).counted_frame() {
+        if let Some(frame) = word::decode(old, self.level).counted_frame() {
             gather.hold_whole(frame);
         }
-        slot.store(M::Arch::encode_present(new), Ordering::Release);
+        slot.store(word::encode_present(new), Ordering::Release);
     }
 
     /// Splits the 2 MiB pages that are only partly in the range, so that operations on the range work on whole pages.

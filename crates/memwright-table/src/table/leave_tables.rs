@@ -6,7 +6,7 @@ use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index};
 use super::numbers::{Sum, TableTotals};
 use super::shared::{count_empty, is_shared_table, stop_sharing_unlinked};
 use crate::addr::{Frame, Page, PageRange};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, TableSlot, word};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -70,7 +70,7 @@ impl<M: Machine> Table<M> {
         let mut rest = &self.frames().table_words(above)[entries];
         let mut tables = [meta; TOGETHER];
         loop {
-            rest = &rest[count_empty::<M::Threads>(rest)..];
+            rest = &rest[count_empty::<M>(rest)..];
             if rest.is_empty() {
                 return;
             }
@@ -81,7 +81,7 @@ impl<M: Machine> Table<M> {
             for slot in slots {
                 step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
-                if let Slot::Table(lower) = M::Arch::slot(word, ABOVE) {
+                if let Slot::Table(lower) = word::slot(word, ABOVE) {
                     let lower = metas.get(lower.number());
                     if is_left(lower) {
                         slot.store(0, Ordering::Release);

@@ -9,7 +9,7 @@ use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
 use super::shared::{count_sharers, is_shared_table};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::Entry;
 use crate::frame::Meta;
 use crate::machine::Machine;
@@ -58,16 +58,12 @@ impl<M: Machine> Table<M> {
             // the table above.
             let (start, end) = (slot_index(range.start, level), slot_index(last, level));
             if start < end || level == 1 {
-                let filled = pass_while::<M::Threads>(
-                    &words[start..=end],
-                    all_empty::<M::Threads>,
-                    |word| word == 0,
-                );
+                let filled = pass_while::<M>(&words[start..=end], all_empty::<M>, |word| word == 0);
                 return filled.is_empty().then_some(level);
             }
             step::<M::Threads>(Step::Entry);
             let word = words[start].load(Ordering::Acquire);
-            let Slot::Table(lower) = M::Arch::slot(word, level) else {
+            let Slot::Table(lower) = word::slot(word, level) else {
                 return (word == 0).then_some(level);
             };
             (node, level) = (lower, level - 1);
@@ -91,7 +87,7 @@ impl<M: Machine> Cursor<'_, M> {
         );
         let first = slot_index(self.range.start, 1);
         if self.level == 1 {
-            return empty_bits::<M::Threads>(&self.words[first..first + pages as usize]);
+            return empty_bits::<M>(&self.words[first..first + pages as usize]);
         }
         let inside = first + pages as usize <= self.words.len();
         assert!(inside, "{:?} is in two tables", self.range);
@@ -166,7 +162,7 @@ impl<'t, M: Machine> Look<'t, M> {
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
-    pub fn run_here(&self) -> AlikeRun<M::Arch> {
+    pub fn run_here(&self) -> AlikeRun {
         run_at(&self.0)
     }
 
@@ -193,7 +189,7 @@ impl<'t, M: Machine> Look<'t, M> {
     #[inline]
     fn shown(&self, extent: Extent) -> Extent {
         if is_shared_table(self.0.meta) {
-            of_shared::<M>(extent)
+            of_shared(extent)
         } else {
             extent
         }
@@ -220,7 +216,7 @@ impl<'t, M: Machine> Look<'t, M> {
                     continue;
                 }
                 let extent = Extent {
-                    entry: M::Arch::decode(shown_word::<M>(cursor.meta, word), 1),
+                    entry: word::decode(shown_word(cursor.meta, word), 1),
                     range: PageRange::single(Page::new(page)),
                     size: PageSize::Size4K,
                 };
@@ -236,7 +232,7 @@ impl<'t, M: Machine> Look<'t, M> {
     /// is consecutive slots whose entries differ only in their frames or swap slots. It ends at the end of the
     /// last-level table at the latest; in an upper-level table, each slot is a run. With `singly`, each page is a run.
     /// The position is unspecified afterwards.
-    pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun<M::Arch>) -> bool) {
+    pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun) -> bool) {
         let cursor = &mut self.0;
         while cursor.position < cursor.range.end {
             if cursor.level > 1 {
@@ -253,15 +249,15 @@ impl<'t, M: Machine> Look<'t, M> {
                 step::<M::Threads>(Step::Entry);
                 let word = first.load(Ordering::Acquire);
                 let rest = if word == 0 {
-                    pass_while::<M::Threads>(others, all_empty::<M::Threads>, |word| word == 0)
-                } else if singly && M::Arch::is_present(word) {
+                    pass_while::<M>(others, all_empty::<M>, |word| word == 0)
+                } else if singly && word::is_present(word) {
                     others
                 } else {
                     // The run has at least the first entry, even if hardware has changed it in the meantime.
-                    pass_alike::<M>(others, M::Arch::attributes(word))
+                    pass_alike::<M>(others, word::attributes(word))
                 };
                 let next = start.add((slots.len() - rest.len()) as u64);
-                let word = shown_word::<M>(cursor.meta, word);
+                let word = shown_word(cursor.meta, word);
                 if !visitor(AlikeRun::new(PageRange::new(start, next), word, 1)) {
                     return;
                 }
@@ -284,27 +280,27 @@ impl<'t, M: Machine> Look<'t, M> {
 /// Returns an entry of a shared table as it is for the address spaces that share it.
 #[cold]
 #[inline(never)]
-fn of_shared<M: Machine>(extent: Extent) -> Extent {
+fn of_shared(extent: Extent) -> Extent {
     Extent {
-        entry: M::Arch::decode(M::Arch::as_shared(M::Arch::encode(extent.entry)), 1),
+        entry: word::decode(word::as_shared(word::encode(extent.entry)), 1),
         ..extent
     }
 }
 
 /// Returns the entry `word` of the locked table as it is for the address space, which may share the table.
 #[inline]
-fn shown_word<M: Machine>(meta: &Meta, word: u64) -> u64 {
+fn shown_word(meta: &Meta, word: u64) -> u64 {
     if is_shared_table(meta) {
-        M::Arch::as_shared(word)
+        word::as_shared(word)
     } else {
         word
     }
 }
 
-fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun<M::Arch> {
+fn run_at<M: Machine>(cursor: &Cursor<'_, M>) -> AlikeRun {
     AlikeRun::new(
         cursor.entry().range,
-        shown_word::<M>(cursor.meta, cursor.word()),
+        shown_word(cursor.meta, cursor.word()),
         cursor.level,
     )
 }

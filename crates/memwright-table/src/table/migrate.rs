@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use crate::addr::{Frame, PageSize};
-use crate::arch::Encoding;
+use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Migrating, Present, change};
 use crate::frame::FrameRef;
 use crate::gather::Gather;
@@ -39,11 +39,11 @@ impl<M: Machine> Cursor<'_, M> {
         let slot = self.slot_word();
         let old = slot.swap(0, Ordering::AcqRel);
         assert!(
-            M::Arch::is_present(old),
+            word::is_present(old),
             "no page to migrate at {:?}",
             self.position
         );
-        let page = M::Arch::decode_present(old, self.level);
+        let page = word::decode_present(old, self.level);
         assert!(
             !page.bits.contains(Bits::BORROWED),
             "a borrowed frame has no place of its own"
@@ -70,7 +70,7 @@ impl<M: Machine> Cursor<'_, M> {
             size: page.size,
             bits: decide(page.bits),
         };
-        slot.store(M::Arch::encode_present(new), Ordering::Release);
+        slot.store(word::encode_present(new), Ordering::Release);
         page
     }
 
@@ -86,11 +86,11 @@ impl<M: Machine> Cursor<'_, M> {
         let mut old = slot.load(Ordering::Relaxed);
         loop {
             assert!(
-                M::Arch::is_present(old),
+                word::is_present(old),
                 "no page to migrate at {:?}",
                 self.position
             );
-            let page = M::Arch::decode_present(old, self.level);
+            let page = word::decode_present(old, self.level);
             assert!(
                 !page.bits.contains(Bits::BORROWED),
                 "a borrowed frame has no place of its own"
@@ -100,8 +100,8 @@ impl<M: Machine> Cursor<'_, M> {
                 size: page.size,
                 bits: page.bits.without_past_idle() & (Bits::CARRIED | Bits::WRITE),
             });
-            let word = M::Arch::encode(new);
-            match slot.compare_exchange(old, word, Ordering::AcqRel, Ordering::Relaxed) {
+            let word = word::encode(new);
+            match slot.exchange(old, word) {
                 Ok(_) => {
                     self.count(old, word);
                     let what = change(Entry::Present(page), new);
@@ -123,13 +123,13 @@ impl<M: Machine> Cursor<'_, M> {
     pub fn end_migration(&mut self, page: Present) {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
-        let migrating = M::Arch::decode(old, self.level);
+        let migrating = word::decode(old, self.level);
         assert!(
             matches!(migrating, Entry::Migrating(one) if one.size == page.size),
             "nothing is migrating at {:?}",
             self.position
         );
-        let new = M::Arch::encode_present(page);
+        let new = word::encode_present(page);
         slot.store(new, Ordering::Release);
         self.count(old, new);
     }

@@ -87,7 +87,7 @@ use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
 use crate::addr::{Frame, Page};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::frame::{FrameKind, Frames, SetupError};
 use crate::handle::TryPush;
 use crate::machine::Machine;
@@ -115,7 +115,7 @@ impl<M: Machine> Table<M> {
         if let Some(template) = template {
             let kernel = &frames.template_words(template)[USER_ENTRIES..];
             for (to, from) in frames.table_words(root)[USER_ENTRIES..].iter().zip(kernel) {
-                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                to.store_hardware(from.load(Ordering::Relaxed));
             }
         }
         let meta = frames.meta(root);
@@ -149,10 +149,10 @@ impl<M: Machine> Table<M> {
             }
     }
 
-    /// Counts the tables by walking them, for comparison with [`table_frames`](Self::table_frames). No thread may
-    /// change the table during the call.
+    /// Counts the frames of the tables by walking them, for comparison with [`table_frames`](Self::table_frames). No
+    /// thread may change the table during the call.
     pub fn count_tables(&self) -> u64 {
-        self.count_below(self.root, ROOT_LEVEL)
+        self.count_below(self.root, ROOT_LEVEL) * u64::from(M::Arch::TABLE_FRAMES)
     }
 
     fn count_below(&self, table: Frame, level: u8) -> u64 {
@@ -163,7 +163,7 @@ impl<M: Machine> Table<M> {
         };
         let mut tables = 1 + self.count_aside(table);
         for word in &self.frames.table_words(table)[..entries] {
-            if let Slot::Table(lower) = M::Arch::slot(word.load(Ordering::Relaxed), level) {
+            if let Slot::Table(lower) = word::slot(word.load(Ordering::Relaxed), level) {
                 tables += self.count_below(lower, level - 1);
             }
         }
@@ -182,11 +182,11 @@ impl<M: Machine> Table<M> {
         loop {
             let slot = &self.frames.table_words(node)[slot_index(page, level)];
             let word = slot.load(Ordering::Acquire);
-            match M::Arch::slot(word, level) {
+            match word::slot(word, level) {
                 Slot::Table(lower) => (node, level) = (lower, level - 1),
                 Slot::Entry => {
                     stat::line::<M::Threads>(Line::Entries, slot);
-                    if let Some(frame) = M::Arch::decode(word, level).counted_frame() {
+                    if let Some(frame) = word::decode(word, level).counted_frame() {
                         let first = self.frames.first_frame(frame);
                         stat::line::<M::Threads>(Line::Frame, self.frames.meta(first));
                     }

@@ -1,6 +1,6 @@
 //! Moves entries within one address space, for `mremap` (Linux 7.2 `mm/mremap.c`, `move_page_tables`).
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::aside::{HUGE_LEVEL, is_page};
 use super::cursor::{Cursor, record};
@@ -8,7 +8,7 @@ use super::level::{ABOVE, ENTRIES, TABLE_PAGES};
 use super::move_table::WholeTables;
 use super::numbers;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::Encoding;
+use crate::arch::{SlotOf, TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
@@ -169,7 +169,7 @@ impl<M: Machine> Table<M> {
 /// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns the number of
 /// slots.
 #[inline]
-fn take_alike<M: Machine>(slots: &[AtomicU64], words: &mut [u64], attributes: u64) -> usize {
+fn take_alike<M: Machine>(slots: &[SlotOf<M>], words: &mut [u64], attributes: u64) -> usize {
     let most = slots.len().min(words.len());
     let (slots, words) = (&slots[..most], &mut words[..most]);
     let mut count = 0;
@@ -177,12 +177,8 @@ fn take_alike<M: Machine>(slots: &[AtomicU64], words: &mut [u64], attributes: u6
         step::<M::Threads>(Step::Entry);
         let slot = &slots[count];
         let word = slot.load(Ordering::Relaxed);
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
         // The exchange fails if hardware sets the accessed or dirty bit at the same time.
-        if word == 0
-            || M::Arch::attributes(word) != attributes
-            || slot.compare_exchange(word, 0, order.0, order.1).is_err()
-        {
+        if word == 0 || word::attributes(word) != attributes || slot.exchange(word, 0).is_err() {
             break;
         }
         words[count] = word;
@@ -195,7 +191,7 @@ fn take_alike<M: Machine>(slots: &[AtomicU64], words: &mut [u64], attributes: u6
 /// inverted. Returns the number of stored words.
 #[inline]
 fn put_alike<M: Machine>(
-    slots: &[AtomicU64],
+    slots: &[SlotOf<M>],
     words: &[u64],
     attributes: u64,
     changed: u64,
@@ -206,7 +202,7 @@ fn put_alike<M: Machine>(
     while count < most {
         step::<M::Threads>(Step::Entry);
         let (slot, word) = (&slots[count], words[count]);
-        if M::Arch::attributes(word) != attributes || slot.load(Ordering::Relaxed) != 0 {
+        if word::attributes(word) != attributes || slot.load(Ordering::Relaxed) != 0 {
             break;
         }
         slot.store(word ^ changed, Ordering::Release);
@@ -227,7 +223,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);
         self.count(old, 0);
-        let entry = M::Arch::decode(old, self.level);
+        let entry = word::decode(old, self.level);
         let what = change(entry, Entry::Empty);
         record(gather, self.slot_start(), self.size(), what, old);
         let deposits = self.level == HUGE_LEVEL && is_page(entry);
@@ -249,7 +245,7 @@ impl<M: Machine> Cursor<'_, M> {
         if let Some(table) = aside {
             self.set_aside(table);
         }
-        let new = M::Arch::encode(entry);
+        let new = word::encode(entry);
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
         1
@@ -268,11 +264,11 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let attributes = M::Arch::attributes(word);
+            let attributes = word::attributes(word);
             let alike = take_alike::<M>(&slots[done..], &mut words[done..], attributes);
             self.record_taken(done, &words[done..done + alike], gather);
             done += alike;
-            taken += numbers::of_entry::<M>(word) * alike as u32;
+            taken += numbers::of_entry(word) * alike as u32;
         }
         let live = &self.meta.live;
         live.store(live.load(Ordering::Relaxed) - taken, Ordering::Relaxed);
@@ -286,8 +282,8 @@ impl<M: Machine> Cursor<'_, M> {
             return;
         };
         let page = self.position.add(first as u64);
-        let what = change(M::Arch::decode(word, 1), Entry::Empty);
-        let elided = what.needs_local() && M::Arch::is_uncached(word);
+        let what = change(word::decode(word, 1), Entry::Empty);
+        let elided = what.needs_local() && word::is_uncached(word);
         gather.record_entries(page, PageSize::Size4K, what, elided, words.len() as u64);
     }
 
@@ -301,15 +297,15 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let new = M::Arch::encode(moved_entry(M::Arch::decode(word, 1), keep_uffd_wp));
-            let alike = if M::Arch::is_present(word) {
+            let new = word::encode(moved_entry(word::decode(word, 1), keep_uffd_wp));
+            let alike = if word::is_present(word) {
                 // The move inverts the same bits in the entries of all pages with these attributes.
                 let changed = word ^ new;
-                debug_assert_eq!(M::Arch::attributes(changed), changed);
-                let attributes = M::Arch::attributes(word);
+                debug_assert_eq!(word::attributes(changed), changed);
+                let attributes = word::attributes(word);
                 put_alike::<M>(&slots[done..], &words[done..], attributes, changed)
             } else {
-                put_alike::<M>(&slots[done..=done], &[new], M::Arch::attributes(new), 0)
+                put_alike::<M>(&slots[done..=done], &[new], word::attributes(new), 0)
             };
             assert!(
                 alike > 0,
@@ -318,7 +314,7 @@ impl<M: Machine> Cursor<'_, M> {
             );
             done += alike;
             moved += if new == 0 { 0 } else { alike as u64 };
-            more += numbers::of_entry::<M>(new) * alike as u32;
+            more += numbers::of_entry(new) * alike as u32;
         }
         let live = &self.meta.live;
         live.store(live.load(Ordering::Relaxed) + more, Ordering::Relaxed);

@@ -1,11 +1,11 @@
 //! Moves last-level tables as a whole.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
 use super::numbers;
 use crate::addr::{Page, PageRange};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -115,12 +115,12 @@ impl<M: Machine> Table<M> {
     ///
     /// # Locks
     /// The caller holds the lock of the upper table.
-    fn unlink(&self, slots: &[AtomicU64], to: Page, words: &mut [u64]) -> (usize, u64) {
+    fn unlink(&self, slots: &[SlotOf<M>], to: Page, words: &mut [u64]) -> (usize, u64) {
         let (mut taken, mut entries) = (0, 0);
         for (slot, kept) in slots.iter().zip(words) {
             step::<M::Threads>(Step::Entry);
             let word = slot.load(Ordering::Acquire);
-            match M::Arch::slot(word, ABOVE) {
+            match word::slot(word, ABOVE) {
                 Slot::Table(table) => {
                     let meta = self.frames().meta(table);
                     meta.lock.lock::<M::Threads>(Rank::TableChild);
@@ -149,7 +149,7 @@ impl<M: Machine> Table<M> {
     ///
     /// # Panics
     /// If there is no such table.
-    fn upper_slots(&self, page: Page) -> (&Meta, &[AtomicU64]) {
+    fn upper_slots(&self, page: Page) -> (&Meta, &[SlotOf<M>]) {
         let frames = self.frames();
         let Ok(node) = self.upper_table(page) else {
             panic!("no upper table for {page:?}");

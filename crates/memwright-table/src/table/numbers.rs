@@ -5,9 +5,8 @@
 //! entries. From these numbers, a fork that shares the table counts the child's pages without reading the entries.
 
 use super::level::ENTRIES;
-use crate::arch::Encoding;
+use crate::arch::word;
 use crate::entry::Bits;
-use crate::machine::Machine;
 
 /// The number of bits of each number.
 const EACH: u32 = 10;
@@ -83,32 +82,32 @@ const fn of_page(word: u64, borrowed: u64) -> u32 {
 
 /// Returns what the entry `word` adds to the numbers of a last-level table.
 #[inline(always)]
-pub(super) fn of_entry<M: Machine>(word: u64) -> u32 {
-    if M::Arch::has_rights(word) {
-        of_page(word, M::Arch::mask(Bits::BORROWED))
+pub(super) fn of_entry(word: u64) -> u32 {
+    if word::has_rights(word) {
+        of_page(word, word::mask(Bits::BORROWED))
     } else if word == 0 {
         0
     } else {
-        of_other::<M>(word)
+        of_other(word)
     }
 }
 
 /// Whether both entries certainly add the same to the numbers of a last-level table: they map pages with rights, both
 /// or neither special.
 #[inline(always)]
-pub(super) fn are_equal<M: Machine>(old: u64, new: u64) -> bool {
-    M::Arch::are_pages(old & new, 1) && (old ^ new) & M::Arch::mask(Bits::BORROWED) == 0
+pub(super) fn are_equal(old: u64, new: u64) -> bool {
+    word::are_pages(old & new, 1) && (old ^ new) & word::mask(Bits::BORROWED) == 0
 }
 
 /// Returns what an entry adds that is neither empty nor a page with rights.
 #[cold]
 #[inline(never)]
-fn of_other<M: Machine>(word: u64) -> u32 {
-    if M::Arch::is_present(word) {
-        of_page(word, M::Arch::mask(Bits::BORROWED))
-    } else if M::Arch::swapped(word).is_some() {
+fn of_other(word: u64) -> u32 {
+    if word::is_present(word) {
+        of_page(word, word::mask(Bits::BORROWED))
+    } else if word::swapped(word).is_some() {
         LIVE + SWAPPED
-    } else if M::Arch::is_migrating(word) {
+    } else if word::is_migrating(word) {
         LIVE + COUNTED
     } else {
         LIVE

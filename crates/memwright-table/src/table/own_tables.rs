@@ -1,12 +1,12 @@
 //! Replacing a shared table by one that a single address space uses.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::copy_entries::{Alike, CopyRule, copy_swapped};
 use super::level::{ABOVE, TABLE_PAGES, slot_index, table_owner};
 use super::shared::{ALONE, count_empty, count_sharers, is_shared, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::entry::{Bits, Entry};
 use crate::frame::{Frames, Meta};
 use crate::machine::Machine;
@@ -30,7 +30,7 @@ impl<M: Machine> Table<M> {
             count_sharers(meta) > 1 && meta.quiet.load(Ordering::Relaxed) & ALONE == 0
         };
         self.own_tables_that(range, |upper, slot| {
-            let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) else {
+            let Slot::Table(lower) = word::slot(slot.load(Ordering::Acquire), ABOVE) else {
                 return false;
             };
             if !may_be_ambiguous(self.frames().meta(lower)) {
@@ -38,7 +38,7 @@ impl<M: Machine> Table<M> {
             }
             // While the upper table is locked, this address space cannot leave the table.
             upper.lock.lock::<M::Threads>(Rank::Table);
-            let is_ambiguous = match M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
+            let is_ambiguous = match word::slot(slot.load(Ordering::Acquire), ABOVE) {
                 Slot::Table(lower) => {
                     let meta = self.frames().meta(lower);
                     meta.lock.lock::<M::Threads>(Rank::TableChild);
@@ -58,7 +58,7 @@ impl<M: Machine> Table<M> {
 
     /// Gives this address space its own table for each shared table of `range` for which `wanted` returns true. The
     /// arguments of `wanted` are the metadata of the upper table, and the slot in it that points to the shared table.
-    fn own_tables_that(&self, range: PageRange, wanted: impl Fn(&Meta, &AtomicU64) -> bool) {
+    fn own_tables_that(&self, range: PageRange, wanted: impl Fn(&Meta, &SlotOf<M>) -> bool) {
         if !self.has_shared() {
             return;
         }
@@ -73,7 +73,7 @@ impl<M: Machine> Table<M> {
                 }
             };
             for slot in &frames.table_words(above)[slot_index(page, ABOVE)..] {
-                if let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
+                if let Slot::Table(lower) = word::slot(slot.load(Ordering::Acquire), ABOVE) {
                     if is_shared(frames.meta(lower)) && wanted(frames.meta(above), slot) {
                         self.own_table(above, page, Rank::Table);
                     }
@@ -94,14 +94,14 @@ impl<M: Machine> Table<M> {
         let mut words = frames.table_words(table).iter();
         words.any(|slot| {
             let word = slot.load(Ordering::Relaxed);
-            let borrowed = M::Arch::mask(Bits::BORROWED);
-            if M::Arch::has_rights(word) && word & borrowed == 0 {
-                let frame = M::Arch::frame(word, M::Arch::inverted(M::Arch::attributes(word)));
+            let borrowed = word::mask(Bits::BORROWED);
+            if word::has_rights(word) && word & borrowed == 0 {
+                let frame = word::frame(word, word::inverted(word::attributes(word)));
                 let references = &metas.get(frame.number()).references;
                 // In a parted folio, the word also counts 1 for the folio, so it is not 1.
                 return references.load(Ordering::Relaxed) != 1 && frames.sharers(frame) > 1;
             }
-            match M::Arch::decode(word, 1) {
+            match word::decode(word, 1) {
                 Entry::Empty | Entry::Marker(_) => false,
                 Entry::Present(page) => frames.sharers(page.frame) > 1,
                 Entry::Swapped(_) | Entry::Migrating(_) => true,
@@ -129,7 +129,7 @@ impl<M: Machine> Table<M> {
         let upper = frames.meta(above);
         let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
         upper.lock.lock::<M::Threads>(Rank::Table);
-        if let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
+        if let Slot::Table(lower) = word::slot(slot.load(Ordering::Acquire), ABOVE) {
             let meta = frames.meta(lower);
             meta.lock.lock::<M::Threads>(Rank::TableChild);
             if is_shared(meta) {
@@ -146,18 +146,18 @@ impl<M: Machine> Table<M> {
     }
 
     /// Takes a table that no other address space shares any more. Both locks are held.
-    fn take(&self, meta: &Meta, slot: &AtomicU64) {
+    fn take(&self, meta: &Meta, slot: &SlotOf<M>) {
         meta.disturb();
         meta.owner
             .store(table_owner(self.root(), 1), Ordering::Release);
         // A CPU that has cached the entry without the right faults, and reads it again.
-        M::Arch::permit_stores(slot);
+        word::permit_stores(slot);
         self.frames().unshared().note_taken();
     }
 
     /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held, and this address
     /// space no longer counts among those that share the table.
-    fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &AtomicU64, page: Page) {
+    fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &SlotOf<M>, page: Page) {
         let frames = self.frames();
         let own = frames.allocate_earmarked();
         copy_entries(frames, lower, own);
@@ -170,7 +170,7 @@ impl<M: Machine> Table<M> {
         meta.disturb();
         let numbers = meta.live.load(Ordering::Relaxed);
         copy.live.store(numbers, Ordering::Relaxed);
-        slot.store(M::Arch::table(own), Ordering::Release);
+        slot.store(word::table(own), Ordering::Release);
         // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
         // address space has taken it, which needs the lock (rule: flush-before-leaving).
         let mut gather = self.gather();
@@ -187,9 +187,9 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
     while let Some(first) = slots.first() {
         let word = first.load(Ordering::Relaxed);
-        let alike = Alike::decide::<M>(word, rule);
+        let alike = Alike::decide(word, rule);
         let count = if word == 0 {
-            let empty = count_empty::<M::Threads>(slots);
+            let empty = count_empty::<M>(slots);
             for target in &targets[..empty] {
                 target.store(0, Ordering::Relaxed);
             }
@@ -198,7 +198,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
             let copied = alike.apply(frames, slots, targets);
             assert!(!copied.pinned, "a page of a shared table is pinned");
             copied.count
-        } else if M::Arch::swapped(word).is_some() {
+        } else if word::swapped(word).is_some() {
             copy_swapped(frames, slots, targets, rule)
         } else {
             targets[0].store(word, Ordering::Release);

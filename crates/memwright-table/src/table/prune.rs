@@ -1,12 +1,12 @@
 //! Frees tables that have become empty.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use super::runs::{all_empty, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::entry::Change;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -91,7 +91,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
         let mut start = Page::new(first.number() & !(span - 1));
         while let Some(slot) = slots.get(at) {
             let word = slot.load(Ordering::Acquire);
-            if let Slot::Table(lower) = M::Arch::slot(word, level) {
+            if let Slot::Table(lower) = word::slot(word, level) {
                 let below = self.table.frames().meta(lower);
                 if level > 2 && below.live.load(Ordering::Relaxed) != 0 {
                     let part = PageRange::new(start, start.add(span)).intersect(range);
@@ -104,7 +104,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
                 self.points.round();
             }
             let next = if word == 0 {
-                pass_together(slots, at + 1, all_empty::<M::Threads>)
+                pass_together(slots, at + 1, all_empty::<M>)
             } else {
                 at + 1
             };
@@ -115,7 +115,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
 
     /// If `lower` is empty, unlinks it from `slot` of `node` and frees it through the gather. Returns whether it was
     /// empty.
-    fn free_one(&mut self, node: Frame, lower: Frame, slot: &AtomicU64, start: Page) -> bool {
+    fn free_one(&mut self, node: Frame, lower: Frame, slot: &SlotOf<M>, start: Page) -> bool {
         let frames = self.table.frames();
         let (above, below) = (frames.meta(node), frames.meta(lower));
         if below.live.load(Ordering::Relaxed) != 0 {

@@ -37,20 +37,20 @@
 //! lock, whose acquisition clears `QUIET`, and must flush in the same way (rule: fold-before-clearing).
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
 use super::level::{ABOVE, TABLE_PAGES, slot_index, slot_pages, table_owner};
 use super::runs::{TOGETHER, every_bit, pass_alike, pass_clear, pass_while, some_bits};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::arch::{Architecture, Encoding, Slot};
+use crate::arch::{Architecture, Slot, SlotOf, TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{Rank, Step, Threads, step};
+use crate::sync::{Rank, Step, step};
 use crate::table::{Edit, Edited};
 
 /// In [`Meta::quiet`]: a check found every entry unwritten, and any write since has set the accessed bit of the upper
@@ -88,60 +88,54 @@ impl Tracked {
 
     /// Whether the entry proves that its page is untouched.
     #[inline(always)]
-    fn is_untouched<M: Machine>(self, word: u64) -> bool {
+    fn is_untouched(self, word: u64) -> bool {
         match self {
-            Self::Stores => M::Arch::is_unwritten(word),
-            Self::Accesses => M::Arch::is_unaccessed(word),
-            Self::Unarmed => M::Arch::is_idle(word),
+            Self::Stores => word::is_unwritten(word),
+            Self::Accesses => word::is_unaccessed(word),
+            Self::Unarmed => word::is_idle(word),
         }
     }
 }
 
 /// Consecutive slots whose entries differ only in their frames or swap slots.
 #[derive(Clone, Copy, Debug)]
-pub struct AlikeRun<A> {
+pub struct AlikeRun {
     /// The pages that the slots cover, clipped to the range of the cursor.
     pub range: PageRange,
     word: u64,
     level: u8,
-    arch: PhantomData<A>,
 }
 
-impl<A: Architecture> AlikeRun<A> {
+impl AlikeRun {
     #[inline]
     pub(super) const fn new(range: PageRange, word: u64, level: u8) -> Self {
-        Self {
-            range,
-            word,
-            level,
-            arch: PhantomData,
-        }
+        Self { range, word, level }
     }
 
     /// The entry of the first slot.
     #[inline]
     pub fn entry(&self) -> Entry {
-        A::decode(self.word, self.level)
+        word::decode(self.word, self.level)
     }
 
     /// The size of the page that a slot can map.
     #[inline]
     pub fn size(&self) -> PageSize {
-        A::size(self.level)
+        word::size(self.level)
     }
 
     /// Whether the entries of both runs differ only in their frames or swap slots.
     #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
-        self.level == other.level && A::attributes(self.word) == A::attributes(other.word)
+        self.level == other.level && word::attributes(self.word) == word::attributes(other.word)
     }
 }
 
 /// An iterator over the touched entries of a last-level table; see [`Cursor::touched`].
 #[derive(Debug)]
-pub struct Touched<'t, M> {
+pub struct Touched<'t, M: Machine> {
     /// The slots that have not been read yet. The slots before them are untouched or have been returned.
-    rest: &'t [AtomicU64],
+    rest: &'t [SlotOf<M>],
     /// The page after the last slot.
     limit: Page,
     tracked: Tracked,
@@ -161,22 +155,16 @@ impl<'t, M: Machine> Touched<'t, M> {
     /// Skips the untouched slots at the start of `rest`. Returns the first slot after them, or `None` if all slots are
     /// untouched.
     #[inline(always)]
-    fn first(&mut self) -> Option<&'t AtomicU64> {
+    fn first(&mut self) -> Option<&'t SlotOf<M>> {
         let slots = self.rest;
         self.rest = match self.tracked {
-            Tracked::Stores if self.bits_tell => {
-                pass_clear::<M::Threads>(slots, M::Arch::mask(Bits::DIRTY))
-            }
-            Tracked::Stores => {
-                pass_while::<M::Threads>(slots, all_unwritten::<M>, M::Arch::is_unwritten)
-            }
+            Tracked::Stores if self.bits_tell => pass_clear::<M>(slots, word::mask(Bits::DIRTY)),
+            Tracked::Stores => pass_while::<M>(slots, all_unwritten::<M>, word::is_unwritten),
             Tracked::Accesses | Tracked::Unarmed if self.bits_tell => {
-                pass_clear::<M::Threads>(slots, M::Arch::mask(Bits::ACCESSED))
+                pass_clear::<M>(slots, word::mask(Bits::ACCESSED))
             }
-            Tracked::Accesses => {
-                pass_while::<M::Threads>(slots, all_unaccessed::<M>, M::Arch::is_unaccessed)
-            }
-            Tracked::Unarmed => pass_while::<M::Threads>(slots, all_idle::<M>, M::Arch::is_idle),
+            Tracked::Accesses => pass_while::<M>(slots, all_unaccessed::<M>, word::is_unaccessed),
+            Tracked::Unarmed => pass_while::<M>(slots, all_idle::<M>, word::is_idle),
         };
         self.rest.first()
     }
@@ -189,16 +177,16 @@ impl<'t, M: Machine> Touched<'t, M> {
 }
 
 impl<M: Machine> Iterator for Touched<'_, M> {
-    type Item = AlikeRun<M::Arch>;
+    type Item = AlikeRun;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<AlikeRun<M::Arch>> {
+    fn next(&mut self) -> Option<AlikeRun> {
         let word = self.first()?.load(Ordering::Relaxed);
         let start = self.page();
         // The run has at least one page, even if hardware has changed the first entry in the meantime.
         self.consume(1);
-        if self.alike && M::Arch::is_present(word) {
-            self.rest = pass_alike::<M>(self.rest, M::Arch::attributes(word));
+        if self.alike && word::is_present(word) {
+            self.rest = pass_alike::<M>(self.rest, word::attributes(word));
         }
         let range = PageRange::new(start, self.page());
         Some(AlikeRun::new(range, word, 1))
@@ -238,7 +226,7 @@ impl Meta {
 impl<M: Machine> Table<M> {
     /// Returns the entries that point to last-level tables, from the entry for `page` to the end of its table, or
     /// `None` if there is no such table.
-    fn entries_above(&self, page: Page) -> Option<&[AtomicU64]> {
+    fn entries_above(&self, page: Page) -> Option<&[SlotOf<M>]> {
         let above = self.upper_table(page).ok()?;
         Some(&self.frames().table_words(above)[slot_index(page, ABOVE)..])
     }
@@ -262,12 +250,12 @@ impl<M: Machine> Table<M> {
             let quiet = slots.iter().take_while(|slot| {
                 step::<M::Threads>(Step::Entry);
                 let word = slot.load(Ordering::Acquire);
-                match M::Arch::slot(word, ABOVE) {
+                match word::slot(word, ABOVE) {
                     Slot::Table(lower) => {
-                        M::Arch::is_uncached(word)
+                        word::is_uncached(word)
                             && tables.meta(lower).quiet.load(Ordering::Acquire) & skippable != 0
                     }
-                    Slot::Entry => tracked.is_untouched::<M>(word),
+                    Slot::Entry => tracked.is_untouched(word),
                 }
             });
             let quiet = quiet.count();
@@ -305,13 +293,13 @@ impl<M: Machine> Table<M> {
         first
     }
 
-    fn settle_one(&self, slot: &AtomicU64, start: Page, gather: &mut Gather<'_, M>) {
+    fn settle_one(&self, slot: &SlotOf<M>, start: Page, gather: &mut Gather<'_, M>) {
         step::<M::Threads>(Step::Entry);
         let word = slot.load(Ordering::Relaxed);
-        let Slot::Table(lower) = M::Arch::slot(word, ABOVE) else {
+        let Slot::Table(lower) = word::slot(word, ABOVE) else {
             return;
         };
-        if M::Arch::is_uncached(word) {
+        if word::is_uncached(word) {
             return;
         }
         let meta = self.frames().meta(lower);
@@ -325,9 +313,8 @@ impl<M: Machine> Table<M> {
             gather.record_upper_cleared();
             // The exchange fails if the entry has changed. If it now points to another table, that table is not
             // skippable either.
-            let clear = word & !M::Arch::mask(Bits::ACCESSED);
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let _ = slot.compare_exchange(word, clear, order.0, order.1);
+            let clear = word & !word::mask(Bits::ACCESSED);
+            let _ = slot.exchange(word, clear);
         }
         meta.lock.unlock::<M::Threads>(Rank::Table);
     }
@@ -340,7 +327,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// upper entry. On an architecture without accessed bits in upper entries, no table may.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
-        M::Arch::UPPER_ENTRIES_ACCESSED
+        M::Arch::SKIPS_TABLES
             && self.level == 1
             && start.number() % TABLE_PAGES == 0
             && start.add(TABLE_PAGES) <= self.range().end
@@ -410,7 +397,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Evaluates `rule` for the attributes of `run`, for use by [`edit_prepared`](Self::edit_prepared).
     pub fn prepare(
         &self,
-        run: &AlikeRun<M::Arch>,
+        run: &AlikeRun,
         mut rule: impl FnMut(Bits) -> Edit,
         gather: &Gather<'_, M>,
     ) -> Prepared {
@@ -431,7 +418,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     #[inline]
     pub fn edit_prepared(
         &self,
-        run: &AlikeRun<M::Arch>,
+        run: &AlikeRun,
         pages: u64,
         prepared: &Prepared,
         gather: &mut Gather<'_, M>,
@@ -525,7 +512,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         while let Some(first) = entries.first() {
             let word = first.load(Ordering::Relaxed);
             let start = entries.page();
-            if !M::Arch::is_present(word) {
+            if !word::is_present(word) {
                 untouched &= edit_swapped_slot::<M>(first, tracked, &rule);
                 entries.consume(1);
                 continue;
@@ -542,7 +529,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 continue;
             }
             entries.consume(1);
-            let follows = |slot: &AtomicU64| alike.fits::<M>(slot.load(Ordering::Relaxed));
+            let follows = |slot: &SlotOf<M>| alike.fits(slot.load(Ordering::Relaxed));
             let more = match entries.rest {
                 [next, ..] if follows(next) => alike.apply::<M>(entries.rest),
                 [] | [_, ..] => 0,
@@ -559,14 +546,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// If a page is mapped, swapped out or migrating here.
     pub fn mark_here(&mut self, marks: Marks) {
         let old = self.word();
-        let present = match M::Arch::decode(old, self.level) {
+        let present = match word::decode(old, self.level) {
             Entry::Empty => Marks::empty(),
             Entry::Marker(Marker { marks }) => marks,
             Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
                 panic!("marked a page at {:?}", self.position)
             }
         };
-        let new = M::Arch::encode(Entry::marker(present | marks));
+        let new = word::encode(Entry::marker(present | marks));
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
     }
@@ -575,62 +562,61 @@ impl<'t, M: Machine> Cursor<'t, M> {
 /// Edits the bits that the entry in `slot` carries, if it is a swap entry. Returns whether the entry is untouched
 /// afterwards. The table is locked.
 fn edit_swapped_slot<M: Machine>(
-    slot: &AtomicU64,
+    slot: &SlotOf<M>,
     tracked: Tracked,
     rule: impl Fn(Bits) -> Edit,
 ) -> bool {
     // Hardware does not change an entry that is not present, and the table is locked.
     let old = slot.load(Ordering::Relaxed);
-    if M::Arch::swapped(old).is_none() {
-        return tracked.is_untouched::<M>(old);
+    if word::swapped(old).is_none() {
+        return tracked.is_untouched(old);
     }
-    let bits = M::Arch::carried(old);
+    let bits = word::carried(old);
     let edit = rule(bits);
-    let new = M::Arch::with_carried(old, (bits - edit.clear) | edit.set);
+    let new = word::with_carried(old, (bits - edit.clear) | edit.set);
     slot.store(new, Ordering::Release);
-    tracked.is_untouched::<M>(new)
+    tracked.is_untouched(new)
 }
 
 /// Whether the dirty bit of every entry reports stores.
-fn every_watched<M: Machine>(slots: &[AtomicU64]) -> bool {
+fn every_watched<M: Machine>(slots: &[SlotOf<M>]) -> bool {
     let every = slots.iter().fold(u64::MAX, |every, slot| {
         step::<M::Threads>(Step::Entry);
         every & slot.load(Ordering::Relaxed)
     });
-    every & M::Arch::mask(Bits::WATCHED) != 0
+    every & word::mask(Bits::WATCHED) != 0
 }
 
 /// Returns the intersection and the union of the bits of these entries.
 #[inline(always)]
-fn every_and_some<H: Threads>(slots: &[AtomicU64; TOGETHER]) -> (u64, u64) {
-    (every_bit::<H>(slots), some_bits::<H>(slots))
+fn every_and_some<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> (u64, u64) {
+    (every_bit::<M>(slots), some_bits::<M>(slots))
 }
 
 /// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are
 /// tracked by their dirty bits and clean. `false` means unknown.
 #[inline(always)]
-fn all_unwritten<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some::<M::Threads>(slots);
-    every & M::Arch::mask(Bits::UFFD_WP) != 0
-        || (every & M::Arch::mask(Bits::WATCHED) != 0 && some & M::Arch::mask(Bits::DIRTY) == 0)
+fn all_unwritten<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<M>(slots);
+    every & word::mask(Bits::UFFD_WP) != 0
+        || (every & word::mask(Bits::WATCHED) != 0 && some & word::mask(Bits::DIRTY) == 0)
 }
 
 /// Whether all of these entries are unaccessed, as proved by the same condition for each. `false` means unknown.
 #[inline(always)]
-fn all_unaccessed<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some::<M::Threads>(slots);
-    every & M::Arch::mask(Bits::UFFD_WP) != 0 || are_idle::<M>(every, some)
+fn all_unaccessed<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<M>(slots);
+    every & word::mask(Bits::UFFD_WP) != 0 || are_idle(every, some)
 }
 
 /// Whether the accessed bit of each of these entries reports the next access, or all are empty. `false` means unknown.
 #[inline(always)]
-fn all_idle<M: Machine>(slots: &[AtomicU64; TOGETHER]) -> bool {
-    let (every, some) = every_and_some::<M::Threads>(slots);
-    are_idle::<M>(every, some)
+fn all_idle<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
+    let (every, some) = every_and_some::<M>(slots);
+    are_idle(every, some)
 }
 
 #[inline(always)]
-fn are_idle<M: Machine>(every: u64, some: u64) -> bool {
-    some == 0
-        || (every & M::Arch::mask(Bits::IDLE) != 0 && some & M::Arch::mask(Bits::ACCESSED) == 0)
+fn are_idle(every: u64, some: u64) -> bool {
+    some == 0 || (every & word::mask(Bits::IDLE) != 0 && some & word::mask(Bits::ACCESSED) == 0)
 }

@@ -8,7 +8,7 @@ use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
 use super::numbers;
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
@@ -32,7 +32,7 @@ impl<M: Machine> Table<M> {
     /// Updates the count of huge pages and markers in upper-level tables when the entry `old` there becomes `new`.
     #[inline]
     pub(super) fn count_large(&self, old: u64, new: u64) {
-        match (is_large::<M>(old), is_large::<M>(new)) {
+        match (is_large(old), is_large(new)) {
             (false, true) => self.state.large.fetch_add(1, Ordering::Relaxed),
             (true, false) => self.state.large.fetch_sub(1, Ordering::Relaxed),
             (false, false) | (true, true) => return,
@@ -40,8 +40,9 @@ impl<M: Machine> Table<M> {
     }
 }
 
-fn is_large<M: Machine>(word: u64) -> bool {
-    word != 0 && M::Arch::slot(word, ROOT_LEVEL) == Slot::Entry
+#[inline]
+fn is_large(word: u64) -> bool {
+    word != 0 && word::slot(word, ROOT_LEVEL) == Slot::Entry
 }
 
 impl<M: Machine> Cursor<'_, M> {
@@ -51,8 +52,8 @@ impl<M: Machine> Cursor<'_, M> {
     pub(super) fn count(&self, old: u64, new: u64) {
         if self.level > 1 {
             self.count_upper(old, new);
-        } else if !numbers::are_equal::<M>(old, new) {
-            let change = numbers::of_entry::<M>(new).wrapping_sub(numbers::of_entry::<M>(old));
+        } else if !numbers::are_equal(old, new) {
+            let change = numbers::of_entry(new).wrapping_sub(numbers::of_entry(old));
             self.add_to_numbers(change);
         }
     }
@@ -78,7 +79,7 @@ impl<M: Machine> Cursor<'_, M> {
     pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
-        let repeated = match M::Arch::decode(old, self.level) {
+        let repeated = match word::decode(old, self.level) {
             Entry::Empty => 0,
             Entry::Marker(_) => old,
             Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
@@ -92,7 +93,7 @@ impl<M: Machine> Cursor<'_, M> {
             self.populate(lower, |_| repeated);
         }
         self.lock_unlinked(lower);
-        let new = M::Arch::table(lower);
+        let new = word::table(lower);
         slot.store(new, Ordering::Release);
         self.count(old, new);
         stat::line::<M::Threads>(Line::Entries, slot);
@@ -131,7 +132,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
         // All entries are of one kind.
         let each = if self.level == HUGE_LEVEL {
-            numbers::of_entry::<M>(frames.table_words(lower)[0].load(Ordering::Relaxed))
+            numbers::of_entry(frames.table_words(lower)[0].load(Ordering::Relaxed))
         } else {
             numbers::LIVE
         };
@@ -193,9 +194,9 @@ impl<M: Machine> Cursor<'_, M> {
             self.table.frames().part(folio);
         }
         // Hardware may have set the accessed and dirty bits since `large` was read.
-        self.populate_parts(lower, M::Arch::decode(old, level));
+        self.populate_parts(lower, word::decode(old, level));
         self.lock_unlinked(lower);
-        let new = M::Arch::table(lower);
+        let new = word::table(lower);
         self.slot_word().store(new, Ordering::Release);
         self.count(0, new);
         self.descend(lower);
@@ -204,7 +205,7 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// Writes the parts of a huge page into every entry of a table that is not linked yet.
     fn populate_parts(&self, lower: Frame, large: Entry) {
-        let first = M::Arch::encode(part(large));
+        let first = word::encode(part(large));
         // If the address is stored inverted, a higher address is a lower value.
         let bytes = (slot_pages(self.level - 1) << 12) as i64;
         let step = match large {
@@ -273,7 +274,7 @@ impl<M: Machine> Cursor<'_, M> {
                 continue;
             }
             let old = self.word();
-            let present = match M::Arch::decode(old, self.level) {
+            let present = match word::decode(old, self.level) {
                 Entry::Empty => Marks::empty(),
                 Entry::Marker(Marker { marks }) => marks,
                 Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
@@ -292,7 +293,7 @@ impl<M: Machine> Cursor<'_, M> {
                     self.push_down()?;
                     continue;
                 }
-                let new = M::Arch::encode(Entry::marker(wanted));
+                let new = word::encode(Entry::marker(wanted));
                 self.slot_word().store(new, Ordering::Release);
                 self.count(old, new);
             }
@@ -312,9 +313,9 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let first = slot_index(start, self.level);
         let slots = &self.words[first..ENTRIES.min(first + whole as usize)];
-        let marker = M::Arch::encode(Entry::marker(marks));
+        let marker = word::encode(Entry::marker(marks));
         let level = self.level;
-        let page = |word| M::Arch::slot(word, level) == Slot::Entry && M::Arch::is_present(word);
+        let page = |word| word::slot(word, level) == Slot::Entry && word::is_present(word);
         let page_at = |slot: usize| start.add(slot as u64 * pages);
         let (mut done, mut marked) = (0, 0);
         let mut pages_from = None;
@@ -326,7 +327,7 @@ impl<M: Machine> Cursor<'_, M> {
                 slots[done].store(marker, Ordering::Release);
                 // The table is locked, so no other CPU writes an entry that is not present.
                 let next = pass_together(slots, done + 1, |many| {
-                    let empty = all_empty::<M::Threads>(many);
+                    let empty = all_empty::<M>(many);
                     if empty {
                         many.iter()
                             .for_each(|slot| slot.store(marker, Ordering::Release));
@@ -373,7 +374,7 @@ impl<M: Machine> Cursor<'_, M> {
             if let Entry::Marker(Marker { marks: present }) = extent.entry {
                 self.debug_check_whole();
                 let old = self.word();
-                let new = M::Arch::encode(Entry::marker(left(present, marks)));
+                let new = word::encode(Entry::marker(left(present, marks)));
                 self.slot_word().store(new, Ordering::Release);
                 self.count(old, new);
             }
@@ -392,11 +393,11 @@ impl<M: Machine> Cursor<'_, M> {
             let (slot, word) = (&slots[done], slots[done].load(Ordering::Relaxed));
             done += 1;
             if word == 0 {
-                done = pass_together(slots, done, all_empty::<M::Threads>);
-            } else if M::Arch::is_present(word) {
+                done = pass_together(slots, done, all_empty::<M>);
+            } else if word::is_present(word) {
                 continue;
-            } else if let Entry::Marker(Marker { marks: present }) = M::Arch::decode(word, 1) {
-                let new = M::Arch::encode(Entry::marker(left(present, marks)));
+            } else if let Entry::Marker(Marker { marks: present }) = word::decode(word, 1) {
+                let new = word::encode(Entry::marker(left(present, marks)));
                 slot.store(new, Ordering::Release);
                 gone += u32::from(new == 0);
             }

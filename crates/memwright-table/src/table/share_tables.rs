@@ -1,13 +1,13 @@
 //! Sharing the last-level tables of a parent with its child.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
 use super::level::{ABOVE, ENTRIES, SHARED_OWNER, TABLE_PAGES, slot_index, table_owner};
 use super::numbers::{self, Sum, TableTotals};
 use super::shared::{count_entries, is_shareable, is_shared_table, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Architecture, Slot, SlotOf, TableSlot, word};
 use crate::frame::{Meta, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -50,7 +50,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, OutOfFrames> {
         let mut page = range.start;
-        while M::Arch::UPPER_ENTRIES_PERMIT && page < range.end {
+        while M::Arch::SHARES_TABLES && page < range.end {
             let above = match self.upper_table(page) {
                 Ok(above) => above,
                 Err(next) => {
@@ -97,7 +97,7 @@ impl<M: Machine> Table<M> {
     fn is_refused(&self, above: Frame, entry: usize, rule: ShareRule) -> bool {
         step::<M::Threads>(Step::Entry);
         let word = self.frames().table_words(above)[entry].load(Ordering::Acquire);
-        match M::Arch::slot(word, ABOVE) {
+        match word::slot(word, ABOVE) {
             Slot::Table(lower) => {
                 let numbers = self.frames().meta(lower).live.load(Ordering::Relaxed);
                 numbers != 0 && numbers::live(numbers) < rule.least
@@ -134,7 +134,7 @@ impl<M: Machine> Table<M> {
             step::<M::Threads>(Step::Entry);
             let slot = &slots[handled];
             let word = slot.load(Ordering::Acquire);
-            let Slot::Table(lower) = M::Arch::slot(word, ABOVE) else {
+            let Slot::Table(lower) = word::slot(word, ABOVE) else {
                 if word == 0 {
                     handled += 1;
                     continue;
@@ -159,7 +159,7 @@ impl<M: Machine> Table<M> {
             }
             add_references(meta, 1);
             sum.add(meta.live.load(Ordering::Relaxed));
-            words[handled] = M::Arch::shared_table(word);
+            words[handled] = word::shared_table(word);
             handled += 1;
         }
         lock.unlock::<M::Threads>(Rank::Table);
@@ -174,7 +174,7 @@ impl<M: Machine> Table<M> {
     #[inline(always)]
     fn make_shared(
         &self,
-        (slot, rule): (&AtomicU64, ShareRule),
+        (slot, rule): (&SlotOf<M>, ShareRule),
         (lower, meta): (Frame, &Meta),
     ) -> bool {
         meta.lock.lock::<M::Threads>(Rank::TableChild);
@@ -199,7 +199,7 @@ impl<M: Machine> Table<M> {
             meta.disturb();
             meta.owner.store(SHARED_OWNER, Ordering::Release);
             // From now on, the processor permits no store through this entry. The exchange keeps the accessed bit.
-            M::Arch::forbid_stores(slot);
+            word::forbid_stores(slot);
         }
         meta.lock.unlock::<M::Threads>(Rank::TableChild);
         shares
@@ -226,7 +226,7 @@ impl<M: Machine> Table<M> {
     #[cold]
     fn withdraw(&self, words: &[u64], linked: u64) {
         for word in words {
-            if let Slot::Table(lower) = M::Arch::slot(*word, ABOVE) {
+            if let Slot::Table(lower) = word::slot(*word, ABOVE) {
                 let remains = stop_sharing(self.frames().meta(lower));
                 debug_assert!(remains, "the parent shares the table");
             }

@@ -27,18 +27,18 @@
 //! references are therefore exact for an address space that owns its table: one reference means that no other entry
 //! maps the frame.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
 use super::numbers;
 use super::runs::{TOGETHER, every_bit, some_bits};
 use crate::addr::{Frame, Page};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, SlotOf, TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{Step, Threads, step};
+use crate::sync::{Step, step};
 
 /// Returns whether several address spaces may share the table whose metadata is `meta`. The result is final only while
 /// the table's lock is held.
@@ -106,19 +106,19 @@ pub(super) fn stop_sharing_unlinked(meta: &Meta) -> bool {
 /// Returns whether a table can be shared: no entry has state that belongs to one address space. No other thread changes
 /// the table.
 #[inline(never)]
-pub(super) fn is_shareable<M: Machine>(words: &[AtomicU64; ENTRIES]) -> bool {
+pub(super) fn is_shareable<M: Machine>(words: &[SlotOf<M>; ENTRIES]) -> bool {
     step::<M::Threads>(Step::Entry);
-    let of_one = M::Arch::mask(OF_ONE);
+    let of_one = word::mask(OF_ONE);
     let mut rest = &words[..];
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
         rest = more;
-        let (every, some) = combined::<M::Threads>(group);
-        let are_pages = M::Arch::are_pages(every, 1);
+        let (every, some) = combined::<M>(group);
+        let are_pages = word::are_pages(every, 1);
         let plain = some & of_one == 0 && (are_pages || some == 0);
         if !plain
             && !group
                 .iter()
-                .all(|slot| is_of_all::<M>(slot.load(Ordering::Relaxed)))
+                .all(|slot| is_of_all(slot.load(Ordering::Relaxed)))
         {
             return false;
         }
@@ -127,8 +127,9 @@ pub(super) fn is_shareable<M: Machine>(words: &[AtomicU64; ENTRIES]) -> bool {
 }
 
 /// Whether the entry `word` has no state that belongs to one address space.
-fn is_of_all<M: Machine>(word: u64) -> bool {
-    match M::Arch::decode(word, 1) {
+#[inline]
+fn is_of_all(word: u64) -> bool {
+    match word::decode(word, 1) {
         Entry::Empty => true,
         Entry::Present(page) => !page.bits.intersects(OF_ONE),
         Entry::Swapped(swapped) => !swapped.bits.intersects(OF_ONE),
@@ -138,17 +139,17 @@ fn is_of_all<M: Machine>(word: u64) -> bool {
 }
 
 /// Counts the entries of a table by reading them, for comparison with the numbers in its metadata.
-pub(super) fn count_entries<M: Machine>(words: &[AtomicU64; ENTRIES]) -> u32 {
+pub(super) fn count_entries<M: Machine>(words: &[SlotOf<M>; ENTRIES]) -> u32 {
     let each = words.iter().map(|slot| slot.load(Ordering::Relaxed));
-    each.map(numbers::of_entry::<M>).sum()
+    each.map(numbers::of_entry).sum()
 }
 
 /// Returns the intersection and the union of the words of a group of slots. The lock of the table is held, so the
 /// interleaver need not stop at each slot.
 #[inline(always)]
-fn combined<H: Threads>(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
+fn combined<M: Machine>(group: &[SlotOf<M>; TOGETHER]) -> (u64, u64) {
     if !cfg!(feature = "interleave") {
-        return (every_bit::<H>(group), some_bits::<H>(group));
+        return (every_bit::<M>(group), some_bits::<M>(group));
     }
     group.iter().fold((u64::MAX, 0), |(every, some), slot| {
         let word = slot.load(Ordering::Relaxed);
@@ -157,10 +158,10 @@ fn combined<H: Threads>(group: &[AtomicU64; TOGETHER]) -> (u64, u64) {
 }
 
 /// Returns the number of empty slots at the start of `slots`.
-pub(super) fn count_empty<H: Threads>(slots: &[AtomicU64]) -> usize {
+pub(super) fn count_empty<M: Machine>(slots: &[SlotOf<M>]) -> usize {
     let mut rest = slots;
     while let Some((group, more)) = rest.split_first_chunk::<TOGETHER>() {
-        if combined::<H>(group).1 != 0 {
+        if combined::<M>(group).1 != 0 {
             break;
         }
         rest = more;
@@ -184,7 +185,7 @@ impl<M: Machine> Table<M> {
         let frames = self.frames();
         let above = self.upper_table(page).ok()?;
         let slot = &frames.table_words(above)[slot_index(page, ABOVE)];
-        match M::Arch::slot(slot.load(Ordering::Acquire), ABOVE) {
+        match word::slot(slot.load(Ordering::Acquire), ABOVE) {
             Slot::Table(lower) => is_shared(frames.meta(lower)).then_some(lower),
             Slot::Entry => None,
         }
@@ -199,7 +200,7 @@ impl<M: Machine> Table<M> {
         for level in (ABOVE + 1..=ROOT_LEVEL).rev() {
             step::<M::Threads>(Step::Entry);
             let slot = &frames.table_words(node)[slot_index(page, level)];
-            let Slot::Table(lower) = M::Arch::slot(slot.load(Ordering::Acquire), level) else {
+            let Slot::Table(lower) = word::slot(slot.load(Ordering::Acquire), level) else {
                 return Err(self.next_upper(node, page, level));
             };
             node = lower;
@@ -212,7 +213,7 @@ impl<M: Machine> Table<M> {
     #[cold]
     fn next_upper(&self, node: Frame, page: Page, level: u8) -> Page {
         let after = slot_index(page, level) + 1;
-        let empty = count_empty::<M::Threads>(&self.frames().table_words(node)[after..]);
+        let empty = count_empty::<M>(&self.frames().table_words(node)[after..]);
         let span = slot_pages(level);
         Page::new((page.number() / span + 1 + empty as u64) * span)
     }

@@ -1,12 +1,12 @@
 //! Operations that swap pages out and in.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, record};
 use super::numbers;
 use super::runs::{TOGETHER, are_pages};
 use crate::addr::Page;
-use crate::arch::Encoding;
+use crate::arch::{SlotOf, TableSlot, word};
 use crate::entry::{Bits, Entry, Present, Swapped, change};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -29,14 +29,13 @@ impl<M: Machine> Cursor<'_, M> {
         let word = self.slot_word();
         let mut old = word.load(Ordering::Relaxed);
         loop {
-            assert!(M::Arch::is_present(old), "no page at {:?}", self.position);
-            let page = M::Arch::decode_present(old, 1);
+            assert!(word::is_present(old), "no page at {:?}", self.position);
+            let page = word::decode_present(old, 1);
             let new = Entry::Swapped(Swapped {
                 slot,
                 bits: bits(page.bits) & Bits::CARRIED,
             });
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            match word.compare_exchange(old, M::Arch::encode(new), order.0, order.1) {
+            match word.exchange(old, word::encode(new)) {
                 Ok(_) => {
                     self.add_to_numbers(numbers::SWAPPED.wrapping_sub(numbers::COUNTED));
                     let what = change(Entry::Present(page), new);
@@ -59,11 +58,11 @@ impl<M: Machine> Cursor<'_, M> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
         assert!(
-            matches!(M::Arch::decode(old, self.level), Entry::Swapped(_)),
+            matches!(word::decode(old, self.level), Entry::Swapped(_)),
             "nothing is swapped out at {:?}",
             self.position
         );
-        let new = M::Arch::encode_present(page);
+        let new = word::encode_present(page);
         slot.store(new, Ordering::Release);
         self.add_to_numbers(numbers::COUNTED.wrapping_sub(numbers::SWAPPED));
     }
@@ -76,7 +75,7 @@ impl<M: Machine> Cursor<'_, M> {
             return;
         }
         let slots = self.slots_to(self.table_end(self.range().end));
-        let all_pages = |group: &&[AtomicU64]| {
+        let all_pages = |group: &&[SlotOf<M>]| {
             let whole = group.first_chunk::<TOGETHER>();
             whole.is_some_and(|slots| are_pages::<M>(slots, 1))
         };
@@ -84,8 +83,8 @@ impl<M: Machine> Cursor<'_, M> {
         for slot in groups.flatten() {
             // Hardware does not change a swap entry, and the table is locked.
             let word = slot.load(Ordering::Relaxed);
-            if M::Arch::swapped(word).is_some() {
-                let new = M::Arch::with_carried(word, rule(M::Arch::carried(word)));
+            if word::swapped(word).is_some() {
+                let new = word::with_carried(word, rule(word::carried(word)));
                 slot.store(new, Ordering::Release);
             }
         }

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::addr::{Frame, Page, PageSize};
-use crate::arch::{Encoding, Slot};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, CacheMode, Entry};
 use crate::machine::Machine;
 use crate::root::Table;
@@ -80,18 +80,17 @@ impl<M: Machine> Table<M> {
         loop {
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let word = slot.load(Ordering::Acquire);
-            let Slot::Table(lower) = M::Arch::slot(word, level) else {
+            let Slot::Table(lower) = word::slot(word, level) else {
                 break;
             };
-            if M::Arch::is_uncached(word) {
-                let used = word | M::Arch::mask(Bits::ACCESSED);
-                let (set, seen) = (Ordering::AcqRel, Ordering::Relaxed);
-                if slot.compare_exchange(word, used, set, seen).is_err() {
+            if word::is_uncached(word) {
+                let used = word | word::mask(Bits::ACCESSED);
+                if slot.exchange(word, used).is_err() {
                     // The entry has changed: read it again.
                     continue;
                 }
             }
-            upper &= M::Arch::permits_stores(word);
+            upper &= word::permits_stores(word);
             (node, level) = (lower, level - 1);
         }
         if access == PageAccess::Store && !upper {
@@ -100,20 +99,19 @@ impl<M: Machine> Table<M> {
         let slot = &frames.table_words(node)[slot_index(page, level)];
         let mut word = slot.load(Ordering::Acquire);
         loop {
-            let Entry::Present(present) = M::Arch::decode(word, level) else {
+            let Entry::Present(present) = word::decode(word, level) else {
                 return None;
             };
             if !present.bits.contains(access.wanted()) {
                 return None;
             }
-            let used = word | M::Arch::mask(access.recorded());
-            let set = (Ordering::AcqRel, Ordering::Acquire);
-            match slot.compare_exchange(word, used, set.0, set.1) {
+            let used = word | word::mask(access.recorded());
+            match slot.exchange(word, used) {
                 Ok(_) => {
                     return Some(Translation {
                         frame: present.frame_of(page),
                         size: present.size,
-                        stores: upper && M::Arch::held(used, WRITTEN) == WRITTEN,
+                        stores: upper && word::held(used, WRITTEN) == WRITTEN,
                         fetches: present.bits.contains(Bits::EXECUTE),
                         key: present.bits.key(),
                         cache: present.bits.cache()?,

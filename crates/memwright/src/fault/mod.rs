@@ -37,7 +37,7 @@ pub(crate) mod swapped_page;
 #[cfg(not(feature = "uffd"))]
 mod uffd_off;
 
-use memwright_table::{CpuId, Machine, PageRange, VirtAddr};
+use memwright_table::{Architecture, CpuId, Invalidation, Machine, Page, PageRange, VirtAddr};
 
 use crate::fault::attempt::Fault;
 use crate::fault::swap_wait::wait_a_moment;
@@ -65,6 +65,9 @@ impl<M: Machine> AddressSpace<M> {
         match outcome {
             Ok(kind) => core.memory.count_on(cpu, kind.row(), 1),
             Err(error) => outcome = core.failed_fault(cpu, address, access, error),
+        }
+        if !M::Arch::FAULT_DROPS_STALE {
+            core.drop_stale(address.page());
         }
         if core.memory.is_watched() {
             core.watched_fault(cpu, address, access, outcome);
@@ -100,6 +103,12 @@ impl<M: Machine> Core<M> {
             drop(areas);
             self.grow_stack(page)?;
         }
+    }
+
+    /// Drops what this CPU has cached for `page`, so that the instruction that faulted uses the entry.
+    pub(super) fn drop_stale(&self, page: Page) {
+        let machine = self.memory.frames().machine();
+        machine.invalidate_local(&Invalidation::page(page));
     }
 
     /// Handles the error of a fault. If the fault began to read its page from swap, completes the fault. If the hugetlb

@@ -1,7 +1,7 @@
 //! Faults on an entry that maps a page: spurious faults, and faults that are resolved by adding a permission or by
 //! copying the page (Linux 7.2 `mm/memory.c`, `do_wp_page`).
 
-use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
+use memwright_table::{Bits, Cursor, Entry, Machine, PageSize, Present};
 
 use crate::fault::attempt::Fault;
 use crate::types::access::FaultKind;
@@ -147,15 +147,7 @@ impl<M: Machine> Fault<'_, M> {
     /// flush-what-shrank).
     fn spurious(self, cursor: Cursor<'_, M>) -> FaultKind {
         drop(cursor);
-        self.core
-            .memory
-            .frames()
-            .machine()
-            .invalidate_local(&Invalidation::Pages {
-                first: self.page,
-                count: 1,
-                stride: PageSize::Size4K,
-            });
+        self.core.drop_stale(self.page);
         FaultKind::Spurious
     }
 

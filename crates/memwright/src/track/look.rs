@@ -11,14 +11,14 @@ use crate::vma::idle::accessed;
 /// The decision on a run of pages: whether the scan selects it, and the categories to report. Later runs with the same
 /// properties reuse the decision.
 #[derive(Clone, Copy)]
-struct Decision<A> {
-    run: AlikeRun<A>,
+struct Decision {
+    run: AlikeRun,
     categories: Categories,
     wanted: bool,
 }
 
 /// The last two decisions. Two are kept because runs of two kinds often alternate.
-type Decisions<A> = [Option<Decision<A>>; 2];
+type Decisions = [Option<Decision>; 2];
 
 impl<M: Machine> Core<M> {
     /// Scans every entry of `range` without changing any. Passes consecutive pages with equal entries to the callback
@@ -105,9 +105,9 @@ impl<M: Machine> Core<M> {
     fn offer(
         &self,
         look: &mut Look<'_, M, impl Take>,
-        run: AlikeRun<M::Arch>,
+        run: AlikeRun,
         singly: bool,
-        decisions: &mut Decisions<M::Arch>,
+        decisions: &mut Decisions,
         also: impl Fn(Entry, Categories) -> Categories,
     ) -> Option<Page> {
         let known = decisions
@@ -137,9 +137,9 @@ impl<M: Machine> Core<M> {
     fn decide(
         &self,
         look: &Look<'_, M, impl Take>,
-        run: AlikeRun<M::Arch>,
+        run: AlikeRun,
         also: impl Fn(Entry, Categories) -> Categories,
-    ) -> Decision<M::Arch> {
+    ) -> Decision {
         let entry = run.entry();
         let found = self.categories(look.area, entry, run.size());
         let categories = look.common | also(entry, found);

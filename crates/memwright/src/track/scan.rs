@@ -225,7 +225,7 @@ pub(super) struct Look<'a, M: Machine, T> {
     pub(super) scan: &'a Scan,
     pub(super) take: &'a mut T,
     /// The decisions for the last run of pages. Later runs with the same properties reuse them.
-    known: Option<Known<M::Arch>>,
+    known: Option<Known>,
 }
 
 impl<M: Machine, T: Take> Look<'_, M, T> {
@@ -257,8 +257,8 @@ impl<M: Machine, T: Take> Look<'_, M, T> {
 
 /// What a scan for written pages has decided for a run of pages. Later runs with the same properties reuse the
 /// decisions.
-struct Known<A> {
-    run: AlikeRun<A>,
+struct Known {
+    run: AlikeRun,
     categories: Categories,
     wanted: bool,
     /// Whether the entries of the run map pages. If so, they are protected together unless one of the pages is pinned.
@@ -421,7 +421,7 @@ impl<M: Machine> Core<M> {
         }
         for run in cursor.touched(from, end, alike, Tracked::Stores) {
             let pages = run.range.len();
-            let fits = |known: &Known<M::Arch>| alike && run.is_like(&known.run);
+            let fits = |known: &Known| alike && run.is_like(&known.run);
             if !look.known.as_ref().is_some_and(fits) {
                 let entry = run.entry();
                 let found = self.categories(look.area, entry, PageSize::Size4K);
@@ -553,7 +553,7 @@ fn protect_known<M: Machine, T: Take>(
     gather: &mut Gather<'_, M>,
 ) -> (Page, bool) {
     let (mut from, mut found) = (cursor.position(), false);
-    let is_for_all = |known: &&Known<M::Arch>| known.wanted && known.present && known.arm.changes();
+    let is_for_all = |known: &&Known| known.wanted && known.present && known.arm.changes();
     let Some(known) = look.known.as_ref().filter(is_for_all) else {
         return (from, found);
     };

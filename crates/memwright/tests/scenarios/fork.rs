@@ -2,6 +2,8 @@
 //! visible to the parent.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Row};
+use memwright_sim::Arch;
+use memwright_table::Architecture;
 
 use crate::world::{Process, R, RW, World, page, rows};
 
@@ -231,4 +233,20 @@ fn two_hundred_children_come_and_go() {
         assert_eq!(child.load(number as u64 % 16), number as u8);
         assert_eq!(child.load((number as u64 + 1) % 16), 1);
     }
+}
+
+#[test]
+fn tables_are_shared_only_if_upper_entries_can_forbid_stores() {
+    let world = World::new();
+    world.memory.policy().set("fork", "1").unwrap();
+    let mut parent = world.process();
+    parent.map(0, 4, RW);
+    parent.store(0, 1).unwrap();
+    let account = world.counted(|| {
+        let mut child = parent.fork();
+        child.store(0, 2).unwrap();
+    });
+    let shared = rows(&account, &[Row::TablesShared, Row::TablesCopied]);
+    assert_eq!(shared, [u64::from(Arch::SHARES_TABLES); 2]);
+    assert_eq!(parent.load(0), 1);
 }

@@ -49,6 +49,8 @@ mod rows;
 mod scan_room;
 mod setup;
 #[cfg(all(feature = "swap", feature = "uffd"))]
+// Its forks copy all entries.
+#[cfg(not(simulated = "riscv64"))]
 mod share;
 #[cfg(all(feature = "swap", feature = "uffd"))]
 mod shared_folio;

@@ -1,0 +1,25 @@
+//! The format in which the processors read entries, and what they cache.
+//!
+//! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. The two share only the bits
+//! in memory, so the tests detect an encoding that hardware would read differently.
+//!
+//! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64.
+
+#[cfg(not(simulated = "riscv64"))]
+mod x86_64;
+#[cfg(not(simulated = "riscv64"))]
+pub use x86_64::*;
+
+#[cfg(simulated = "riscv64")]
+mod riscv64;
+#[cfg(simulated = "riscv64")]
+pub use riscv64::*;
+
+/// A leaf as its entry gives it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf {
+    /// The address of its first byte.
+    pub(crate) address: u64,
+    /// The index in the page attribute table, which selects the memory type. 0 is write-back.
+    pub(crate) pat: u8,
+}

@@ -1,0 +1,90 @@
+//! x86-64 with four levels (Intel SDM volume 3A, "4-Level Paging and 5-Level Paging").
+
+use super::Leaf;
+use crate::tlb::Rights;
+
+pub use memwright_table::X86_64 as Arch;
+
+/// Set in an entry that the processor uses.
+pub(crate) const PRESENT: u64 = 1 << 0;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+
+/// Whether a page fault drops the cached entries for its address.
+pub(crate) const FAULT_DROPS: bool = true;
+/// Whether a processor can cache that an entry is not present.
+pub(crate) const CACHES_ABSENT: bool = false;
+
+const WRITABLE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+/// The low bit of the index in the page attribute table.
+const WRITE_THROUGH: u64 = 1 << 3;
+/// The middle bit of the index.
+const CACHE_DISABLE: u64 = 1 << 4;
+const LEAF: u64 = 1 << 7;
+/// In a 4 KiB entry, which is always a leaf, the bit of `LEAF` is the high bit of the index.
+const SMALL_MEMORY_TYPE: u64 = 1 << 7;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// In a huge leaf, bit 12 is the high bit of the index. The frame number begins above it.
+const LEAF_MEMORY_TYPE: u64 = 1 << 12;
+
+/// Whether a present entry of `level` maps a page.
+pub(crate) fn is_leaf(level: u8, entry: u64) -> bool {
+    level == 1 || entry & LEAF != 0
+}
+
+/// The rights that a present entry gives, as a leaf or as an entry that points to a lower table.
+pub(crate) fn rights(_level: u8, entry: u64) -> Rights {
+    Rights {
+        write: entry & WRITABLE != 0,
+        user: entry & USER != 0,
+        execute: entry & NO_EXECUTE == 0,
+    }
+}
+
+/// A leaf after an access that its rights permit: a store if `write`.
+pub(crate) fn used(entry: u64, write: bool) -> u64 {
+    let dirty = if write { DIRTY } else { 0 };
+    entry | ACCESSED | dirty
+}
+
+/// Whether a store through the leaf changes its entry no more.
+pub(crate) fn is_dirty(entry: u64) -> bool {
+    entry & DIRTY != 0
+}
+
+/// An entry that points to a table, after a walk through it.
+pub(crate) fn used_table(entry: u64) -> u64 {
+    entry | ACCESSED
+}
+
+/// The address of the table to which an entry points, or `None` if a reserved bit is set.
+pub(crate) fn table(entry: u64) -> Option<u64> {
+    Some(entry & ADDRESS)
+}
+
+/// The leaf of a present entry of `level`, or `None` if a reserved bit is set.
+pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
+    let address = match level {
+        // There are no leaves of 512 GiB: the page-size bit is reserved at that level.
+        4 => return None,
+        1 => entry & ADDRESS,
+        _ => entry & ADDRESS & !LEAF_MEMORY_TYPE,
+    };
+    Some(Leaf {
+        address,
+        pat: pat_index(level, entry),
+    })
+}
+
+/// Returns the index in the page attribute table that a leaf entry of `level` selects.
+fn pat_index(level: u8, entry: u64) -> u8 {
+    let high = if level == 1 {
+        SMALL_MEMORY_TYPE
+    } else {
+        LEAF_MEMORY_TYPE
+    };
+    let bit = |mask, value| if entry & mask != 0 { value } else { 0 };
+    bit(WRITE_THROUGH, 1) | bit(CACHE_DISABLE, 2) | bit(high, 4)
+}

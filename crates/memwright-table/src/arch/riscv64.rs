@@ -1,0 +1,85 @@
+//! RISC-V: Sv48 with the extension Svadu, so that the processors set the accessed and the dirty bit.
+
+use super::paired::{HardwareFormat, PairedSlot};
+use super::word::{ACCESSED, ADDRESS, DIRTY, NO_EXECUTE, READ, TABLE, WRITE};
+use super::{Architecture, Tables};
+use crate::entry::{Bits, CacheMode};
+
+/// The page tables of RISC-V with four levels (Sv48). The processors have the extension Svadu, and it is enabled
+/// (`menvcfg.ADUE`): they set the accessed and the dirty bit.
+///
+/// Each table has two frames: an entry leaves software two bits, so that the other marks of a page are in the second
+/// frame. Entries that point to lower tables have no permissions, so a fork copies the entries. A mapping of device
+/// memory that is not write-back needs the extension Svpbmt.
+#[derive(Clone, Copy, Debug)]
+pub struct Riscv64;
+
+// The bits of the processors' format (RISC-V Privileged Architecture, "Sv39: Page-Based 39-bit Virtual-Memory System",
+// whose entries are those of Sv48).
+const VALID: u64 = 1 << 0;
+const READABLE: u64 = 1 << 1;
+const WRITABLE: u64 = 1 << 2;
+const EXECUTABLE: u64 = 1 << 3;
+const USER: u64 = 1 << 4;
+const WRITE_BACK: u64 = Bits::of_cache(CacheMode::WriteBack).bits();
+const WRITE_COMBINING: u64 = Bits::of_cache(CacheMode::WriteCombining).bits();
+/// The memory types of Svpbmt: no caches, and stores may be combined; and I/O.
+const NC: u64 = 1 << 61;
+const IO: u64 = 2 << 61;
+/// From the accessed and the dirty bit of a word to those of the processors' format.
+const RECORDED_SHIFT: u32 = 1;
+
+const _: () = {
+    assert!(ACCESSED << RECORDED_SHIFT == 1 << 6 && DIRTY << RECORDED_SHIFT == 1 << 7);
+    assert!(WRITE << 1 == WRITABLE);
+    // The frame number is 40 bits from bit 12 on in a word, and 44 bits from bit 10 on in the processors' format.
+    assert!(ADDRESS >> 2 < 1 << 54);
+};
+
+impl Architecture for Riscv64 {
+    // A processor may keep a translation after a fault, and without the extension Svvptc also that an entry is invalid.
+    const FAULT_DROPS_STALE: bool = false;
+}
+
+impl Tables for Riscv64 {
+    type Slot = PairedSlot<Self>;
+
+    const TABLE_ORDER: u8 = 1;
+
+    // In an entry that points to a lower table, the bits R, W and X are 0.
+    const UPPER_ENTRIES_PERMIT: bool = false;
+
+    // In an entry that points to a lower table, the bits A, D and U are reserved.
+    const UPPER_ENTRIES_ACCESSED: bool = false;
+}
+
+impl HardwareFormat for Riscv64 {
+    #[inline]
+    fn encode(word: u64) -> u64 {
+        if word & READ == 0 {
+            return 0;
+        }
+        let frame = (word & ADDRESS) >> 2;
+        if word & TABLE != 0 {
+            return frame | VALID;
+        }
+        let execute = if word & NO_EXECUTE == 0 {
+            EXECUTABLE
+        } else {
+            0
+        };
+        let recorded = (word & (ACCESSED | DIRTY)) << RECORDED_SHIFT;
+        let write = (word & WRITE) << 1;
+        let memory_type = match word & Bits::CACHE.bits() {
+            WRITE_BACK => 0,
+            WRITE_COMBINING => NC,
+            _ => IO,
+        };
+        frame | recorded | memory_type | USER | execute | write | READABLE | VALID
+    }
+
+    #[inline]
+    fn recorded(hardware: u64) -> u64 {
+        (hardware >> RECORDED_SHIFT) & (ACCESSED | DIRTY)
+    }
+}
