@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::install::{self, KERNEL_TARGET, Need, QEMU};
+use crate::install::{self, KERNEL_TARGET, Need, QEMU, QEMU_RISCV, RISCV_TARGET};
 use crate::{clock, shell};
 
 /// The time limit of a run on any machine. It takes less than a second on an idle one.
@@ -25,15 +25,17 @@ const PASSED: &str = "\nPASSED\n";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arch {
     X86_64,
+    Riscv64,
 }
 
 impl Arch {
-    const ALL: [Self; 1] = [Self::X86_64];
+    const ALL: [Self; 2] = [Self::X86_64, Self::Riscv64];
 
     /// Returns the name on the command line.
     fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
+            Self::Riscv64 => "riscv64",
         }
     }
 
@@ -41,6 +43,7 @@ impl Arch {
     fn target(self) -> &'static str {
         match self {
             Self::X86_64 => KERNEL_TARGET,
+            Self::Riscv64 => RISCV_TARGET,
         }
     }
 
@@ -48,6 +51,7 @@ impl Arch {
     fn packages(self) -> &'static [Need] {
         match self {
             Self::X86_64 => QEMU,
+            Self::Riscv64 => QEMU_RISCV,
         }
     }
 
@@ -63,6 +67,7 @@ impl Arch {
                 "-device",
                 "isa-debug-exit,iobase=0xf4,iosize=4",
             ],
+            Self::Riscv64 => &["-machine", "virt", "-cpu", "rv64", "-bios", "default"],
         }
     }
 
@@ -70,6 +75,7 @@ impl Arch {
     fn success(self) -> i32 {
         match self {
             Self::X86_64 => 33,
+            Self::Riscv64 => 0,
         }
     }
 }
@@ -87,7 +93,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             .collect(),
         _ => Vec::new(),
     };
-    ensure!(!wanted.is_empty(), "example kernel [x86_64]");
+    ensure!(!wanted.is_empty(), "example kernel [x86_64 | riscv64]");
     for arch in wanted {
         install::rust_target(arch.target())?;
         install::install_packages(arch.packages())?;
@@ -208,5 +214,10 @@ mod tests {
     #[test]
     fn the_kernel_prints_what_its_page_shows_on_x86_64() {
         prints_what_its_page_shows(Arch::X86_64);
+    }
+
+    #[test]
+    fn the_kernel_prints_what_its_page_shows_on_riscv64() {
+        prints_what_its_page_shows(Arch::Riscv64);
     }
 }

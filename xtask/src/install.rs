@@ -8,6 +8,9 @@ use std::process::Command;
 /// The target for which the kernel is built.
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
+/// The target for which the example kernel is built, too.
+pub const RISCV_TARGET: &str = "riscv64gc-unknown-none-elf";
+
 /// A tool or library of a Debian package, with a function that detects it.
 pub struct Need {
     package: &'static str,
@@ -19,6 +22,18 @@ pub const QEMU: &[Need] = &[Need {
     package: "qemu-system-x86",
     present: || which("qemu-system-x86_64").is_some(),
 }];
+
+/// The emulator of RISC-V machines, and the firmware of its machines.
+pub const QEMU_RISCV: &[Need] = &[
+    Need {
+        package: "qemu-system-misc",
+        present: || which("qemu-system-riscv64").is_some(),
+    },
+    Need {
+        package: "opensbi",
+        present: || Path::new("/usr/share/qemu/opensbi-riscv64-generic-fw_dynamic.bin").exists(),
+    },
+];
 
 /// xz, which unpacks Debian's archive of the kernel sources.
 pub const XZ: Need = Need {

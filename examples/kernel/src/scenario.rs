@@ -223,8 +223,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// A scan returns the pages that were written since the last one. No store traps, because the processor sets a dirty
-    /// bit.
+    /// A scan returns the pages that were written since the last one. No store traps: the processor sets a dirty bit.
     fn track(&mut self, process: &Process) -> Outcome {
         let watch = Watch::try_new(Watcher {
             number: 0,

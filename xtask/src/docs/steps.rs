@@ -32,6 +32,11 @@ const QUOTES: &[(&str, &str, &str)] = &[
         "unsafe impl Machine for Hardware",
     ),
     ("kernel-relax", PROCESSOR, "impl Threads for Hardware"),
+    (
+        "kernel-fences",
+        "kernel/src/riscv64.rs",
+        "    fn invalidate_remote(",
+    ),
     ("kernel-run", PROGRAM, "    pub fn run("),
     ("kernel-second", PROGRAM, "pub fn serve("),
     (

@@ -61,8 +61,8 @@ const VECTOR: usize = 15;
 const ERROR: usize = 16;
 const RIP: usize = 17;
 
-/// The registers of a program, in the order in which a trap pushes them from the end on; then the kernel's stack pointer
-/// while the program runs.
+/// The registers of a program, in the order in which a trap pushes them from the end on; then the stack pointer of the
+/// kernel while the program runs.
 #[repr(C, align(16))]
 pub struct Context([u64; WORDS], u64);
 
@@ -159,8 +159,8 @@ pub fn setup(cpu: usize) {
     let pointer = |limit: u64, base: u64| [limit | base << 16, base >> 48];
     let new_gdt = pointer(79, gdt.as_ptr() as u64);
     let new_idt = pointer(4095, IDT.as_ptr() as u64);
-    // SAFETY: the tables are static and complete. The loaded selectors have the same descriptors as before, and the task
-    // state is that of this CPU alone.
+    // SAFETY: the tables are static and complete. The loaded selectors have the same descriptors as before, and no other
+    // CPU has the task state.
     unsafe {
         asm!("lgdt [{}]", "lidt [{}]", "ltr {:x}", in(reg) &new_gdt, in(reg) &new_idt, in(reg) selector,
             options(nostack, preserves_flags));
