@@ -130,8 +130,8 @@ fn cargo(command: &str, arch: Arch) -> Command {
 
 /// Builds the kernel with debug assertions, and returns the path of its image.
 fn build(arch: Arch) -> Result<PathBuf> {
-    // Build in a separate folder, so that the build can run beside others.
-    let folder = shell::target_folder().join("example");
+    // Build in a separate folder for each architecture, so that no build waits for another one.
+    let folder = shell::target_folder().join("example").join(arch.name());
     let mut command = cargo("build", arch);
     command.arg("--target-dir").arg(&folder);
     for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {

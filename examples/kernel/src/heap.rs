@@ -4,7 +4,7 @@ use spinning_top::RawSpinlock;
 use talc::TalcLock;
 use talc::source::Claim;
 
-const SIZE: usize = 4 << 20;
+const SIZE: usize = 256 << 10;
 
 #[global_allocator]
 static HEAP: TalcLock<RawSpinlock, Claim> = TalcLock::new({
