@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod apt;
+mod architectures;
 mod arrows;
 mod block;
 mod cases;
@@ -94,7 +95,10 @@ usage: cargo xtask TASK
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
             run long sequences of mostly valid system calls on live descriptors, memory and children, on Memwright
-  mutants [NAME]... | mutants --list | mutants --check
+  architectures [--all] [aarch64 | riscv64]...
+            run the tests of the libraries on simulated machines with other page tables than those of x86-64; with
+            --all, those of all orders of steps too
+  mutants [--simulated aarch64 | riscv64] [NAME]... | mutants --list | mutants --check
             plant mistakes in a copy of the memory manager, one at a time, and print which test detects each; or list
             them; or check that they can be planted in the source as it is
   miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
@@ -157,6 +161,7 @@ fn main() -> ExitCode {
         ["cases", rest @ ..] => cases::run(rest),
         ["docs", rest @ ..] => docs::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["architectures", rest @ ..] => architectures::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["miri"] => miri::run().map(|outcome| match outcome {
             miri::Outcome::Passed => {}

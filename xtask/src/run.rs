@@ -4,8 +4,8 @@ use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Outcome, Row, STAGES, Stage, Tier};
 use crate::{
-    arrows, cases, checks, conformance, dist, experiments, fuzz, house, install, miri, mutants,
-    prose, room, shell, size, unsafe_code, walk,
+    architectures, arrows, cases, checks, conformance, dist, experiments, fuzz, house, install,
+    miri, mutants, prose, room, shell, size, unsafe_code, walk,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -135,6 +135,11 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             fuzz::slice::Outcome::Same => Outcome::Passed,
             fuzz::slice::Outcome::Skipped(why) => Outcome::Skipped(why),
         }),
+        Stage::Architectures => match tier {
+            Tier::Test | Tier::Ci => architectures::run(&[]),
+            Tier::Full => architectures::run(&["--all"]),
+        }
+        .map(|()| Outcome::Passed),
         Stage::Mistakes => mutants::run(&[]).map(|()| Outcome::Passed),
         Stage::Selftests => selftests(tier, &[]),
         Stage::SelftestsByFaults => selftests(tier, &["track=fault"]),

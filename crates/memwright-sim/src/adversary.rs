@@ -91,6 +91,10 @@ impl Adversary {
             Ok(translation) => {
                 core.tlb.insert(translation);
                 core.cost.speculative_fills += 1;
+                drop(core);
+                if format::BREAK_BEFORE_MAKE {
+                    machine.check_made(cpu, &translation);
+                }
             }
             Err(WalkFault::NotPresent) if format::CACHES_ABSENT => core.tlb.insert_absent(page),
             Err(WalkFault::NotPresent | WalkFault::Forbidden | WalkFault::Reserved) => {}

@@ -18,7 +18,7 @@ use crate::locked::locked;
 use crate::memory_type::{self, MemoryType};
 use crate::mistake::Mistake;
 use crate::schedule::{self, Point};
-use crate::tlb::Tlb;
+use crate::tlb::{Tlb, Translation};
 
 const FRAME_BYTES: usize = 4096;
 
@@ -496,6 +496,25 @@ impl SimulatedMachine {
         if !suits {
             let text = format!("{frame:?} is accessed as {found:?}");
             locked(&self.board.violations).push(text);
+        }
+    }
+
+    /// Records a violation if a CPU of the loaded root of `cpu` still translates a page of `made` in another way, although
+    /// `cpu` has cached `made`.
+    pub(crate) fn check_made(&self, cpu: CpuId, made: &Translation) {
+        let root = self.core(cpu).root;
+        for other in self.cpus() {
+            let core = self.core(other);
+            let stale = core.tlb.leaves().find(|leaf| leaf.contradicts(made));
+            let Some(stale) = stale.filter(|_| core.root == root).copied() else {
+                continue;
+            };
+            drop(core);
+            // The entry may have changed since the access of `cpu`, which has then dropped `made`.
+            if self.core(cpu).tlb.leaves().any(|leaf| leaf == made) {
+                let text = format!("{other:?} has cached {stale:?} when {cpu:?} uses {made:?}");
+                locked(&self.board.violations).push(text);
+            }
         }
     }
 

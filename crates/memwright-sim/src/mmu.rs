@@ -133,7 +133,12 @@ impl Cpu<'_> {
             Ok(translation) => {
                 let frame = translation.frame_of(address.page().number());
                 self.machine.check_type(frame, translation.pat);
-                Ok(perform(frame))
+                let result = perform(frame);
+                drop(core);
+                if format::BREAK_BEFORE_MAKE {
+                    self.machine.check_made(self.id, &translation);
+                }
+                Ok(result)
             }
             Err(code) => {
                 if format::FAULT_DROPS {

@@ -62,6 +62,16 @@ pub struct Translation {
 }
 
 impl Translation {
+    /// Returns whether both translate a page, and to another frame, as a part of a page of another size, or as another
+    /// memory type.
+    #[must_use]
+    pub fn contradicts(&self, other: &Self) -> bool {
+        let (first, last) = (self.page, self.page + self.size.pages());
+        let overlap = first < other.page + other.size.pages() && other.page < last;
+        let place = |one: &Self| (one.page, one.size, one.frame, one.pat);
+        overlap && place(self) != place(other)
+    }
+
     /// Returns the frame to which this translation maps `page`, which it must cover.
     #[must_use]
     pub fn frame_of(&self, page: u64) -> Frame {

@@ -1,7 +1,7 @@
 //! Tests of the simulated CPUs on handwritten page tables: stale translations stay in use, each dirty bit is set once,
 //! rights are enforced, and an invalidation drops only the translations that it names. The entries are those of x86-64.
 
-#![cfg(not(simulated = "riscv64"))]
+#![cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

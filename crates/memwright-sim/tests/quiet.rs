@@ -164,7 +164,10 @@ fn range() -> PageRange {
 }
 
 #[test]
-#[cfg_attr(simulated = "riscv64", ignore = "no table is skippable")]
+#[cfg_attr(
+    any(simulated = "aarch64", simulated = "riscv64"),
+    ignore = "no table is skippable"
+)]
 fn a_store_through_what_a_cpu_had_cached_is_found() {
     let bench = Bench::new();
     // The other CPU has cached a clean translation of the page, and the entries of the upper levels.
@@ -180,7 +183,10 @@ fn a_store_through_what_a_cpu_had_cached_is_found() {
 }
 
 #[test]
-#[cfg_attr(simulated = "riscv64", ignore = "no table is skippable")]
+#[cfg_attr(
+    any(simulated = "aarch64", simulated = "riscv64"),
+    ignore = "no table is skippable"
+)]
 fn loads_end_the_quiet_and_are_no_stores() {
     let bench = Bench::new();
     assert!(bench.scan().is_empty());
@@ -192,7 +198,10 @@ fn loads_end_the_quiet_and_are_no_stores() {
 }
 
 #[test]
-#[cfg_attr(simulated = "riscv64", ignore = "no table is skippable")]
+#[cfg_attr(
+    any(simulated = "aarch64", simulated = "riscv64"),
+    ignore = "no table is skippable"
+)]
 fn what_software_writes_without_a_walk_is_found() {
     let bench = Bench::new();
     assert!(bench.scan().is_empty());
@@ -228,7 +237,10 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
 }
 
 #[test]
-#[cfg_attr(simulated = "riscv64", ignore = "no table is skippable")]
+#[cfg_attr(
+    any(simulated = "aarch64", simulated = "riscv64"),
+    ignore = "no table is skippable"
+)]
 fn an_access_through_what_a_cpu_had_cached_is_found_once_the_pages_are_armed() {
     let bench = Bench::armable();
     // The other CPU has cached a translation of the page with the accessed bit set, and the entries of the upper
@@ -247,7 +259,10 @@ fn an_access_through_what_a_cpu_had_cached_is_found_once_the_pages_are_armed() {
 }
 
 #[test]
-#[cfg_attr(simulated = "riscv64", ignore = "no table is skippable")]
+#[cfg_attr(
+    any(simulated = "aarch64", simulated = "riscv64"),
+    ignore = "no table is skippable"
+)]
 fn what_software_changes_ends_the_stillness() {
     let bench = Bench::armable();
     bench.arm_now();

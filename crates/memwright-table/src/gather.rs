@@ -19,6 +19,7 @@
 //! (rule: elide-only-uncached), unless another operation cleared the bit and has not flushed yet. A gather that elided
 //! a flush therefore flushes everything if another operation has invalidations pending (rule: see-pending-flushes).
 
+mod make;
 mod runs;
 mod send;
 mod upper;

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::list::{List, Mistake};
 use self::verdict::{Ending, Exit, judge};
-use crate::shell;
+use crate::{architectures, shell};
 
 /// The time limit of a test. A test that exceeds it has not noticed the mistake.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -29,6 +29,34 @@ struct Tests {
     tree: PathBuf,
     /// The path of each binary, by its name.
     binaries: BTreeMap<String, PathBuf>,
+}
+
+impl Tests {
+    /// Returns the tests that are not ignored, each as a binary and a name.
+    fn runs(&self) -> Result<BTreeSet<(String, String)>> {
+        let mut runs = BTreeSet::new();
+        for (binary, path) in &self.binaries {
+            let list = |more: &[&str]| {
+                let mut command = Command::new(path);
+                command.args(["--list", "--format", "terse"]).args(more);
+                let text = shell::output(&mut command);
+                text.with_context(|| format!("{} lists no tests", path.display()))
+            };
+            let (all, ignored) = (list(&[])?, list(&["--ignored"])?);
+            let names = |text: &str| -> BTreeSet<String> {
+                let lines = text.lines();
+                lines
+                    .filter_map(|line| line.strip_suffix(": test"))
+                    .map(str::to_owned)
+                    .collect()
+            };
+            let ignored = names(&ignored);
+            let run = names(&all).into_iter();
+            let run = run.filter(|name| !ignored.contains(name));
+            runs.extend(run.map(|name| (binary.clone(), name)));
+        }
+        Ok(runs)
+    }
 }
 
 /// Returns the names of all mistakes.
@@ -90,12 +118,14 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             println!("{edits} edits of {files} files plant {mistakes} mistakes");
             Ok(())
         }
-        names => plant(&list, names),
+        ["--simulated", architecture, names @ ..] => plant(&list, names, Some(architecture)),
+        names => plant(&list, names, None),
     }
 }
 
-/// Enables the mistakes with these names one at a time, or all if `names` is empty.
-fn plant(list: &List, names: &[&str]) -> Result<()> {
+/// Enables the mistakes with these names one at a time, or all if `names` is empty. The simulated machine is one of
+/// x86-64, or of `simulated`. Skips the mistakes whose tests that architecture does not run.
+fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
     let mut chosen = Vec::new();
     for name in names {
         let mistake = list.mistake(name);
@@ -104,7 +134,15 @@ fn plant(list: &List, names: &[&str]) -> Result<()> {
     if names.is_empty() {
         chosen.extend(&list.mistakes);
     }
-    let tests = build(tree::copy(list)?)?;
+    let tests = build(tree::copy(list)?, simulated)?;
+    let all = chosen.len();
+    if simulated.is_some() {
+        let runs = tests.runs()?;
+        chosen.retain(|mistake| {
+            let (binary, test) = mistake.test();
+            runs.contains(&(binary.to_owned(), test.to_owned()))
+        });
+    }
     let named: BTreeSet<(&str, &str)> = chosen.iter().map(|mistake| mistake.test()).collect();
     for (binary, test) in named {
         let ending = play(&tests, (binary, test), None)?;
@@ -129,6 +167,10 @@ fn plant(list: &List, names: &[&str]) -> Result<()> {
         chosen.len(),
         chosen.len() - unnoticed
     );
+    if all > chosen.len() {
+        let skipped = all - chosen.len();
+        println!("{skipped} more are in what this architecture does not do");
+    }
     if unnoticed > 0 {
         bail!("{unnoticed} mistakes were noticed by no assertion");
     }
@@ -137,7 +179,7 @@ fn plant(list: &List, names: &[&str]) -> Result<()> {
 
 /// Builds the tests of the copy. The target folder is separate, because the packages of the copy have the same names as
 /// those of the source.
-fn build(tree: PathBuf) -> Result<Tests> {
+fn build(tree: PathBuf, simulated: Option<&str>) -> Result<Tests> {
     let mut command = shell::cargo([
         "test",
         "-q",
@@ -148,9 +190,14 @@ fn build(tree: PathBuf) -> Result<Tests> {
         "--no-run",
         "--message-format=json",
     ]);
+    let mut folder = String::from("build");
+    if let Some(architecture) = simulated {
+        architectures::simulate(&mut command, architecture);
+        folder = format!("build-{architecture}");
+    }
     command
         .current_dir(&tree)
-        .env("CARGO_TARGET_DIR", tree.with_file_name("build"));
+        .env("CARGO_TARGET_DIR", tree.with_file_name(folder));
     shell::step(&shell::line(&command));
     let output = command
         .stderr(Stdio::inherit())

@@ -3,12 +3,18 @@
 //! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. The two share only the bits
 //! in memory, so the tests detect an encoding that hardware would read differently.
 //!
-//! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64.
+//! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="aarch64"'` or
+//! `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64.
 
-#[cfg(not(simulated = "riscv64"))]
+#[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod x86_64;
-#[cfg(not(simulated = "riscv64"))]
+#[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 pub use x86_64::*;
+
+#[cfg(simulated = "aarch64")]
+mod aarch64;
+#[cfg(simulated = "aarch64")]
+pub use aarch64::*;
 
 #[cfg(simulated = "riscv64")]
 mod riscv64;

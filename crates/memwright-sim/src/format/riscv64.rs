@@ -15,6 +15,8 @@ const DIRTY: u64 = 1 << 7;
 pub(crate) const FAULT_DROPS: bool = false;
 /// Whether a processor can cache that an entry is not present.
 pub(crate) const CACHES_ABSENT: bool = true;
+/// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation.
+pub(crate) const BREAK_BEFORE_MAKE: bool = false;
 
 const READ: u64 = 1 << 1;
 const WRITE: u64 = 1 << 2;

@@ -14,6 +14,8 @@ const DIRTY: u64 = 1 << 6;
 pub(crate) const FAULT_DROPS: bool = true;
 /// Whether a processor can cache that an entry is not present.
 pub(crate) const CACHES_ABSENT: bool = false;
+/// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation.
+pub(crate) const BREAK_BEFORE_MAKE: bool = false;
 
 const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;

@@ -14,7 +14,7 @@ mod merge;
 mod nodes;
 mod script;
 // Its forks copy all entries.
-#[cfg(not(simulated = "riscv64"))]
+#[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 mod swap;
 mod trial;

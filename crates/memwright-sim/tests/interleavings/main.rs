@@ -16,7 +16,7 @@ mod huge;
 mod merge;
 mod protect;
 // Its forks copy all entries.
-#[cfg(not(simulated = "riscv64"))]
+#[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 #[path = "../support/mod.rs"]
 mod support;

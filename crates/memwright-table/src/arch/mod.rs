@@ -6,6 +6,7 @@
 //! Only this folder contains encodings. The loops of `table` over many entries use encoded words through [`word`]; all
 //! other code uses the types of [`entry`](crate::entry).
 
+mod aarch64;
 mod paired;
 mod riscv64;
 mod slot;
@@ -14,6 +15,7 @@ mod tests;
 pub(crate) mod word;
 mod x86_64;
 
+pub use aarch64::Aarch64;
 pub use riscv64::Riscv64;
 pub use slot::TableSlot;
 pub use x86_64::X86_64;
@@ -37,6 +39,10 @@ pub trait Architecture: Tables {
     /// Whether a page fault drops what the CPU has cached for its address, including that no page is mapped there.
     /// Without it, the CPU invalidates the page before it restarts the instruction.
     const FAULT_DROPS_STALE: bool;
+
+    /// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation
+    /// (break before make). Otherwise the order is free if the old frame is freed after both.
+    const BREAK_BEFORE_MAKE: bool;
 }
 
 /// How a page walk interprets a word of a table.

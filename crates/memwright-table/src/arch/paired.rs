@@ -1,8 +1,8 @@
 //! Slots of two words: one that software uses, and one that the processors read.
 //!
-//! An entry of RISC-V leaves software two bits, and Memwright needs eleven. A table therefore has a second frame, after
-//! the one that the processors walk, with a word for each entry. The processors set accessed and dirty bits in their
-//! own word only, so the bits that a slot contains are those of both words.
+//! An entry of RISC-V leaves software two bits and one of AArch64 four, and Memwright needs eleven. A table therefore has
+//! a second frame, after the one that the processors walk, with a word for each entry. The processors record accesses
+//! and stores in their own word only, so the accessed and the dirty bit are those of both words.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -100,26 +100,22 @@ impl<F: HardwareFormat> TableSlot for PairedSlot<F> {
 
     #[inline]
     fn set(&self, bits: u64) {
-        let word = self.word.load(Ordering::Relaxed) | bits;
-        self.word.store(word, Ordering::Release);
-        self.derive(|recorded| word | recorded);
+        self.update(|word| word | bits);
     }
 
     #[inline]
     fn clear(&self, bits: u64) {
-        let word = self.word.load(Ordering::Relaxed) & !bits;
-        self.word.store(word, Ordering::Release);
-        self.derive(|recorded| (word | recorded) & !bits);
+        self.update(|word| word & !bits);
     }
 }
 
 impl<F: HardwareFormat> PairedSlot<F> {
-    /// Replaces the word of the processors by the encoding of what `entry` returns for the bits that it records.
+    /// Replaces the word by what `change` returns for it.
     #[inline]
-    fn derive(&self, entry: impl Fn(u64) -> u64) {
-        let derived = |hardware| Some(F::encode(entry(F::recorded(hardware))));
-        let (set, seen) = (Ordering::AcqRel, Ordering::Relaxed);
-        // `derived` always returns a word.
-        let _ = self.hardware().fetch_update(set, seen, derived);
+    fn update(&self, change: impl Fn(u64) -> u64) {
+        let mut word = self.load(Ordering::Relaxed);
+        while let Err(now) = self.exchange(word, change(word)) {
+            word = now;
+        }
     }
 }

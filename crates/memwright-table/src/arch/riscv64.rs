@@ -18,7 +18,6 @@ pub struct Riscv64;
 // whose entries are those of Sv48).
 const VALID: u64 = 1 << 0;
 const READABLE: u64 = 1 << 1;
-const WRITABLE: u64 = 1 << 2;
 const EXECUTABLE: u64 = 1 << 3;
 const USER: u64 = 1 << 4;
 const WRITE_BACK: u64 = Bits::of_cache(CacheMode::WriteBack).bits();
@@ -26,12 +25,12 @@ const WRITE_COMBINING: u64 = Bits::of_cache(CacheMode::WriteCombining).bits();
 /// The memory types of Svpbmt: no caches, and stores may be combined; and I/O.
 const NC: u64 = 1 << 61;
 const IO: u64 = 2 << 61;
-/// From the accessed and the dirty bit of a word to those of the processors' format.
-const RECORDED_SHIFT: u32 = 1;
+/// The distance of the right to write, and of the accessed and the dirty bit, from their places in a word.
+const SHIFT: u32 = 1;
 
 const _: () = {
-    assert!(ACCESSED << RECORDED_SHIFT == 1 << 6 && DIRTY << RECORDED_SHIFT == 1 << 7);
-    assert!(WRITE << 1 == WRITABLE);
+    assert!(ACCESSED << SHIFT == 1 << 6 && DIRTY << SHIFT == 1 << 7);
+    assert!(WRITE << SHIFT == 1 << 2);
     // The frame number is 40 bits from bit 12 on in a word, and 44 bits from bit 10 on in the processors' format.
     assert!(ADDRESS >> 2 < 1 << 54);
 };
@@ -39,6 +38,8 @@ const _: () = {
 impl Architecture for Riscv64 {
     // A processor may keep a translation after a fault, and without the extension Svvptc also that an entry is invalid.
     const FAULT_DROPS_STALE: bool = false;
+
+    const BREAK_BEFORE_MAKE: bool = false;
 }
 
 impl Tables for Riscv64 {
@@ -68,18 +69,17 @@ impl HardwareFormat for Riscv64 {
         } else {
             0
         };
-        let recorded = (word & (ACCESSED | DIRTY)) << RECORDED_SHIFT;
-        let write = (word & WRITE) << 1;
+        let shifted = (word & (ACCESSED | DIRTY | WRITE)) << SHIFT;
         let memory_type = match word & Bits::CACHE.bits() {
             WRITE_BACK => 0,
             WRITE_COMBINING => NC,
             _ => IO,
         };
-        frame | recorded | memory_type | USER | execute | write | READABLE | VALID
+        frame | memory_type | shifted | USER | execute | READABLE | VALID
     }
 
     #[inline]
     fn recorded(hardware: u64) -> u64 {
-        (hardware >> RECORDED_SHIFT) & (ACCESSED | DIRTY)
+        (hardware >> SHIFT) & (ACCESSED | DIRTY)
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::paired::HardwareFormat;
 use super::word::ADDRESS;
-use super::{Riscv64, Slot, word};
+use super::{Aarch64, Riscv64, Slot, word};
 use crate::addr::{Frame, PageSize};
 use crate::entry::samples::{A, D, MARKER, R, SWAPPED, UC, W, WC, X, huge, migrating, page};
 use crate::entry::{Bits, CacheMode, Entry, Marker, Marks, Migrating, Present, Swapped, change};
@@ -80,6 +80,54 @@ fn risc_v_processors_read_the_bits_of_the_manual() {
     let table = word::table(Frame::new(0x1234));
     assert_eq!(Riscv64::encode(table), 0x1234 << 10 | 1);
     assert_eq!(Riscv64::recorded(Riscv64::encode(table)), 0);
+}
+
+/// The bits by their positions in the Arm Architecture Reference Manual: valid 0, page or table 1, the memory type from
+/// bit 2 on, AP[1] 6, AP[2] 7, shareability from bit 8 on, AF 10, nG 11, the address from bit 12 on, DBM 51, PXN 53,
+/// UXN 54.
+#[test]
+fn aarch64_processors_read_the_bits_of_the_manual() {
+    const PAGE: u64 = 0b11 | 1 << 6 | 0b11 << 8 | 1 << 11 | 1 << 53;
+    const BLOCK: u64 = PAGE & !0b10;
+    let (read_only, accessed, modifier, no_execute) = (1 << 7, 1 << 10, 1 << 51, 1 << 54);
+    let rows = [
+        (
+            page(0x12345, R | W | A | D),
+            0x12345 << 12 | PAGE | accessed | modifier | no_execute,
+        ),
+        (
+            page(1, R | W | A),
+            1 << 12 | PAGE | accessed | modifier | read_only | no_execute,
+        ),
+        (page(1, R | X), 1 << 12 | PAGE | read_only),
+        (page(1, R | D), 1 << 12 | PAGE | read_only | no_execute),
+        (
+            huge(512, R | W | X),
+            512 << 12 | BLOCK | modifier | read_only,
+        ),
+        (page(1, R | X | WC), 1 << 12 | PAGE | read_only | 1 << 2),
+        (page(1, R | X | UC), 1 << 12 | PAGE | read_only | 2 << 2),
+        (page(1, W | X | A | D), 0),
+        (SWAPPED, 0),
+        (migrating(1), 0),
+        (MARKER, 0),
+        (Entry::Empty, 0),
+    ];
+    for (entry, expected) in rows {
+        let hardware = Aarch64::encode(word::encode(entry));
+        assert_eq!(hardware, expected, "{entry:?}");
+        // A page that is dirty and not writable is dirty in the word of software only.
+        let bits = entry.present().map_or(Bits::empty(), |page| page.bits);
+        let recorded = match (bits.contains(R), bits.contains(R | W | D)) {
+            (true, true) => bits & (A | D),
+            (true, false) => bits & A,
+            (false, _) => Bits::empty(),
+        };
+        assert_eq!(Aarch64::recorded(hardware), recorded.bits(), "{entry:?}");
+    }
+    let table = word::table(Frame::new(0x1234));
+    assert_eq!(Aarch64::encode(table), 0x1234 << 12 | 0b11);
+    assert_eq!(Aarch64::recorded(Aarch64::encode(table)), 0);
 }
 
 /// Returns the index in the page attribute table that hardware reads from a leaf, by the manual's formats of entries:

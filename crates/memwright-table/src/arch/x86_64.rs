@@ -12,6 +12,8 @@ impl Architecture for X86_64 {
     // Intel SDM volume 3A, "Operations that Invalidate TLBs and Paging-Structure Caches": a page fault invalidates the
     // entries for its address. Entries that are not present are not cached.
     const FAULT_DROPS_STALE: bool = true;
+
+    const BREAK_BEFORE_MAKE: bool = false;
 }
 
 impl Tables for X86_64 {

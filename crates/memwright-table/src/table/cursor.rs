@@ -407,6 +407,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             if self.level == 1 && matches!(page.size, PageSize::Size4K) {
                 let slot = self.slot_word();
                 if slot.load(Ordering::Relaxed) == 0 {
+                    self.break_before_make(1);
                     slot.store(word::encode_present(page), Ordering::Release);
                     let live = &self.meta.live;
                     let more = numbers::of_bits(page.bits);
@@ -416,6 +417,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
             }
         }
         self.fill_any(entry)
+    }
+
+    /// Prepares the empty slots from here on for entries that map pages ([`Table::break_before_make`]).
+    #[inline(always)]
+    pub(super) fn break_before_make(&self, slots: usize) {
+        let (start, size) = (self.slot_start(), self.size());
+        self.table.break_before_make(start, size, slots as u64);
     }
 
     /// Allocates the tables that a 4 KiB entry here needs, and pushes a conflicting marker down. A later `fill` cannot
@@ -460,6 +468,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if self.level == HUGE_LEVEL && is_page(entry) {
             self.set_aside(self.table.allocate_aside()?);
         }
+        self.break_before_make(1);
         let new = word::encode(entry);
         slot.store(new, Ordering::Release);
         self.count(old, new);

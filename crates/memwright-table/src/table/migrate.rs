@@ -129,6 +129,7 @@ impl<M: Machine> Cursor<'_, M> {
             "nothing is migrating at {:?}",
             self.position
         );
+        self.break_before_make(1);
         let new = word::encode_present(page);
         slot.store(new, Ordering::Release);
         self.count(old, new);

@@ -245,6 +245,7 @@ impl<M: Machine> Cursor<'_, M> {
         if let Some(table) = aside {
             self.set_aside(table);
         }
+        self.break_before_make(1);
         let new = word::encode(entry);
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
@@ -290,6 +291,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Stores moved entries in this last-level table, beginning here. The slots must be empty. Returns the number of
     /// entries.
     fn put_run(&mut self, words: &[u64], keep_uffd_wp: bool) -> u64 {
+        self.break_before_make(words.len());
         let slots = self.slots_to(self.position.add(words.len() as u64));
         let (mut done, mut moved, mut more) = (0, 0, 0);
         while let Some(&word) = words.get(done) {

@@ -62,6 +62,7 @@ impl<M: Machine> Cursor<'_, M> {
             "nothing is swapped out at {:?}",
             self.position
         );
+        self.break_before_make(1);
         let new = word::encode_present(page);
         slot.store(new, Ordering::Release);
         self.add_to_numbers(numbers::COUNTED.wrapping_sub(numbers::SWAPPED));

@@ -50,7 +50,7 @@ mod scan_room;
 mod setup;
 #[cfg(all(feature = "swap", feature = "uffd"))]
 // Its forks copy all entries.
-#[cfg(not(simulated = "riscv64"))]
+#[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 #[cfg(all(feature = "swap", feature = "uffd"))]
 mod shared_folio;

@@ -1,0 +1,96 @@
+//! AArch64, the 4 KiB granule with four levels, with FEAT_HAFDBS and without FEAT_HAFT (Arm Architecture Reference
+//! Manual for A-profile, "The AArch64 Virtual Memory System Architecture").
+
+use super::Leaf;
+use crate::tlb::Rights;
+
+pub use memwright_table::Aarch64 as Arch;
+
+/// Set in an entry that the processor uses.
+pub(crate) const PRESENT: u64 = 1 << 0;
+
+/// Whether a page fault drops the cached entries for its address.
+pub(crate) const FAULT_DROPS: bool = false;
+/// Whether a processor can cache that an entry is not present.
+pub(crate) const CACHES_ABSENT: bool = false;
+/// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation.
+pub(crate) const BREAK_BEFORE_MAKE: bool = true;
+
+const TABLE: u64 = 1 << 1;
+const MEMORY_TYPE_SHIFT: u32 = 2;
+const MEMORY_TYPE: u64 = 0b111 << MEMORY_TYPE_SHIFT;
+const USER: u64 = 1 << 6;
+const READ_ONLY: u64 = 1 << 7;
+const SHAREABLE: u64 = 0b11 << 8;
+const ACCESSED: u64 = 1 << 10;
+const NOT_GLOBAL: u64 = 1 << 11;
+const DIRTY_MODIFIER: u64 = 1 << 51;
+const CONTIGUOUS: u64 = 1 << 52;
+const KERNEL_NO_EXECUTE: u64 = 1 << 53;
+const NO_EXECUTE: u64 = 1 << 54;
+const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+/// The bits of an entry that points to a table which are neither its address nor ignored: the rights of all pages below
+/// it.
+const TABLE_RIGHTS: u64 = 0x1f << 59;
+
+/// Whether a present entry of `level` maps a page.
+pub(crate) fn is_leaf(level: u8, entry: u64) -> bool {
+    level == 1 || entry & TABLE == 0
+}
+
+/// The rights that a present entry gives, as a leaf or as an entry that points to a lower table.
+pub(crate) fn rights(level: u8, entry: u64) -> Rights {
+    if !is_leaf(level, entry) {
+        return Rights::ALL;
+    }
+    Rights {
+        write: entry & READ_ONLY == 0 || entry & DIRTY_MODIFIER != 0,
+        user: entry & USER != 0,
+        execute: entry & NO_EXECUTE == 0,
+    }
+}
+
+/// A leaf after an access that its rights permit: a store if `write`.
+pub(crate) fn used(entry: u64, write: bool) -> u64 {
+    let written = if write { READ_ONLY } else { 0 };
+    (entry | ACCESSED) & !written
+}
+
+/// Whether a store through the leaf changes its entry no more.
+pub(crate) fn is_dirty(entry: u64) -> bool {
+    entry & READ_ONLY == 0
+}
+
+/// An entry that points to a table, after a walk through it.
+pub(crate) fn used_table(entry: u64) -> u64 {
+    entry
+}
+
+/// The address of the table to which an entry points, or `None` if it restricts the rights of all pages below it, which
+/// Memwright never does.
+pub(crate) fn table(entry: u64) -> Option<u64> {
+    (entry & TABLE_RIGHTS == 0).then_some(entry & ADDRESS)
+}
+
+/// The leaf of a present entry of `level`, or `None` if the entry is one that Memwright may not write: a reserved one; a
+/// global one, which would survive the invalidation of its address space; one that lets the kernel execute the
+/// program's memory; one whose memory is not coherent between CPUs; or a part of a contiguous range.
+pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
+    let is_block = entry & TABLE == 0;
+    let needed = NOT_GLOBAL | KERNEL_NO_EXECUTE | SHAREABLE;
+    let refused = entry & needed != needed || entry & CONTIGUOUS != 0;
+    if refused || level == 4 || is_block == (level == 1) {
+        return None;
+    }
+    // The entries of the page attribute table of x86-64 that select the same types.
+    let pat = match (entry & MEMORY_TYPE) >> MEMORY_TYPE_SHIFT {
+        0 => 0,
+        1 => 1,
+        2 => 3,
+        _ => return None,
+    };
+    Some(Leaf {
+        address: entry & ADDRESS,
+        pat,
+    })
+}
