@@ -87,4 +87,9 @@ impl Threads for Hardware {
     fn relax() {
         core::hint::spin_loop();
     }
+
+    /// Waits for about this time. Debug builds panic when the limits of one wait for a lock add up to five minutes.
+    fn halt(limit: Option<u32>) {
+        (0..limit.map_or(1, |nanoseconds| nanoseconds / 16)).for_each(|_| Self::relax());
+    }
 }

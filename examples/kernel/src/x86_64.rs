@@ -88,6 +88,11 @@ impl Threads for Hardware {
             SERVED[cpu].store(requested, Ordering::Release);
         }
     }
+
+    /// Waits for about this time. Debug builds panic when the limits of one wait for a lock add up to five minutes.
+    fn halt(limit: Option<u32>) {
+        (0..limit.map_or(1, |nanoseconds| nanoseconds / 16)).for_each(|_| Self::relax());
+    }
 }
 
 /// Invalidates all translations and cached entries of the calling CPU. None is global.
