@@ -1,7 +1,7 @@
 //! Checks the source: its format, lints, its documentation, and a build by the oldest supported compiler.
 
 use crate::tier::Outcome;
-use crate::{install, shell};
+use crate::{example, install, shell};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     )
 }
 
-/// Checks that clippy reports no warning for the kernel.
+/// Checks that clippy reports no warning for the kernel and for the example kernel.
 ///
 /// # Errors
 /// If clippy reports a warning or an error, or if the deadline passes.
@@ -41,7 +41,9 @@ pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
     let target = install::KERNEL_TARGET;
     let package = ["clippy", "-p", "memwright-kernel", "--target", target];
     let arguments = [&package[..], &["--", "-D", "warnings"]].concat();
-    cargo(&arguments, &[], deadline)
+    cargo(&arguments, &[], deadline)?;
+    example::lint(deadline)?;
+    Ok(Outcome::Passed)
 }
 
 /// Checks that the documentation builds without a warning.

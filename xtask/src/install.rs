@@ -8,11 +8,32 @@ use std::process::Command;
 /// The target for which the kernel is built.
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
+/// The target for which the example kernel is built, too.
+pub const RISCV_TARGET: &str = "riscv64gc-unknown-none-elf";
+
 /// A tool or library of a Debian package, with a function that detects it.
 pub struct Need {
     package: &'static str,
     present: fn() -> bool,
 }
+
+/// The emulator of x86-64 machines.
+pub const QEMU: &[Need] = &[Need {
+    package: "qemu-system-x86",
+    present: || which("qemu-system-x86_64").is_some(),
+}];
+
+/// The emulator of RISC-V machines, and the firmware of its machines.
+pub const QEMU_RISCV: &[Need] = &[
+    Need {
+        package: "qemu-system-misc",
+        present: || which("qemu-system-riscv64").is_some(),
+    },
+    Need {
+        package: "opensbi",
+        present: || Path::new("/usr/share/qemu/opensbi-riscv64-generic-fw_dynamic.bin").exists(),
+    },
+];
 
 /// xz, which unpacks Debian's archive of the kernel sources.
 pub const XZ: Need = Need {
@@ -90,10 +111,6 @@ pub const SLURM: &[Need] = &[
 
 const NEEDS: &[Need] = &[
     Need {
-        package: "qemu-system-x86",
-        present: || which("qemu-system-x86_64").is_some(),
-    },
-    Need {
         package: "busybox-static",
         present: || which("busybox").is_some_and(|file| is_static(&file)),
     },
@@ -126,7 +143,15 @@ const NEEDS: &[Need] = &[
 /// If a package is missing and this user may not install packages. The error names the missing packages.
 pub fn install() -> Result<()> {
     rust_target(KERNEL_TARGET)?;
+    install_packages(QEMU)?;
     install_packages(NEEDS)
+}
+
+/// Returns the first of these packages that is missing.
+#[cfg(test)]
+pub fn missing(needs: &[Need]) -> Option<&'static str> {
+    let need = needs.iter().find(|need| !(need.present)())?;
+    Some(need.package)
 }
 
 /// Installs a Rust target if it is missing, and prints the step.
@@ -134,17 +159,7 @@ pub fn install() -> Result<()> {
 /// # Errors
 /// If the target is missing and rustup cannot install it.
 pub fn rust_target(target: &str) -> Result<()> {
-    let mut rustc = Command::new("rustc");
-    rustc
-        .args(["--print", "sysroot"])
-        .current_dir(shell::root());
-    let sysroot =
-        output(&mut rustc).context("rustc is missing: install Rust from https://rustup.rs")?;
-    if Path::new(&sysroot)
-        .join("lib/rustlib")
-        .join(target)
-        .is_dir()
-    {
+    if has_rust_target(target)? {
         return Ok(());
     }
     let mut rustup = Command::new("rustup");
@@ -153,6 +168,21 @@ pub fn rust_target(target: &str) -> Result<()> {
         .current_dir(shell::root());
     shell::run(&mut rustup)
         .with_context(|| format!("the Rust target {target} is missing; it comes with rustup"))
+}
+
+/// Returns whether a Rust target is installed.
+///
+/// # Errors
+/// If no compiler is installed.
+pub fn has_rust_target(target: &str) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    rustc
+        .args(["--print", "sysroot"])
+        .current_dir(shell::root());
+    let sysroot =
+        output(&mut rustc).context("rustc is missing: install Rust from https://rustup.rs")?;
+    let libraries = Path::new(&sysroot).join("lib/rustlib").join(target);
+    Ok(libraries.is_dir())
 }
 
 /// Installs those of the needed packages that are missing, and prints each step.

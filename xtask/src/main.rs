@@ -18,6 +18,7 @@ mod conformance;
 mod demo;
 mod dist;
 mod docs;
+mod example;
 mod experiments;
 mod fuzz;
 mod guest;
@@ -68,6 +69,8 @@ usage: cargo xtask TASK
             run them on a Linux kernel, and write its column
   conformance --against A,B
             compare two columns: series of Linux, or memwright
+  example kernel [x86_64 | riscv64]
+            build the example kernel for bare metal, and run it under QEMU
   experiments [NAME]...
             run the command of each page of docs/experiments, or of the named ones, and write the figures into it
   experiments --memwright [NAME]...
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         }
         ["ci"] => run::run(Tier::Ci, Shard::WHOLE),
         ["conformance", rest @ ..] => conformance::run(rest),
+        ["example", rest @ ..] => example::run(rest),
         ["experiments", rest @ ..] => experiments::run(rest),
         ["cases", rest @ ..] => cases::run(rest),
         ["docs", rest @ ..] => docs::run(rest),

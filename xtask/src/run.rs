@@ -92,6 +92,8 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             if tier != Tier::Test {
                 install::install_packages(&[install::CHROMIUM, install::MANPAGES, install::MAN])?;
                 install::install_packages(install::SLURM)?;
+                install::install_packages(install::QEMU_RISCV)?;
+                install::rust_target(install::RISCV_TARGET)?;
             }
             Ok(Outcome::Passed)
         }
@@ -173,6 +175,9 @@ fn installed(why: &str) -> bool {
         "manpages-dev",
         "munge",
         "slurm",
+        "qemu-system",
+        "opensbi",
+        "the Rust target",
     ]
     .iter()
     .any(|thing| why.contains(thing))

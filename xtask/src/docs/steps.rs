@@ -1,4 +1,4 @@
-//! Quotes the example emulator in the page that explains it step by step.
+//! Quotes the examples in the page that explains them step by step.
 
 use std::fs;
 
@@ -9,34 +9,54 @@ use crate::shell;
 
 const PAGE: &str = "docs/embedding-steps.md";
 
-/// The blocks of the page: the name, the file, and how the first line of the quoted item begins.
+/// The blocks of the page: the name, the file in `examples`, and how the first line of the quoted item begins.
 const QUOTES: &[(&str, &str, &str)] = &[
-    ("dependencies", "Cargo.toml", "[dependencies]"),
-    ("cpu", "src/machine.rs", "impl Threads for Emulator"),
+    ("dependencies", "emulator/Cargo.toml", "[dependencies]"),
+    ("cpu", EMULATOR, "impl Threads for Emulator"),
+    ("machine", EMULATOR, "unsafe impl Machine for Emulator"),
+    ("start", STEPS, "fn start()"),
+    ("access", EMULATOR, "    pub fn access("),
+    ("store", STEPS, "    fn store("),
+    ("fault", STEPS, "fn first_fault("),
+    ("invalidate", EMULATOR, "    fn invalidate("),
+    ("cpus", STEPS, "fn two_cpus("),
+    ("fork", STEPS, "fn fork("),
+    ("switch", STEPS, "fn switch("),
+    ("device", "emulator/src/swap.rs", "impl SwapDevice"),
+    ("swap", STEPS, "fn swap_out_and_in("),
+    ("track", STEPS, "fn track("),
+    ("kernel-main", "kernel/src/main.rs", "fn main("),
     (
-        "machine",
-        "src/machine.rs",
-        "unsafe impl Machine for Emulator",
+        "kernel-machine",
+        PROCESSOR,
+        "unsafe impl Machine for Hardware",
     ),
-    ("start", "src/main.rs", "fn start()"),
-    ("access", "src/machine.rs", "    pub fn access("),
-    ("store", "src/main.rs", "    fn store("),
-    ("fault", "src/main.rs", "fn first_fault("),
-    ("invalidate", "src/machine.rs", "    fn invalidate("),
-    ("cpus", "src/main.rs", "fn two_cpus("),
-    ("fork", "src/main.rs", "fn fork("),
-    ("switch", "src/main.rs", "fn switch("),
-    ("device", "src/swap.rs", "impl SwapDevice"),
-    ("swap", "src/main.rs", "fn swap_out_and_in("),
-    ("track", "src/main.rs", "fn track("),
+    ("kernel-relax", PROCESSOR, "impl Threads for Hardware"),
+    (
+        "kernel-fences",
+        "kernel/src/riscv64.rs",
+        "    fn invalidate_remote(",
+    ),
+    ("kernel-run", PROGRAM, "    pub fn run("),
+    ("kernel-second", PROGRAM, "pub fn serve("),
+    (
+        "kernel-invalidate",
+        "kernel/src/scenario.rs",
+        "    fn invalidate(",
+    ),
 ];
+
+const EMULATOR: &str = "emulator/src/machine.rs";
+const STEPS: &str = "emulator/src/main.rs";
+const PROCESSOR: &str = "kernel/src/x86_64.rs";
+const PROGRAM: &str = "kernel/src/program.rs";
 
 /// Returns every block of the page.
 ///
 /// # Errors
 /// If a file cannot be read, or has no such item.
 pub fn blocks() -> Result<Vec<Block>> {
-    let folder = shell::root().join("examples/emulator");
+    let folder = shell::root().join("examples");
     let block = |&(name, file, start): &(&'static str, &'static str, &'static str)| {
         let source = fs::read_to_string(folder.join(file)).context(file)?;
         let item = item(&source, start).with_context(|| format!("{file} has no {start}"))?;

@@ -133,6 +133,13 @@ pub const RULES: &[Rule] = &[
         what: "on a swap disk, the test that the first tier runs on compressed swap",
     },
     Rule {
+        binary: "xtask",
+        beginnings: &["example::tests::"],
+        of: 1,
+        runs: [0, 1],
+        what: "the example kernel, built for bare metal and booted",
+    },
+    Rule {
         binary: LAB,
         beginnings: &["linux_7_3_swaps_in_no_less_from_zram"],
         of: 1,

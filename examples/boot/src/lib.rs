@@ -1,0 +1,134 @@
+//! Boots the example kernel on two CPUs of QEMU: on the machine q35 of x86-64, and on the machine virt of RISC-V.
+//!
+//! The crate knows nothing of Memwright. It contains what a kernel has anyway: the first instructions, a root table
+//! with the kernel in its upper half, a console, the start of a second CPU, and the way to user mode and back.
+//!
+//! The kernel runs with interrupts disabled. A program in user mode runs inside the call of `enter`, which returns at
+//! its next trap, so the kernel has one stack for each CPU and no handlers.
+#![cfg(target_os = "none")]
+#![no_std]
+
+use core::fmt::{self, Display, Write};
+use core::ops::Range;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64/mod.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64/mod.rs")]
+mod arch;
+
+#[cfg(target_arch = "x86_64")]
+pub use arch::interrupt_other;
+pub use arch::{Context, cpu, enter, start_second};
+#[cfg(target_arch = "riscv64")]
+pub use arch::{hart, sbi};
+
+/// The number of CPUs.
+pub const CPUS: usize = 2;
+
+/// The virtual address of physical address 0: all physical memory is mapped from here on.
+pub const MEMORY_BASE: u64 = 0xffff_8000_0000_0000;
+
+/// The number of bytes of the stack of each CPU.
+const STACK: usize = 128 << 10;
+
+/// How a program left user mode.
+#[derive(Clone, Copy, Debug)]
+pub enum Trap {
+    /// The MMU refused an access to this address.
+    PageFault {
+        /// The address.
+        address: u64,
+        /// Whether the access was a store.
+        write: bool,
+        /// Whether the access was an instruction fetch.
+        fetch: bool,
+    },
+    /// The program executed a system call.
+    Call,
+    /// Another CPU interrupted this one.
+    Interrupt,
+}
+
+/// Physical memory, as the kernel's main function gets it.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// The physical addresses of free memory, in whole pages.
+    pub free: Range<u64>,
+    /// The physical address of the root table with which the CPUs start. Its upper half never changes.
+    pub root: u64,
+}
+
+/// Names the functions that the boot CPU and the second CPU call, of the types `fn(&Memory) -> !` and `fn() -> !`. Used
+/// once, in the kernel.
+#[macro_export]
+macro_rules! entries {
+    ($main:path, $second:path) => {
+        // SAFETY: the crate that defines the macro declares the symbol with this type, and no other code defines it.
+        #[unsafe(no_mangle)]
+        fn example_main(memory: &$crate::Memory) -> ! {
+            $main(memory)
+        }
+
+        // SAFETY: as above.
+        #[unsafe(no_mangle)]
+        fn example_second() -> ! {
+            $second()
+        }
+    };
+}
+
+// SAFETY: `entries!` defines the functions with these types.
+unsafe extern "Rust" {
+    safe fn example_main(memory: &Memory) -> !;
+    safe fn example_second() -> !;
+}
+
+/// Whether the second CPU runs.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// The entry of the second CPU.
+extern "C" fn run_second() -> ! {
+    arch::setup(1);
+    STARTED.store(true, Ordering::Release);
+    example_second()
+}
+
+/// The console.
+struct Console;
+
+impl Write for Console {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(arch::put);
+        Ok(())
+    }
+}
+
+/// Prints a line on the console.
+pub fn print(line: fmt::Arguments<'_>) {
+    // The console never fails.
+    let _ = writeln!(Console, "{line}");
+}
+
+/// Prints a line on the console, as `std::println!` does.
+#[macro_export]
+macro_rules! println {
+    ($($argument:tt)*) => { $crate::print(format_args!($($argument)*)) };
+}
+
+/// Prints whether the kernel succeeded, and ends QEMU with an exit code that says so, too.
+pub fn exit(outcome: &Result<(), impl Display>) -> ! {
+    match outcome {
+        Ok(()) => println!("PASSED"),
+        Err(reason) => println!("FAILED: {reason}"),
+    }
+    arch::end(outcome.is_ok());
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    exit(&Err(info))
+}

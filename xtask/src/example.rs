@@ -1,0 +1,223 @@
+//! `cargo xtask example kernel`: builds the example kernel for bare metal, and runs it under QEMU.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::install::{self, KERNEL_TARGET, Need, QEMU, QEMU_RISCV, RISCV_TARGET};
+use crate::{clock, shell};
+
+/// The time limit of a run on any machine. It takes less than a second on an idle one.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The interval at which the end of QEMU is polled.
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// The first line of the kernel's account. The firmware of a machine may print other lines before it.
+const FIRST_LINE: &str = "traps  taken by\n";
+
+/// The end of the account of a kernel that succeeds.
+const PASSED: &str = "\nPASSED\n";
+
+/// An architecture for which the example kernel exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arch {
+    X86_64,
+    Riscv64,
+}
+
+impl Arch {
+    const ALL: [Self; 2] = [Self::X86_64, Self::Riscv64];
+
+    /// Returns the name on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Riscv64 => "riscv64",
+        }
+    }
+
+    /// Returns the Rust target for bare metal.
+    fn target(self) -> &'static str {
+        match self {
+            Self::X86_64 => KERNEL_TARGET,
+            Self::Riscv64 => RISCV_TARGET,
+        }
+    }
+
+    /// Returns the packages with the emulator of the machine.
+    fn packages(self) -> &'static [Need] {
+        match self {
+            Self::X86_64 => QEMU,
+            Self::Riscv64 => QEMU_RISCV,
+        }
+    }
+
+    /// Returns the arguments of QEMU that describe the machine.
+    fn machine(self) -> &'static [&'static str] {
+        match self {
+            // The kernel maps pages of 1 GiB, which the default CPU does not have.
+            Self::X86_64 => &[
+                "-machine",
+                "q35",
+                "-cpu",
+                "max",
+                "-device",
+                "isa-debug-exit,iobase=0xf4,iosize=4",
+            ],
+            Self::Riscv64 => &["-machine", "virt", "-cpu", "rv64", "-bios", "default"],
+        }
+    }
+
+    /// Returns QEMU's exit code when the kernel succeeds.
+    fn success(self) -> i32 {
+        match self {
+            Self::X86_64 => 33,
+            Self::Riscv64 => 0,
+        }
+    }
+}
+
+/// Builds and runs the named example, for the named architecture or for all.
+///
+/// # Errors
+/// If no example has this name, if it does not build, or if it fails.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let wanted: Vec<Arch> = match arguments {
+        ["kernel"] => Arch::ALL.to_vec(),
+        ["kernel", name] => Arch::ALL
+            .into_iter()
+            .filter(|arch| arch.name() == *name)
+            .collect(),
+        _ => Vec::new(),
+    };
+    ensure!(!wanted.is_empty(), "example kernel [x86_64 | riscv64]");
+    for arch in wanted {
+        install::rust_target(arch.target())?;
+        install::install_packages(arch.packages())?;
+        print!("{}", boot(arch, &build(arch)?)?);
+    }
+    Ok(())
+}
+
+/// Checks that clippy reports no warning for the example kernel.
+///
+/// # Errors
+/// If clippy reports a warning or an error, or if the deadline passes.
+pub fn lint(deadline: Instant) -> Result<()> {
+    for arch in Arch::ALL {
+        let mut command = cargo("clippy", arch);
+        command.args(["-p", "memwright-example-boot", "--", "-D", "warnings"]);
+        shell::run_until(&mut command, deadline)?;
+    }
+    Ok(())
+}
+
+/// Returns a command of cargo for the example kernel.
+fn cargo(command: &str, arch: Arch) -> Command {
+    let package = [
+        "-p",
+        "memwright-example-kernel",
+        "--features",
+        "memwright-example-kernel/bare",
+    ];
+    let mut command = shell::cargo([command, "-q", "--target", arch.target()]);
+    command.args(package);
+    command
+}
+
+/// Builds the kernel with debug assertions, and returns the path of its image.
+fn build(arch: Arch) -> Result<PathBuf> {
+    // Build in a separate folder for each architecture, so that no build waits for another one.
+    let folder = shell::target_folder().join("example").join(arch.name());
+    let mut command = cargo("build", arch);
+    command.arg("--target-dir").arg(&folder);
+    for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    shell::run(&mut command)?;
+    Ok(folder
+        .join(arch.target())
+        .join("debug/memwright-example-kernel"))
+}
+
+/// Runs the kernel on two CPUs with 64 MiB of memory, and returns what it printed.
+///
+/// # Errors
+/// If the kernel fails, or is still running at the time limit. The error has what it printed.
+fn boot(arch: Arch, image: &Path) -> Result<String> {
+    let mut command = Command::new(format!("qemu-system-{}", arch.name()));
+    command
+        .args(arch.machine())
+        .args(["-accel", "tcg", "-smp", "2", "-m", "64M", "-no-reboot"])
+        .args([
+            "-display", "none", "-monitor", "none", "-serial", "stdio", "-kernel",
+        ])
+        .arg(image);
+    shell::step(&shell::line(&command));
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start QEMU")?;
+    let deadline = Instant::now() + LIMIT;
+    // The kernel prints less than a pipe holds, so QEMU never waits for a reader.
+    while !clock::has_ended(child.id()) {
+        if Instant::now() >= deadline {
+            child.kill()?;
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let output = child.wait_with_output()?;
+    let printed = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let account = printed.find(FIRST_LINE).map(|start| &printed[start..]);
+    match account {
+        Some(account)
+            if output.status.code() == Some(arch.success()) && account.ends_with(PASSED) =>
+        {
+            Ok(account.to_owned())
+        }
+        _ => bail!("the kernel failed, {}:\n{printed}", output.status),
+    }
+}
+
+#[cfg(test)]
+#[path = "../../crates/memwright-cli/tests/skipped/mod.rs"]
+mod skipped;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../docs/embedding-steps.md");
+
+    /// Compares the account with the one that the page shows for this architecture.
+    fn prints_what_its_page_shows(arch: Arch) {
+        if let Some(package) = install::missing(arch.packages()) {
+            return skipped::skipped(&format!("{package} is not installed"));
+        }
+        let target = arch.target();
+        if !install::has_rust_target(target).expect("a compiler") {
+            return skipped::skipped(&format!("the Rust target {target} is not installed"));
+        }
+        let command = "```text\n$ cargo xtask example kernel";
+        let (_, rest) = PAGE.split_once(command).expect("the command");
+        let (_, shown) = rest.split_once('\n').expect("the account");
+        let (shown, _) = shown.split_once("```").expect("the end of the account");
+        let image = build(arch).expect("an image");
+        assert_eq!(boot(arch, &image).expect("an account"), shown);
+    }
+
+    #[test]
+    fn the_kernel_prints_what_its_page_shows_on_x86_64() {
+        prints_what_its_page_shows(Arch::X86_64);
+    }
+
+    #[test]
+    fn the_kernel_prints_what_its_page_shows_on_riscv64() {
+        prints_what_its_page_shows(Arch::Riscv64);
+    }
+}
