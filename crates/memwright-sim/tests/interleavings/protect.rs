@@ -2,7 +2,7 @@
 
 use memwright::Rights;
 use memwright_sim::process::Signal;
-use memwright_sim::walk;
+use memwright_table::{Bits, Entry, PageRange};
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, protect, read, write};
 use crate::world::{World, explore};
@@ -96,12 +96,14 @@ fn protect_and_first_write() {
         |world| {
             let written = world.last_written(0);
             assert_eq!(read(world.process(), FIRST, 0), Ok(written));
-            let machine = world.host.machine();
-            let root = machine.loaded_root(FIRST).expect("loaded");
-            let page = at(0).page().number();
-            let entry = walk::look(machine.memory(), root, page);
-            let dirty = entry.is_some_and(|entry| entry.is_ok_and(|entry| entry.dirty));
-            assert_eq!(dirty, written != 0);
+            let page = PageRange::single(at(0).page());
+            let entry = world
+                .process()
+                .on(FIRST, |space| space.table().cursor(page).peek());
+            let Entry::Present(page) = entry else {
+                panic!("{entry:?}");
+            };
+            assert_eq!(page.bits.contains(Bits::DIRTY), written != 0);
             world.end()
         },
     );
