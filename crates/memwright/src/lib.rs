@@ -84,6 +84,7 @@
 //!
 //! | Feature | Without it |
 //! |---|---|
+//! | `hugetlb` | a [`HugeFile`](object::HugeFile) has no pages, and the hugetlb pool serves no mapping |
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
@@ -177,6 +178,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(
     not(all(
+        feature = "hugetlb",
         feature = "merge",
         feature = "numa",
         feature = "swap",
@@ -204,6 +206,7 @@ struct Embedding;
 mod audit;
 mod fault;
 mod huge;
+#[cfg_attr(not(feature = "hugetlb"), path = "hugetlb/off.rs")]
 mod hugetlb;
 #[cfg_attr(not(feature = "merge"), path = "ksm/off.rs")]
 mod ksm;

@@ -23,6 +23,11 @@ impl Feature {
 /// The features, as in `crates/memwright/Cargo.toml`.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "hugetlb",
+        modules: &["memwright::hugetlb", "memwright::fault::hugetlb"],
+        enabled_by: &[],
+    },
+    Feature {
         name: "inline",
         modules: &[],
         enabled_by: &[],

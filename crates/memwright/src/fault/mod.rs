@@ -15,6 +15,7 @@ pub(crate) mod force;
 #[cfg(feature = "numa")]
 pub(crate) mod hint;
 pub(crate) mod huge;
+#[cfg_attr(not(feature = "hugetlb"), path = "hugetlb_off.rs")]
 pub(crate) mod hugetlb;
 #[cfg(not(feature = "numa"))]
 mod numa_off;

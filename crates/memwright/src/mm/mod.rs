@@ -11,6 +11,7 @@ pub(crate) mod core;
 pub(crate) mod device;
 pub(crate) mod faulted_in;
 pub(crate) mod huge;
+#[cfg_attr(not(feature = "hugetlb"), path = "huge_file_off.rs")]
 pub(crate) mod huge_file;
 pub(crate) mod largest_folio;
 pub(crate) mod mappings;
@@ -22,6 +23,7 @@ pub(crate) mod merging;
 pub(crate) mod object;
 pub(crate) mod space;
 pub(crate) mod spaces;
+#[cfg_attr(not(feature = "hugetlb"), path = "subpool_off.rs")]
 pub(crate) mod subpool;
 #[cfg(feature = "swap")]
 pub(crate) mod swap_folio;

@@ -12,6 +12,7 @@ use crate::mm::huge_file::HUGE_BYTES;
 use crate::mm::mappings::Attachment;
 use crate::mm::object::Object;
 use crate::mm::space::{AddressSpace, Area};
+use crate::ops::place_hugetlb::place_hugetlb;
 use crate::ops::populate::{Mapped, ToPopulate};
 use crate::ops::unmap::Removal;
 use crate::types::error::{Limit, MapError, UnmapError};
@@ -385,38 +386,6 @@ pub(super) fn place<M: Machine>(
                 .lowest_room(pages, PageRange::new(below.end, bounds.end))
         })
         .ok_or(MapError::NoRoom)
-}
-
-/// Chooses the start of a new hugetlb area, aligned to the huge page size (Linux 7.2 `mm/hugetlb.c`,
-/// `hugetlb_get_unmapped_area`).
-#[cold]
-fn place_hugetlb<M: Machine>(
-    core: &Core<M>,
-    areas: &mut Areas<M>,
-    pages: u64,
-    placement: Placement,
-) -> Result<Page, MapError> {
-    let placement = match placement {
-        Placement::Fixed(address) | Placement::FixedNoReplace(address) => {
-            if address.as_u64() % HUGE_BYTES != 0 {
-                return Err(MapError::Misaligned);
-            }
-            placement
-        }
-        Placement::Hint(address) => match address.as_u64().checked_next_multiple_of(HUGE_BYTES) {
-            Some(hint) => Placement::Hint(VirtAddr::new(hint)),
-            None => Placement::Anywhere,
-        },
-        Placement::Anywhere => placement,
-    };
-    let start = place(core, areas, pages, placement)?;
-    if start.number() % HUGE_PAGES == 0 {
-        return Ok(start);
-    }
-    // Search for a range that is almost one huge page longer, and use the last aligned start in it.
-    let spare = HUGE_PAGES - 1;
-    let start = place(core, areas, pages + spare, Placement::Anywhere)?;
-    Ok(Page::new((start.number() + spare) & !spare))
 }
 
 /// Returns the start of a new area whose range was chosen to begin at `start`. If a suitable range is free, the

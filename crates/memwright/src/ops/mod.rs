@@ -11,6 +11,8 @@ pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod name;
 pub(crate) mod physical;
+#[cfg_attr(not(feature = "hugetlb"), path = "place_hugetlb_off.rs")]
+mod place_hugetlb;
 pub(crate) mod populate;
 pub(crate) mod protect;
 pub(crate) mod query;

@@ -109,6 +109,10 @@ impl AreaFlags {
 
     /// The flags of features that are off: no area has one of them.
     const ABSENT: Self = Self::unless(cfg!(feature = "numa"), Self::PLACED)
+        .union(Self::unless(
+            cfg!(feature = "hugetlb"),
+            Self::HUGETLB.union(Self::HUGETLB_LOST),
+        ))
         .union(Self::unless(cfg!(feature = "uffd"), Self::UFFD));
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
