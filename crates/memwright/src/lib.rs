@@ -84,6 +84,7 @@
 //!
 //! | Feature | Without it |
 //! |---|---|
+//! | `huge` | no memory gets a huge page or a folio of several pages, `MADV_HUGEPAGE` and `MADV_COLLAPSE` are refused, and 4 KiB entries map device memory |
 //! | `hugetlb` | a [`HugeFile`](object::HugeFile) has no pages, and the hugetlb pool serves no mapping |
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
@@ -178,6 +179,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(
     not(all(
+        feature = "huge",
         feature = "hugetlb",
         feature = "merge",
         feature = "numa",
@@ -205,6 +207,7 @@ struct Embedding;
 
 mod audit;
 mod fault;
+#[cfg_attr(not(feature = "huge"), path = "huge/off.rs")]
 mod huge;
 #[cfg_attr(not(feature = "hugetlb"), path = "hugetlb/off.rs")]
 mod hugetlb;
@@ -227,8 +230,6 @@ pub mod uffd;
 mod vma;
 
 pub use audit::AuditError;
-pub use huge::collapse::Scanned;
-pub use huge::split::{FolioSplit, FolioSplits};
 pub use mm::areas::{Backing, Limits, LockFuture, Totals};
 pub use mm::commit::{Commit, Overcommit, OvercommitMode};
 pub use mm::memory::Memory;
@@ -256,6 +257,7 @@ pub use types::error::{
 };
 pub use types::faulted_in::{FaultSink, FaultedIn};
 pub use types::folio_orders::{FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, folio_around};
+pub use types::folio_split::{FolioSplit, FolioSplits, Scanned};
 pub use types::huge::{HugeMode, HugeRefusal, SharedMode, SharedSetting, SharedSizeMode, SizeMode};
 pub use types::huge_settings::{HugeSettings, ScanSettings};
 pub use types::layout::Layout;

@@ -23,6 +23,18 @@ impl Feature {
 /// The features, as in `crates/memwright/Cargo.toml`.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "huge",
+        modules: &[
+            "memwright::huge",
+            "memwright::fault::huge",
+            "memwright::fault::folio",
+            "memwright::fault::shared_folio",
+            "memwright::fault::whole_folio",
+            "memwright::mm::cut",
+        ],
+        enabled_by: &[],
+    },
+    Feature {
         name: "hugetlb",
         modules: &["memwright::hugetlb", "memwright::fault::hugetlb"],
         enabled_by: &[],

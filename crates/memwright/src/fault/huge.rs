@@ -14,9 +14,17 @@ use crate::types::folio_use::FolioUse;
 use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::vma::huge::HugeAsker;
-use crate::vma::writable::{NEW, access_bits};
+use crate::vma::writable::access_bits;
 
 impl<M: Machine> Fault<'_, M> {
+    /// Returns whether a huge page may be mapped at the cursor, whose entry is `entry`: the entry is empty, and no
+    /// lowest-level page table covers the 2 MiB range. Under a marker, 4 KiB pages are mapped instead, and each inherits
+    /// the bits of the marker.
+    #[inline(always)]
+    pub(super) fn has_huge_place(self, cursor: &Cursor<'_, M>, entry: Entry) -> bool {
+        cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty)
+    }
+
     /// Handles the first access to a 2 MiB range that has no lowest-level page table. Returns `None` if a 4 KiB page is
     /// to be mapped.
     #[cold]
@@ -67,12 +75,6 @@ impl<M: Machine> Fault<'_, M> {
                 None
             }
         }
-    }
-
-    /// Returns the bits of an entry that maps a new, exclusive folio. `inherited` has the bits to take over from the
-    /// previous entry.
-    pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
-        self.area.entry_bits(NEW | inherited)
     }
 
     /// Maps a folio if the entry is empty. Returns `None` if the entry is not empty, or if no page table can be

@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
-    PageRange, Present, Table, TableTotals, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory, PageRange,
+    Present, Table, TableTotals, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -274,34 +274,6 @@ impl<M: Machine> Core<M> {
 
     pub(crate) fn refuse_huge(&self, refusal: HugeRefusal) {
         self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
-    }
-
-    /// Splits the huge pages that an edge of the cursor's range cuts, and counts them in row `cause`.
-    #[inline]
-    pub(crate) fn split_cut(
-        &self,
-        cursor: &mut Cursor<'_, M>,
-        gather: &mut Gather<'_, M>,
-        cause: Row,
-    ) {
-        let split = cursor.split_pages(gather);
-        if split > 0 {
-            self.memory.count(cause, split);
-        }
-    }
-
-    /// Splits the huge pages that an edge of `range` cuts, before an area is split there.
-    pub(crate) fn split_at_edges(&self, range: PageRange, cause: Row) {
-        let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
-        if aligned(range.start) && aligned(range.end) || range.is_empty() {
-            return;
-        }
-        let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
-        self.split_cut(&mut cursor, &mut gather, cause);
-        drop(cursor);
-        let counts = gather.close();
-        self.note_gather(self.cpu(), counts);
     }
 
     /// Counts pages that were swapped out; negative if they were swapped in.

@@ -8,11 +8,15 @@ pub(crate) mod check_key;
 pub(crate) mod check_seal;
 pub(crate) mod commit;
 pub(crate) mod core;
+#[cfg_attr(not(feature = "huge"), path = "cut_off.rs")]
+pub(crate) mod cut;
 pub(crate) mod device;
 pub(crate) mod faulted_in;
+#[cfg_attr(not(feature = "huge"), path = "huge_off.rs")]
 pub(crate) mod huge;
 #[cfg_attr(not(feature = "hugetlb"), path = "huge_file_off.rs")]
 pub(crate) mod huge_file;
+#[cfg_attr(not(feature = "huge"), path = "largest_folio_off.rs")]
 pub(crate) mod largest_folio;
 pub(crate) mod mappings;
 pub(crate) mod memory;

@@ -170,15 +170,6 @@ impl<M: Machine> Core<M> {
         Ok(Advised::AdvisedOnly)
     }
 
-    /// Sets `flag`, one of the two huge page flags, and clears the other one (Linux 7.2 `mm/khugepaged.c`,
-    /// `hugepage_madvise`).
-    fn advise_huge(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
-        let mut areas = self.areas.write();
-        let both = AreaFlags::HUGE | AreaFlags::NOT_HUGE;
-        let rule = |flags: AreaFlags| (flags - both) | flag;
-        Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
-    }
-
     /// Sets or clears `flag` in the areas of `range`, up to the first area that refuses the advice.
     fn advise_flag(
         &self,

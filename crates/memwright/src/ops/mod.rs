@@ -2,6 +2,10 @@
 
 pub(crate) mod access;
 pub(crate) mod advise;
+#[cfg_attr(not(feature = "huge"), path = "advise_huge_off.rs")]
+mod advise_huge;
+#[cfg_attr(not(feature = "huge"), path = "align_huge_off.rs")]
+mod align_huge;
 pub(crate) mod discard;
 pub(crate) mod exec_gain;
 pub(crate) mod exit;

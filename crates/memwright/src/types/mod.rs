@@ -13,8 +13,11 @@ pub(crate) mod error;
 pub(crate) mod error_text;
 pub(crate) mod faulted_in;
 pub(crate) mod folio_orders;
+pub(crate) mod folio_split;
 pub(crate) mod folio_use;
 pub(crate) mod huge;
+#[cfg_attr(not(feature = "huge"), path = "huge_choice_off.rs")]
+mod huge_choice;
 pub(crate) mod huge_settings;
 pub(crate) mod interval_tree;
 pub(crate) mod layout;

@@ -113,6 +113,10 @@ impl AreaFlags {
             cfg!(feature = "hugetlb"),
             Self::HUGETLB.union(Self::HUGETLB_LOST),
         ))
+        .union(Self::unless(
+            cfg!(feature = "huge"),
+            Self::HUGE.union(Self::NOT_HUGE),
+        ))
         .union(Self::unless(cfg!(feature = "uffd"), Self::UFFD));
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
