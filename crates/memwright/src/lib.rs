@@ -89,8 +89,10 @@
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `reclaim` | no page is reclaimed, and `MADV_FREE` frees pages at once |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
+//! | `tracking` | [`AddressSpace::scan`] fails, and every page counts as soft-dirty |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
@@ -183,8 +185,10 @@
         feature = "hugetlb",
         feature = "merge",
         feature = "numa",
+        feature = "reclaim",
         feature = "swap",
         feature = "trace",
+        feature = "tracking",
         feature = "uffd"
     )),
     allow(dead_code, reason = "what only a feature that is off uses")
@@ -218,11 +222,13 @@ mod mm;
 mod numa;
 mod ops;
 mod range;
+#[cfg_attr(not(feature = "reclaim"), path = "reclaim/off.rs")]
 mod reclaim;
 mod shmem;
 mod store;
 #[cfg_attr(not(feature = "swap"), path = "swap/off.rs")]
 pub mod swap;
+#[cfg_attr(not(feature = "tracking"), path = "track/off.rs")]
 pub mod track;
 mod types;
 #[cfg_attr(not(feature = "uffd"), path = "uffd/off.rs")]

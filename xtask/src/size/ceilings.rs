@@ -55,6 +55,16 @@ pub const FEATURES: &[Feature] = &[
         enabled_by: &[],
     },
     Feature {
+        name: "reclaim",
+        modules: &[
+            "memwright::reclaim::lazy",
+            "memwright::reclaim::out",
+            "memwright::reclaim::out_object",
+            "memwright::reclaim::unused",
+        ],
+        enabled_by: &["swap"],
+    },
+    Feature {
         name: "swap",
         modules: &[
             "memwright::swap::cache",
@@ -70,6 +80,11 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         name: "trace",
         modules: &["memwright::mm::tracing"],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "tracking",
+        modules: &["memwright::track"],
         enabled_by: &[],
     },
     Feature {

@@ -10,10 +10,14 @@ pub(crate) mod discard;
 pub(crate) mod exec_gain;
 pub(crate) mod exit;
 pub(crate) mod fork;
+#[cfg_attr(not(feature = "reclaim"), path = "free_off.rs")]
+mod free;
 pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod name;
+#[cfg_attr(not(feature = "reclaim"), path = "page_out_off.rs")]
+mod page_out;
 pub(crate) mod physical;
 #[cfg_attr(not(feature = "hugetlb"), path = "place_hugetlb_off.rs")]
 mod place_hugetlb;

@@ -377,7 +377,7 @@ pub enum WatchError {
     OverLimit(Limit),
     /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
-    /// The feature `uffd` is off (ENOSYS).
+    /// The feature of the operation, `uffd` or `tracking`, is off (ENOSYS).
     Unsupported,
 }
 

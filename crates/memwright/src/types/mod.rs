@@ -36,6 +36,7 @@ pub(crate) mod policy;
 pub(crate) mod protection_keys;
 pub(crate) mod purpose;
 pub(crate) mod rights;
+pub(crate) mod scan;
 pub(crate) mod settled;
 pub(crate) mod size_settings;
 pub(crate) mod stats;

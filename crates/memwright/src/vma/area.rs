@@ -117,6 +117,7 @@ impl AreaFlags {
             cfg!(feature = "huge"),
             Self::HUGE.union(Self::NOT_HUGE),
         ))
+        .union(Self::unless(cfg!(feature = "tracking"), Self::WATCH_STORES))
         .union(Self::unless(cfg!(feature = "uffd"), Self::UFFD));
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
