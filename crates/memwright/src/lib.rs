@@ -89,6 +89,7 @@
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `objects` | no area maps an object or device memory ([`MapError::Unsupported`]): all memory is private and anonymous |
 //! | `reclaim` | no page is reclaimed, and `MADV_FREE` frees pages at once |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
@@ -185,6 +186,7 @@
         feature = "hugetlb",
         feature = "merge",
         feature = "numa",
+        feature = "objects",
         feature = "reclaim",
         feature = "swap",
         feature = "trace",

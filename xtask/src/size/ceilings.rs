@@ -55,6 +55,17 @@ pub const FEATURES: &[Feature] = &[
         enabled_by: &[],
     },
     Feature {
+        name: "objects",
+        modules: &[
+            "memwright::fault::file",
+            "memwright::fault::object_entry",
+            "memwright::mm::attachment",
+            "memwright::mm::mappings",
+            "memwright::ops::physical",
+        ],
+        enabled_by: &["hugetlb"],
+    },
+    Feature {
         name: "reclaim",
         modules: &[
             "memwright::reclaim::lazy",

@@ -6,7 +6,7 @@ use core::ops::Range;
 use memwright_table::handle::Shared;
 use memwright_table::{Machine, OutOfMemory, PAGE_SIZE, Page, PageRange, TryPush};
 
-use crate::mm::mappings::Attachment;
+use crate::mm::attachment::Attachment;
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
 use crate::mm::space::Area;

@@ -3,6 +3,8 @@
 
 pub(crate) mod account;
 pub(crate) mod areas;
+#[cfg_attr(not(feature = "objects"), path = "attachment_off.rs")]
+pub(crate) mod attachment;
 pub(crate) mod check;
 pub(crate) mod check_key;
 pub(crate) mod check_seal;
@@ -10,6 +12,7 @@ pub(crate) mod commit;
 pub(crate) mod core;
 #[cfg_attr(not(feature = "huge"), path = "cut_off.rs")]
 pub(crate) mod cut;
+#[cfg(feature = "objects")]
 pub(crate) mod device;
 pub(crate) mod faulted_in;
 #[cfg_attr(not(feature = "huge"), path = "huge_off.rs")]

@@ -5,9 +5,9 @@ use memwright_table::{CacheMode, Machine, PAGE_SIZE, Page, PageRange, PhysAddr, 
 
 use crate::ksm::mergeable;
 use crate::mm::areas::{Areas, Backing, LockFuture, is_accountable};
+use crate::mm::attachment::{Attachment, check_objects};
 use crate::mm::core::Core;
 use crate::mm::huge_file::HUGE_BYTES;
-use crate::mm::mappings::Attachment;
 use crate::mm::object::Object;
 use crate::mm::space::{AddressSpace, Area};
 use crate::ops::align_huge::align_huge;
@@ -170,6 +170,7 @@ impl<M: Machine> AddressSpace<M> {
             offset,
         } = &request.kind
         {
+            check_objects()?;
             flags.set(AreaFlags::SHARED, *shared);
             if object.huge().is_some() {
                 if offset % HUGE_BYTES != 0 {

@@ -18,6 +18,7 @@ pub(crate) mod map;
 pub(crate) mod name;
 #[cfg_attr(not(feature = "reclaim"), path = "page_out_off.rs")]
 mod page_out;
+#[cfg_attr(not(feature = "objects"), path = "physical_off.rs")]
 pub(crate) mod physical;
 #[cfg_attr(not(feature = "hugetlb"), path = "place_hugetlb_off.rs")]
 mod place_hugetlb;

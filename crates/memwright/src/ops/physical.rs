@@ -7,9 +7,9 @@ use memwright_table::{
 };
 
 use crate::mm::areas::Backing;
+use crate::mm::attachment::Attachment;
 use crate::mm::core::Core;
 use crate::mm::cut::device_entry_size;
-use crate::mm::mappings::Attachment;
 use crate::mm::space::{AddressSpace, Area};
 use crate::ops::align_huge::align_huge;
 use crate::ops::map::{MapKind, MapRequest, SET_HERE, place, prepare};

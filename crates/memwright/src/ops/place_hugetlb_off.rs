@@ -14,5 +14,5 @@ pub(super) fn place_hugetlb<M: Machine>(
     _pages: u64,
     _placement: Placement,
 ) -> Result<Page, MapError> {
-    Err(MapError::NoRoom)
+    Err(MapError::Unsupported)
 }

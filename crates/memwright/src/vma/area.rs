@@ -117,6 +117,10 @@ impl AreaFlags {
             cfg!(feature = "huge"),
             Self::HUGE.union(Self::NOT_HUGE),
         ))
+        .union(Self::unless(
+            cfg!(feature = "objects"),
+            Self::SHARED.union(Self::PHYSICAL),
+        ))
         .union(Self::unless(cfg!(feature = "tracking"), Self::WATCH_STORES))
         .union(Self::unless(cfg!(feature = "uffd"), Self::UFFD));
 
@@ -222,7 +226,7 @@ impl<B: Backed> Area<B> {
 
     /// Returns whether stores reach the object.
     pub fn is_shared(&self) -> bool {
-        self.flags.contains(AreaFlags::SHARED)
+        self.flags().contains(AreaFlags::SHARED)
     }
 
     /// Returns whether the area has an anon_vma, that is, whether a private page was ever created in it.
