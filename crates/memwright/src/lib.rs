@@ -91,6 +91,7 @@
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
 //! | `objects` | no area maps an object or device memory ([`MapError::Unsupported`]): all memory is private and anonymous |
 //! | `reclaim` | no page is reclaimed, and `MADV_FREE` frees pages at once |
+//! | `share` | a fork shares no page tables: the policy `fork=share` has no effect |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
 //! | `tracking` | [`AddressSpace::scan`] fails, and every page counts as soft-dirty |
@@ -188,6 +189,7 @@
         feature = "numa",
         feature = "objects",
         feature = "reclaim",
+        feature = "share",
         feature = "swap",
         feature = "trace",
         feature = "tracking",

@@ -76,6 +76,16 @@ pub const FEATURES: &[Feature] = &[
         enabled_by: &["swap"],
     },
     Feature {
+        name: "share",
+        modules: &[
+            "memwright::ops::share_tables",
+            "memwright::mm::shared_tables",
+            "memwright_table::table::share_tables",
+            "memwright_table::table::leave_tables",
+        ],
+        enabled_by: &[],
+    },
+    Feature {
         name: "swap",
         modules: &[
             "memwright::swap::cache",

@@ -9,7 +9,7 @@ use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
 use memwright_table::{
     Bits, Change, Copied, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory, PageRange,
-    Present, Table, TableTotals, TryPush, VirtAddr,
+    Present, Table, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -321,26 +321,13 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts the entries of the tables that a fork shares with this address space, the child's.
-    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &TableTotals) {
-        self.note_resident(cpu, shared.counted);
-        self.note_uncounted(cpu, shared.others());
-        if shared.swapped > 0 {
-            self.note_swapped(shared.swapped as i64);
-        }
-        self.memory.count_on(cpu, Row::TablesShared, shared.tables);
-    }
-
-    /// Counts the entries of shared tables that this address space has left.
-    pub(crate) fn note_left(&self, cpu: CpuId, left: &TableTotals) {
+    /// Subtracts pages from the resident count without a sample of its peak.
+    pub(super) fn note_left_pages(&self, cpu: CpuId, pages: u64) {
         let cell = &self.resident[cpu.index()].pages;
         cell.store(
-            cell.load(Ordering::Relaxed) - left.counted as i64,
+            cell.load(Ordering::Relaxed) - pages as i64,
             Ordering::Relaxed,
         );
-        if left.swapped > 0 {
-            self.note_swapped(-(left.swapped as i64));
-        }
     }
 
     /// Counts an entry to which a fault granted rights.

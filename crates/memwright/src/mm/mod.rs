@@ -28,7 +28,13 @@ pub(crate) mod merged_places;
 #[cfg_attr(not(feature = "merge"), path = "merging_off.rs")]
 pub(crate) mod merging;
 pub(crate) mod object;
+#[cfg_attr(not(feature = "share"), path = "shared_tables_off.rs")]
+mod shared_tables;
 pub(crate) mod space;
+#[cfg_attr(
+    not(any(feature = "huge", feature = "numa", feature = "share")),
+    path = "spaces_off.rs"
+)]
 pub(crate) mod spaces;
 #[cfg_attr(not(feature = "hugetlb"), path = "subpool_off.rs")]
 pub(crate) mod subpool;

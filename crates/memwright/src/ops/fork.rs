@@ -63,9 +63,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
-        // Forks that only copy do not decide anything for each area.
-        let shares = core.memory.policy().fork_shares();
-        let mut sharing = shares.then(|| Sharing::of(core));
+        let mut sharing = Sharing::begin(core);
         let mut entries = 0;
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut previous = None;

@@ -16,6 +16,8 @@ pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod name;
+#[cfg_attr(not(feature = "share"), path = "own_tables_off.rs")]
+mod own_tables;
 #[cfg_attr(not(feature = "reclaim"), path = "page_out_off.rs")]
 mod page_out;
 #[cfg_attr(not(feature = "objects"), path = "physical_off.rs")]
@@ -29,7 +31,8 @@ pub(crate) mod reap;
 pub(crate) mod remap;
 pub(crate) mod resident;
 pub(crate) mod seal;
-pub(crate) mod share_tables;
+#[cfg_attr(not(feature = "share"), path = "share_tables_off.rs")]
+mod share_tables;
 pub(crate) mod survey;
 #[cfg_attr(not(feature = "swap"), path = "swap_off.rs")]
 pub(crate) mod swap;
