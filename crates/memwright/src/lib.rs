@@ -84,14 +84,14 @@
 //!
 //! | Feature | Without it |
 //! |---|---|
-//! | `huge` | no memory gets a huge page or a folio of several pages, `MADV_HUGEPAGE` and `MADV_COLLAPSE` are refused, and 4 KiB entries map device memory |
-//! | `hugetlb` | a [`HugeFile`](object::HugeFile) has no pages, and the hugetlb pool serves no mapping |
+//! | `huge` | faults map pages of 4 KiB only, and `MADV_HUGEPAGE` and `MADV_COLLAPSE` are refused |
+//! | `hugetlb` | a [`HugeFile`](object::HugeFile) has no pages |
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
-//! | `objects` | no area maps an object or device memory ([`MapError::Unsupported`]): all memory is private and anonymous |
+//! | `objects` | no area maps an object or device memory ([`MapError::Unsupported`]) |
 //! | `reclaim` | no page is reclaimed, and `MADV_FREE` frees pages at once |
-//! | `share` | a fork shares no page tables: the policy `fork=share` has no effect |
+//! | `share` | a fork copies all page tables, whatever the policy is |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
 //! | `tracking` | [`AddressSpace::scan`] fails, and every page counts as soft-dirty |

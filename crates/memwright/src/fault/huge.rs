@@ -18,8 +18,8 @@ use crate::vma::writable::access_bits;
 
 impl<M: Machine> Fault<'_, M> {
     /// Returns whether a huge page may be mapped at the cursor, whose entry is `entry`: the entry is empty, and no
-    /// lowest-level page table covers the 2 MiB range. Under a marker, 4 KiB pages are mapped instead, and each inherits
-    /// the bits of the marker.
+    /// lowest-level page table covers the 2 MiB range. Under a marker, 4 KiB pages are mapped instead, and each
+    /// inherits the bits of the marker.
     #[inline(always)]
     pub(super) fn has_huge_place(self, cursor: &Cursor<'_, M>, entry: Entry) -> bool {
         cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty)

@@ -25,7 +25,8 @@ impl<M: Machine> Fault<'_, M> {
             && (area.is_shared() || !self.access.write)
     }
 
-    /// Maps the object's huge page around the fault. The object creates the huge page if the settings allow it. Returns `None` if a 4 KiB page is to be mapped.
+    /// Maps the object's huge page around the fault. The object creates the huge page if the settings allow it. Returns
+    /// `None` if a 4 KiB page is to be mapped.
     #[cold]
     pub(super) fn map_folio(
         self,

@@ -108,15 +108,12 @@ impl AreaFlags {
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// The flags of features that are off: no area has one of them.
-    const ABSENT: Self = Self::unless(cfg!(feature = "numa"), Self::PLACED)
+    const ABSENT: Self = Self::unless(cfg!(feature = "huge"), Self::HUGE.union(Self::NOT_HUGE))
         .union(Self::unless(
             cfg!(feature = "hugetlb"),
             Self::HUGETLB.union(Self::HUGETLB_LOST),
         ))
-        .union(Self::unless(
-            cfg!(feature = "huge"),
-            Self::HUGE.union(Self::NOT_HUGE),
-        ))
+        .union(Self::unless(cfg!(feature = "numa"), Self::PLACED))
         .union(Self::unless(
             cfg!(feature = "objects"),
             Self::SHARED.union(Self::PHYSICAL),
