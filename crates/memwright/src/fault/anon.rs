@@ -1,8 +1,9 @@
 //! A fault in private anonymous memory (Linux 7.2 `mm/memory.c`, `do_anonymous_page`).
 
-use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange};
+use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
 
 use crate::fault::attempt::Fault;
+use crate::fault::huge::MAPS_HUGE;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::stats::Row;
@@ -18,7 +19,9 @@ impl<M: Machine> Fault<'_, M> {
             Entry::Swapped(page) => self.swap_in(cursor, page),
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
-                if self.has_huge_place(&cursor, entry) {
+                if MAPS_HUGE && cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
+                    // No lowest-level page table covers this 2 MiB range, so a huge page may be mapped. Under a marker,
+                    // 4 KiB pages are mapped instead, and each inherits the bits of the marker.
                     drop(cursor);
                     if let Some(kind) = self.first_touch_huge() {
                         return Ok(kind);
@@ -36,6 +39,13 @@ impl<M: Machine> Fault<'_, M> {
                 }
             }
         }
+    }
+
+    /// Returns whether a store to a page with this entry may map a folio of several pages: the entry must be empty, and
+    /// a setting must enable such folios. Called in most write faults that find no page.
+    #[cfg_attr(feature = "inline", inline(always))]
+    fn may_fill_folio(self, entry: Entry) -> bool {
+        self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
 
     /// Resolves the fault in private anonymous memory without huge pages: maps a folio of several pages if the settings

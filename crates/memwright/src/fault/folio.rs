@@ -9,13 +9,6 @@ use crate::types::folio_use::FolioUse;
 use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Returns whether a store to a page with this entry may map a folio of several pages: the entry must be empty, and
-    /// a setting must enable such folios. Called in most write faults that find no page.
-    #[cfg_attr(feature = "inline", inline(always))]
-    pub(super) fn may_fill_folio(self, entry: Entry) -> bool {
-        self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
-    }
-
     /// Handles a store to untouched memory for which the settings enable large folios. Allocates the largest folio that
     /// contains the page and whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no folio fits
     /// or no memory is available. The caller then maps a single page.

@@ -1,17 +1,11 @@
 //! First touches without the feature `huge`: each maps a single page.
 
-use memwright_table::{Entry, Machine};
+use memwright_table::Machine;
 
 use crate::fault::attempt::Fault;
 use crate::types::access::FaultKind;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Returns false.
-    #[inline(always)]
-    pub(super) fn may_fill_folio(self, _entry: Entry) -> bool {
-        false
-    }
-
     /// Returns `None`: a single page is to be mapped.
     pub(super) fn first_touch_folio(self) -> Option<FaultKind> {
         None

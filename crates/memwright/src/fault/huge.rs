@@ -16,15 +16,10 @@ use crate::types::stats::Row;
 use crate::vma::huge::HugeAsker;
 use crate::vma::writable::access_bits;
 
-impl<M: Machine> Fault<'_, M> {
-    /// Returns whether a huge page may be mapped at the cursor, whose entry is `entry`: the entry is empty, and no
-    /// lowest-level page table covers the 2 MiB range. Under a marker, 4 KiB pages are mapped instead, and each
-    /// inherits the bits of the marker.
-    #[inline(always)]
-    pub(super) fn has_huge_place(self, cursor: &Cursor<'_, M>, entry: Entry) -> bool {
-        cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty)
-    }
+/// Whether a first touch may map a huge page.
+pub(super) const MAPS_HUGE: bool = true;
 
+impl<M: Machine> Fault<'_, M> {
     /// Handles the first access to a 2 MiB range that has no lowest-level page table. Returns `None` if a 4 KiB page is
     /// to be mapped.
     #[cold]

@@ -1,18 +1,15 @@
 //! Faults on huge pages without the feature `huge`: an entry maps a huge page only in hugetlb areas.
 
-use memwright_table::{Cursor, Entry, Machine, Present};
+use memwright_table::{Cursor, Machine, Present};
 
 use crate::fault::attempt::Fault;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 
-impl<M: Machine> Fault<'_, M> {
-    /// Returns false.
-    #[inline(always)]
-    pub(super) fn has_huge_place(self, _cursor: &Cursor<'_, M>, _entry: Entry) -> bool {
-        false
-    }
+/// Whether a first touch may map a huge page: never.
+pub(super) const MAPS_HUGE: bool = false;
 
+impl<M: Machine> Fault<'_, M> {
     /// Returns `None`: a 4 KiB page is to be mapped.
     pub(super) fn first_touch_huge(self) -> Option<FaultKind> {
         None
