@@ -11,9 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::{Lock, Rank, pause_point};
 use memwright_table::{Machine, OutOfMemory, Page, PageRange, Shared};
 
-use crate::mm::areas::Areas;
+use crate::mm::areas::{Area, Areas};
 use crate::mm::core::Core;
-use crate::mm::space::Area;
 use crate::types::interval_tree::{IntervalId, IntervalKey, IntervalTree};
 
 /// The number of intervals that are examined before other CPUs may take the lock of the list.
