@@ -166,6 +166,7 @@ pub fn map_errno(error: MapError) -> Errno {
     match error {
         MapError::NoLength | MapError::Misaligned | MapError::NotDevice(_) => Errno::EINVAL,
         MapError::TooLow | MapError::Sealed(_) => Errno::EPERM,
+        MapError::Unsupported => Errno::ENODEV,
         MapError::Taken(_) => Errno::EEXIST,
         MapError::OffsetTooLarge => Errno::EOVERFLOW,
         MapError::Denied => Errno::EACCES,

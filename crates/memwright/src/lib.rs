@@ -84,11 +84,17 @@
 //!
 //! | Feature | Without it |
 //! |---|---|
+//! | `huge` | faults map pages of 4 KiB only, and `MADV_HUGEPAGE` and `MADV_COLLAPSE` are refused |
+//! | `hugetlb` | a [`HugeFile`](object::HugeFile) has no pages |
 //! | `inline` | the optimisation level decides which hot paths are inlined; nothing else changes |
 //! | `merge` | KSM merges no pages, and `MADV_MERGEABLE` is refused |
 //! | `numa` | no area has a NUMA policy ([`BindError::Unsupported`]), no page is migrated ([`Unmoved::Unmovable`]) |
+//! | `objects` | no area maps an object or device memory ([`MapError::Unsupported`]) |
+//! | `reclaim` | no page is reclaimed, and `MADV_FREE` frees pages at once |
+//! | `share` | a fork copies all page tables, whatever the policy is |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
+//! | `tracking` | [`AddressSpace::scan`] fails, and every page counts as soft-dirty |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
@@ -177,10 +183,16 @@
 #![deny(missing_docs)]
 #![cfg_attr(
     not(all(
+        feature = "huge",
+        feature = "hugetlb",
         feature = "merge",
         feature = "numa",
+        feature = "objects",
+        feature = "reclaim",
+        feature = "share",
         feature = "swap",
         feature = "trace",
+        feature = "tracking",
         feature = "uffd"
     )),
     allow(dead_code, reason = "what only a feature that is off uses")
@@ -203,7 +215,9 @@ struct Embedding;
 
 mod audit;
 mod fault;
+#[cfg_attr(not(feature = "huge"), path = "huge/off.rs")]
 mod huge;
+#[cfg_attr(not(feature = "hugetlb"), path = "hugetlb/off.rs")]
 mod hugetlb;
 #[cfg_attr(not(feature = "merge"), path = "ksm/off.rs")]
 mod ksm;
@@ -212,11 +226,13 @@ mod mm;
 mod numa;
 mod ops;
 mod range;
+#[cfg_attr(not(feature = "reclaim"), path = "reclaim/off.rs")]
 mod reclaim;
 mod shmem;
 mod store;
 #[cfg_attr(not(feature = "swap"), path = "swap/off.rs")]
 pub mod swap;
+#[cfg_attr(not(feature = "tracking"), path = "track/off.rs")]
 pub mod track;
 mod types;
 #[cfg_attr(not(feature = "uffd"), path = "uffd/off.rs")]
@@ -224,8 +240,6 @@ pub mod uffd;
 mod vma;
 
 pub use audit::AuditError;
-pub use huge::collapse::Scanned;
-pub use huge::split::{FolioSplit, FolioSplits};
 pub use mm::areas::{Backing, Limits, LockFuture, Totals};
 pub use mm::commit::{Commit, Overcommit, OvercommitMode};
 pub use mm::memory::Memory;
@@ -253,6 +267,7 @@ pub use types::error::{
 };
 pub use types::faulted_in::{FaultSink, FaultedIn};
 pub use types::folio_orders::{FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, folio_around};
+pub use types::folio_split::{FolioSplit, FolioSplits, Scanned};
 pub use types::huge::{HugeMode, HugeRefusal, SharedMode, SharedSetting, SharedSizeMode, SizeMode};
 pub use types::huge_settings::{HugeSettings, ScanSettings};
 pub use types::layout::Layout;

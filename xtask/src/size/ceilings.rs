@@ -23,6 +23,23 @@ impl Feature {
 /// The features, as in `crates/memwright/Cargo.toml`.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "huge",
+        modules: &[
+            "memwright::huge",
+            "memwright::fault::huge",
+            "memwright::fault::folio",
+            "memwright::fault::shared_folio",
+            "memwright::fault::whole_folio",
+            "memwright::mm::cut",
+        ],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "hugetlb",
+        modules: &["memwright::hugetlb", "memwright::fault::hugetlb"],
+        enabled_by: &[],
+    },
+    Feature {
         name: "inline",
         modules: &[],
         enabled_by: &[],
@@ -35,6 +52,33 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         name: "numa",
         modules: &["memwright::numa", "memwright::fault::hint"],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "objects",
+        modules: &[
+            "memwright::fault::file",
+            "memwright::fault::object_entry",
+            "memwright::mm::attachment",
+            "memwright::mm::mappings",
+            "memwright::ops::physical",
+        ],
+        enabled_by: &["hugetlb"],
+    },
+    Feature {
+        name: "reclaim",
+        // The program does not call its operations.
+        modules: &[],
+        enabled_by: &["swap"],
+    },
+    Feature {
+        name: "share",
+        modules: &[
+            "memwright::ops::share_tables",
+            "memwright::mm::shared_tables",
+            "memwright_table::table::share_tables",
+            "memwright_table::table::leave_tables",
+        ],
         enabled_by: &[],
     },
     Feature {
@@ -53,6 +97,12 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         name: "trace",
         modules: &["memwright::mm::tracing"],
+        enabled_by: &[],
+    },
+    Feature {
+        name: "tracking",
+        // The program does not call its operations.
+        modules: &[],
         enabled_by: &[],
     },
     Feature {
@@ -77,7 +127,7 @@ pub const CEILINGS: [Ceiling; 2] = [
     },
     Ceiling {
         title: "without features",
-        most: 119,
+        most: 77,
     },
 ];
 

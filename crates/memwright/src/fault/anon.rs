@@ -3,6 +3,7 @@
 use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
 
 use crate::fault::attempt::Fault;
+use crate::fault::huge::MAPS_HUGE;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::stats::Row;
@@ -18,7 +19,7 @@ impl<M: Machine> Fault<'_, M> {
             Entry::Swapped(page) => self.swap_in(cursor, page),
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
-                if cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
+                if MAPS_HUGE && cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
                     // No lowest-level page table covers this 2 MiB range, so a huge page may be mapped. Under a marker,
                     // 4 KiB pages are mapped instead, and each inherits the bits of the marker.
                     drop(cursor);

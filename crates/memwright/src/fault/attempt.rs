@@ -10,6 +10,7 @@ use crate::types::error::FaultError;
 use crate::types::uffd::WatchedFault;
 use crate::vma::anon_vma::AnonVma;
 use crate::vma::area::AreaFlags;
+use crate::vma::writable::NEW;
 
 /// A fault: the address space and CPU, the area and page, and the access.
 pub(crate) struct Fault<'a, M: Machine> {
@@ -116,5 +117,11 @@ impl<M: Machine> Fault<'_, M> {
         // The store faults again on the present, write-protected page, and that fault is reported to the userfaultfd.
         let told = flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC);
         Ok(if told { inherited } else { Bits::empty() })
+    }
+
+    /// Returns the bits of an entry that maps a new, exclusive folio. `inherited` has the bits to take over from the
+    /// previous entry.
+    pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
+        self.area.entry_bits(NEW | inherited)
     }
 }

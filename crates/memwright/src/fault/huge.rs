@@ -14,7 +14,10 @@ use crate::types::folio_use::FolioUse;
 use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::vma::huge::HugeAsker;
-use crate::vma::writable::{NEW, access_bits};
+use crate::vma::writable::access_bits;
+
+/// Whether a first touch may map a huge page.
+pub(super) const MAPS_HUGE: bool = true;
 
 impl<M: Machine> Fault<'_, M> {
     /// Handles the first access to a 2 MiB range that has no lowest-level page table. Returns `None` if a 4 KiB page is
@@ -67,12 +70,6 @@ impl<M: Machine> Fault<'_, M> {
                 None
             }
         }
-    }
-
-    /// Returns the bits of an entry that maps a new, exclusive folio. `inherited` has the bits to take over from the
-    /// previous entry.
-    pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
-        self.area.entry_bits(NEW | inherited)
     }
 
     /// Maps a folio if the entry is empty. Returns `None` if the entry is not empty, or if no page table can be

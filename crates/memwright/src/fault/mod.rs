@@ -10,11 +10,14 @@ pub(crate) mod armed;
 pub(crate) mod attempt;
 pub(crate) mod copy;
 pub(crate) mod file;
+#[cfg_attr(not(feature = "huge"), path = "folio_off.rs")]
 pub(crate) mod folio;
 pub(crate) mod force;
 #[cfg(feature = "numa")]
 pub(crate) mod hint;
+#[cfg_attr(not(feature = "huge"), path = "huge_off.rs")]
 pub(crate) mod huge;
+#[cfg_attr(not(feature = "hugetlb"), path = "hugetlb_off.rs")]
 pub(crate) mod hugetlb;
 #[cfg(not(feature = "numa"))]
 mod numa_off;
@@ -22,6 +25,7 @@ pub(crate) mod object_entry;
 #[cfg(feature = "numa")]
 pub(crate) mod place;
 pub(crate) mod present;
+#[cfg_attr(not(feature = "huge"), path = "shared_folio_off.rs")]
 pub(crate) mod shared_folio;
 pub(crate) mod stack;
 #[cfg(feature = "swap")]
@@ -36,6 +40,8 @@ pub(crate) mod swap_wait;
 pub(crate) mod swapped_page;
 #[cfg(not(feature = "uffd"))]
 mod uffd_off;
+#[cfg_attr(not(feature = "huge"), path = "whole_folio_off.rs")]
+mod whole_folio;
 
 use memwright_table::{Architecture, CpuId, Invalidation, Machine, Page, PageRange, VirtAddr};
 

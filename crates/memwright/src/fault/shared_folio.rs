@@ -12,6 +12,12 @@ use crate::vma::area::AreaFlags;
 use crate::vma::huge::{HugeAsker, may_be_huge};
 
 impl<M: Machine> Fault<'_, M> {
+    /// Returns whether a setting enables large folios of less than 2 MiB for any shared memory.
+    #[inline(always)]
+    pub(super) fn may_fill_object_folio(self) -> bool {
+        self.core.memory.huge().any_shared_of_pages()
+    }
+
     /// Adds a new folio to the object. The folio contains the page that faulted and is inside the area. Returns false
     /// if the object has the page already, or if no folio fits or is available.
     #[cold]

@@ -12,6 +12,7 @@ use crate::mm::core::Core;
 use crate::mm::object::CollapseLimits;
 use crate::mm::space::AddressSpace;
 use crate::types::error::{AdviseError, FaultError};
+use crate::types::folio_split::Scanned;
 use crate::types::huge::{HUGE_PAGES, around};
 use crate::types::purpose::{Finished, Purpose};
 use crate::types::stats::Row;
@@ -62,17 +63,6 @@ enum Found {
     Small(u32),
     /// One huge page is already mapped in the range.
     Huge,
-}
-
-/// Where a scan for pages to collapse stopped, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanned {
-    /// The scan has used up its budget, and continues from this page.
-    Until(Page),
-    /// The scan has reached the end of the address space.
-    End,
-    /// No frames were free for a huge page. The caller continues the scan from this page later.
-    NoFrames(Page),
 }
 
 /// The limits of a scan on a 2 MiB range: how many of its 512 pages may be missing, shared, or in swap.

@@ -21,6 +21,7 @@ use crate::mm::object::Object;
 use crate::mm::space::{AddressSpace, Area};
 use crate::range::flags::Holes;
 use crate::range::rmap::{MappedPage, Mapper};
+use crate::types::folio_split::{FolioSplit, FolioSplits};
 use crate::types::huge::{HUGE_PAGES, around};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
@@ -35,38 +36,6 @@ impl<M: Machine> Mappings<M> {
         self.visit(&span, |space, places| {
             space.split_of_object(self, places, &span);
         });
-    }
-}
-
-/// How folios are split: into what order, and whether completely or around one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FolioSplit {
-    /// The order of the resulting folios; 0 for single pages. Folios of this order or a smaller one are not split.
-    pub order: u32,
-    /// Splits only around this page: the folio is halved until the part that contains the page has the order. With
-    /// `None`, or a page beyond the folio, all of it is split.
-    pub at: Option<u64>,
-}
-
-impl FolioSplit {
-    /// Splits folios completely, into single pages.
-    pub const SINGLE: Self = Self { order: 0, at: None };
-}
-
-/// How many folios a split has found and split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FolioSplits {
-    /// The number of folios found whose order is larger than the target. A folio that is mapped by 4 KiB entries and
-    /// could not be split counts once for each entry.
-    pub found: u64,
-    /// The number of folios among `found` that were split.
-    pub split: u64,
-}
-
-impl FolioSplits {
-    fn add(&mut self, split: bool) {
-        self.found += 1;
-        self.split += u64::from(split);
     }
 }
 

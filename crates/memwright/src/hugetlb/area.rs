@@ -53,13 +53,6 @@ impl<M: Machine> Core<M> {
         frames.take_huge(false, FrameKind::PoolAnonymous, within)
     }
 
-    /// Frees the lowest-level page tables of `range`, in which nothing is mapped. A huge page cannot be mapped where
-    /// such a table exists.
-    #[cold]
-    pub(crate) fn clear_way(&self, range: PageRange) {
-        self.remove_entries(self.cpu(), range);
-    }
-
     /// Unmaps the hugetlb pages of `range`, a part of `area`. If the mapping has a reservation, reserves these pages
     /// again. A last page that is only partly in the range stays mapped (Linux 7.2 `mm/madvise.c`,
     /// `madvise_dontneed_free_valid_vma`).

@@ -6,10 +6,9 @@ use core::ops::Range;
 use memwright_table::handle::Shared;
 use memwright_table::{Machine, OutOfMemory, PAGE_SIZE, Page, PageRange, TryPush};
 
-use crate::mm::mappings::Attachment;
+use crate::mm::attachment::Attachment;
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
-use crate::mm::space::Area;
 use crate::mm::tag::Tag;
 use crate::types::area_name::AreaName;
 use crate::types::error::{CutError, Limit};
@@ -18,7 +17,7 @@ use crate::types::mdwe::ExecGain;
 use crate::types::protection_keys::Keys;
 use crate::types::rights::Rights;
 use crate::types::uffd::Watch;
-use crate::vma::area::{AreaFlags, Backed};
+use crate::vma::area::{self, AreaFlags, Backed};
 use crate::vma::map::{AreaMap, Position};
 use crate::vma::moved::MovedAreas;
 
@@ -27,6 +26,9 @@ pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
     tag: Option<Shared<Tag>>,
 }
+
+/// An area of an address space.
+pub type Area<M> = area::Area<Backing<M>>;
 
 impl<M: Machine> Backing<M> {
     pub(crate) const ANONYMOUS: Self = Self {

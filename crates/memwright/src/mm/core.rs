@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
-    PageRange, Present, Table, TableTotals, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory, PageRange,
+    Present, Table, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -276,34 +276,6 @@ impl<M: Machine> Core<M> {
         self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
     }
 
-    /// Splits the huge pages that an edge of the cursor's range cuts, and counts them in row `cause`.
-    #[inline]
-    pub(crate) fn split_cut(
-        &self,
-        cursor: &mut Cursor<'_, M>,
-        gather: &mut Gather<'_, M>,
-        cause: Row,
-    ) {
-        let split = cursor.split_pages(gather);
-        if split > 0 {
-            self.memory.count(cause, split);
-        }
-    }
-
-    /// Splits the huge pages that an edge of `range` cuts, before an area is split there.
-    pub(crate) fn split_at_edges(&self, range: PageRange, cause: Row) {
-        let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
-        if aligned(range.start) && aligned(range.end) || range.is_empty() {
-            return;
-        }
-        let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
-        self.split_cut(&mut cursor, &mut gather, cause);
-        drop(cursor);
-        let counts = gather.close();
-        self.note_gather(self.cpu(), counts);
-    }
-
     /// Counts pages that were swapped out; negative if they were swapped in.
     pub(crate) fn note_swapped(&self, pages: i64) {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
@@ -349,26 +321,13 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts the entries of the tables that a fork shares with this address space, the child's.
-    pub(crate) fn note_shared(&self, cpu: CpuId, shared: &TableTotals) {
-        self.note_resident(cpu, shared.counted);
-        self.note_uncounted(cpu, shared.others());
-        if shared.swapped > 0 {
-            self.note_swapped(shared.swapped as i64);
-        }
-        self.memory.count_on(cpu, Row::TablesShared, shared.tables);
-    }
-
-    /// Counts the entries of shared tables that this address space has left.
-    pub(crate) fn note_left(&self, cpu: CpuId, left: &TableTotals) {
+    /// Subtracts pages from the resident count without a sample of its peak.
+    pub(super) fn note_left_pages(&self, cpu: CpuId, pages: u64) {
         let cell = &self.resident[cpu.index()].pages;
         cell.store(
-            cell.load(Ordering::Relaxed) - left.counted as i64,
+            cell.load(Ordering::Relaxed) - pages as i64,
             Ordering::Relaxed,
         );
-        if left.swapped > 0 {
-            self.note_swapped(-(left.swapped as i64));
-        }
     }
 
     /// Counts an entry to which a fault granted rights.

@@ -6,16 +6,13 @@
 //! each with an address space and a displacement. The areas at the resulting addresses are looked up in the map of
 //! areas. A protection change that splits an area changes no interval.
 
-use alloc::sync::Arc;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::{Lock, Rank, pause_point};
 use memwright_table::{Machine, OutOfMemory, Page, PageRange, Shared};
 
-use crate::mm::areas::Areas;
+use crate::mm::areas::{Area, Areas};
 use crate::mm::core::Core;
-use crate::mm::object::Object;
-use crate::mm::space::Area;
 use crate::types::interval_tree::{IntervalId, IntervalKey, IntervalTree};
 
 /// The number of intervals that are examined before other CPUs may take the lock of the list.
@@ -247,13 +244,11 @@ impl<M: Machine> Mappings<M> {
     /// Returns whether the area belongs to the interval of `mapped`.
     pub(crate) fn is_in(&self, area: &Area<M>, mapped: &Mapped) -> bool {
         let attachment = area.backing().attachment();
-        attachment.is_some_and(|own| {
-            own.interval == mapped.interval && core::ptr::eq(own.object.mappings(), self)
-        })
+        attachment.is_some_and(|own| own.is_in(self, mapped.interval))
     }
 
     /// Records one more area, which maps the pages `span` of the object from `page` on.
-    fn attach(
+    pub(super) fn attach(
         &self,
         space: &Shared<Core<M>>,
         span: Range<u64>,
@@ -280,7 +275,7 @@ impl<M: Machine> Mappings<M> {
 
     /// Adds an interval for a forked child, with the indices and the displacement of an interval of its parent. Records
     /// the child's first area in it.
-    fn attach_copy(
+    pub(super) fn attach_copy(
         &self,
         interval: IntervalId,
         child: &Shared<Core<M>>,
@@ -297,7 +292,7 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Records one more area in an interval, which already covers the pages that the area maps.
-    fn attach_part(&self, interval: IntervalId) {
+    pub(super) fn attach_part(&self, interval: IntervalId) {
         let mut list = self.list.lock();
         let mapping = list.value_mut(interval);
         debug_assert!(mapping.is_some(), "an area has the interval");
@@ -307,7 +302,7 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Records one area less in an interval, and removes an interval that has no area left.
-    fn detach(&self, interval: IntervalId) {
+    pub(super) fn detach(&self, interval: IntervalId) {
         let mut list = self.list.lock();
         let Some(mapping) = list.value_mut(interval) else {
             return;
@@ -319,115 +314,8 @@ impl<M: Machine> Mappings<M> {
             drop(mapping);
         }
     }
-}
-
-/// The reference of an area to an object. It keeps the object alive, and it keeps the area in the object's list.
-pub(crate) struct Attachment<M: Machine> {
-    object: Arc<dyn Object<M>>,
-    space: Shared<Core<M>>,
-    interval: IntervalId,
-}
-
-impl<M: Machine> Attachment<M> {
-    /// Adds an area of `space` to the object's list: it maps the pages `span` of the object from `page` on.
-    pub(crate) fn new(
-        object: Arc<dyn Object<M>>,
-        space: &Shared<Core<M>>,
-        span: Range<u64>,
-        page: Page,
-    ) -> Result<Self, OutOfMemory> {
-        let interval = object.mappings().attach(space, span, page)?;
-        if !object.is_memory() || object.huge().is_some() {
-            space.note_special_areas();
-        }
-        Ok(Self {
-            object,
-            space: space.clone(),
-            interval,
-        })
-    }
-
-    /// Returns the attachment of the copy of this area in a forked child. `object` is the object that the child maps,
-    /// which has the same list. `previous` has the attachments of the previous area in the parent and in the child, if
-    /// they have any.
-    pub(crate) fn of_child(
-        &self,
-        object: &Arc<dyn Object<M>>,
-        child: &Shared<Core<M>>,
-        previous: Option<(&Self, &Self)>,
-    ) -> Result<Self, OutOfMemory> {
-        if let Some((_, copy)) = previous.filter(|(own, copy)| {
-            own.interval == self.interval && Arc::ptr_eq(&copy.object, object)
-        }) {
-            return Ok(copy.clone());
-        }
-        let interval = object.mappings().attach_copy(self.interval, child)?;
-        if !object.is_memory() || object.huge().is_some() {
-            child.note_special_areas();
-        }
-        Ok(Self {
-            object: object.clone(),
-            space: child.clone(),
-            interval,
-        })
-    }
-
-    /// Returns an attachment to the same object for another area of the address space, which maps the pages `span` of
-    /// the object from `page` on.
-    pub(crate) fn elsewhere(&self, span: Range<u64>, page: Page) -> Result<Self, OutOfMemory> {
-        Self::new(self.object.clone(), &self.space, span, page)
-    }
-
-    /// Records that the area maps the pages of the object below index `end`.
-    pub(crate) fn reach(&self, end: u64) {
-        self.object
-            .mappings()
-            .list
-            .lock()
-            .extend(self.interval, end);
-    }
-
-    pub(crate) fn object(&self) -> &Arc<dyn Object<M>> {
-        &self.object
-    }
-
-    /// Returns whether both attachments refer to the same open object, and the object permits that its areas merge.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
-            && self.may_merge()
-    }
-
-    #[cold]
-    fn may_merge(&self) -> bool {
-        self.object.merges_areas()
-    }
-
-    /// Returns an attachment to the same object without the mapping's reservation, or `None` if the mapping has no
-    /// reservation.
-    pub(crate) fn unreserved(&self) -> Option<Self> {
-        let object = self.object.unreserved()?.clone();
-        object.mappings().attach_part(self.interval);
-        Some(Self {
-            object,
-            space: self.space.clone(),
-            interval: self.interval,
-        })
-    }
-}
-
-impl<M: Machine> Clone for Attachment<M> {
-    fn clone(&self) -> Self {
-        self.object.mappings().attach_part(self.interval);
-        Self {
-            object: self.object.clone(),
-            space: self.space.clone(),
-            interval: self.interval,
-        }
-    }
-}
-
-impl<M: Machine> Drop for Attachment<M> {
-    fn drop(&mut self) {
-        self.object.mappings().detach(self.interval);
+    /// Records that an area of the interval maps the pages of the object below index `end`.
+    pub(super) fn reach(&self, interval: IntervalId, end: u64) {
+        self.list.lock().extend(interval, end);
     }
 }

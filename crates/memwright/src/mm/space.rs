@@ -3,21 +3,20 @@
 use alloc::sync::Arc;
 use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
 
-use crate::mm::areas::{Backing, Limits};
+use crate::mm::areas::Limits;
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
 use crate::types::error::SpaceError;
 use crate::types::huge::HugeRefusal;
 use crate::types::layout::Layout;
 
+pub use crate::mm::areas::Area;
+
 /// The number of areas between two scheduling points of an operation on many areas.
 pub(crate) const AREAS: u32 = 64;
 
 /// The number of pages between two scheduling points of an operation in which each page costs as much as a fault.
 pub(crate) const PAGES: u32 = 64;
-
-/// An area of an address space.
-pub type Area<M> = crate::vma::area::Area<Backing<M>>;
 
 /// The memory of a process: its areas and its page table.
 ///

@@ -8,7 +8,6 @@ use crate::mm::check_seal::check_seal;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::range::flags::{FlagsError, Holes};
-use crate::reclaim::effort::{Choice, Effort};
 use crate::types::advice::Advice;
 use crate::types::error::AdviseError;
 use crate::types::stats::Row;
@@ -91,7 +90,10 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// Returns an error if `part` of the area is locked or has hugetlb pages or device memory, which reclaim skips.
-fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
+pub(super) fn refuse_locked<M: Machine>(
+    area: &Area<M>,
+    part: PageRange,
+) -> Result<(), AdviseError> {
     if area
         .flags
         .intersects(AreaFlags::LOCKED | AreaFlags::HUGETLB | AreaFlags::PHYSICAL)
@@ -134,7 +136,7 @@ fn check_flag<M: Machine>(
 impl<M: Machine> Core<M> {
     /// Calls `act` for each area of `range` with the part of the area that is in the range. Skips holes, and returns an
     /// error for the first one after all areas have been processed (Linux 7.2 `madvise_walk_vmas`).
-    fn for_each_area(
+    pub(super) fn for_each_area(
         &self,
         range: PageRange,
         mut act: impl FnMut(&Area<M>, PageRange) -> Result<(), AdviseError>,
@@ -170,15 +172,6 @@ impl<M: Machine> Core<M> {
         Ok(Advised::AdvisedOnly)
     }
 
-    /// Sets `flag`, one of the two huge page flags, and clears the other one (Linux 7.2 `mm/khugepaged.c`,
-    /// `hugepage_madvise`).
-    fn advise_huge(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
-        let mut areas = self.areas.write();
-        let both = AreaFlags::HUGE | AreaFlags::NOT_HUGE;
-        let rule = |flags: AreaFlags| (flags - both) | flag;
-        Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
-    }
-
     /// Sets or clears `flag` in the areas of `range`, up to the first area that refuses the advice.
     fn advise_flag(
         &self,
@@ -204,43 +197,6 @@ impl<M: Machine> Core<M> {
             Some((_, error)) => Err(error),
             None => Ok(changed?),
         }
-    }
-
-    /// Reclaims the pages of `range` (`MADV_PAGEOUT`). Without swap, reclaims only pages that may be discarded
-    /// (`MADV_FREE`, `VM_DROPPABLE`) and pages of objects with a backing store (Linux 7.2 `mm/vmscan.c`,
-    /// `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
-    fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
-        let swaps = self.memory.swap().is_on();
-        let mut advised = Advised::Done;
-        let mut passed = range.start;
-        let mut shows_objects = false;
-        let result = self.for_each_area(range, |area, part| {
-            refuse_locked(area, part)?;
-            passed = part.end;
-            if area.flags().contains(AreaFlags::DROPPABLE) {
-                return self.drop_pages(area, part);
-            }
-            let shows_object = self.object_may_leave(area);
-            shows_objects |= shows_object;
-            if self.may_leave(area) && (swaps || self.memory.may_lose_pages()) {
-                let mut effort = Effort::ALL;
-                self.page_out(area, part, Choice::All, &mut effort);
-            } else if !shows_object {
-                advised = Advised::AdvisedOnly;
-            }
-            Ok(())
-        });
-        if shows_objects {
-            // Reclaim pages of objects without the lock of the areas, because their reclaim takes the locks of other
-            // address spaces.
-            let passed = PageRange::new(range.start, passed);
-            let mut effort = Effort::ALL;
-            self.page_out_objects(passed, Choice::All, &mut effort);
-            if !swaps && effort.wanted == Effort::ALL.wanted {
-                advised = Advised::AdvisedOnly;
-            }
-        }
-        result.map(|()| advised)
     }
 
     /// If `install`, unmaps the pages of `range` and installs guard markers. Otherwise removes the guard markers.

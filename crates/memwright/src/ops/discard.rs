@@ -126,7 +126,7 @@ impl<M: Machine> Core<M> {
                         Err(error) => return Err(AdviseError::Fault(error.into())),
                     }
                 }
-                Advice::Free => self.free_lazily(area, part)?,
+                Advice::Free => self.free(area, part)?,
                 _ => self.drop_pages(area, part)?,
             }
             next = part.end;

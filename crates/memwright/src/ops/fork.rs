@@ -9,11 +9,12 @@
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
     CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
-    PageSize, Present, Shared,
+    Present, Shared,
 };
 
 use crate::mm::areas::{Areas, Backing};
 use crate::mm::core::Core;
+use crate::mm::cut::is_splittable;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::ops::share_tables::Sharing;
 use crate::types::error::ForkError;
@@ -62,9 +63,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
-        // Forks that only copy do not decide anything for each area.
-        let shares = core.memory.policy().fork_shares();
-        let mut sharing = shares.then(|| Sharing::of(core));
+        let mut sharing = Sharing::begin(core);
         let mut entries = 0;
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         let mut previous = None;
@@ -240,7 +239,7 @@ fn copy_entries<M: Machine>(
                 child.copy_pinned_hugetlb(cpu, area, watched, &mut to, page)?;
                 entries += 1;
             }
-            CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
+            CopyStop::Pinned(page) if is_splittable(page) => {
                 // Continue with the small pages of the split huge page: each of them is copied or shared separately.
                 drop(to);
                 from.split(gather)?;

@@ -1,17 +1,17 @@
 //! Mapping (Linux 7.2 `mm/mmap.c`, `do_mmap`, and `mm/vma.c`, `mmap_region`).
 
 use alloc::sync::Arc;
-use memwright_table::{
-    CacheMode, FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, PhysAddr, VirtAddr,
-};
+use memwright_table::{CacheMode, Machine, PAGE_SIZE, Page, PageRange, PhysAddr, VirtAddr};
 
 use crate::ksm::mergeable;
 use crate::mm::areas::{Areas, Backing, LockFuture, is_accountable};
+use crate::mm::attachment::{Attachment, check_objects};
 use crate::mm::core::Core;
 use crate::mm::huge_file::HUGE_BYTES;
-use crate::mm::mappings::Attachment;
 use crate::mm::object::Object;
 use crate::mm::space::{AddressSpace, Area};
+use crate::ops::align_huge::align_huge;
+use crate::ops::place_hugetlb::place_hugetlb;
 use crate::ops::populate::{Mapped, ToPopulate};
 use crate::ops::unmap::Removal;
 use crate::types::error::{Limit, MapError, UnmapError};
@@ -170,6 +170,7 @@ impl<M: Machine> AddressSpace<M> {
             offset,
         } = &request.kind
         {
+            check_objects()?;
             flags.set(AreaFlags::SHARED, *shared);
             if object.huge().is_some() {
                 if offset % HUGE_BYTES != 0 {
@@ -385,82 +386,6 @@ pub(super) fn place<M: Machine>(
                 .lowest_room(pages, PageRange::new(below.end, bounds.end))
         })
         .ok_or(MapError::NoRoom)
-}
-
-/// Chooses the start of a new hugetlb area, aligned to the huge page size (Linux 7.2 `mm/hugetlb.c`,
-/// `hugetlb_get_unmapped_area`).
-#[cold]
-fn place_hugetlb<M: Machine>(
-    core: &Core<M>,
-    areas: &mut Areas<M>,
-    pages: u64,
-    placement: Placement,
-) -> Result<Page, MapError> {
-    let placement = match placement {
-        Placement::Fixed(address) | Placement::FixedNoReplace(address) => {
-            if address.as_u64() % HUGE_BYTES != 0 {
-                return Err(MapError::Misaligned);
-            }
-            placement
-        }
-        Placement::Hint(address) => match address.as_u64().checked_next_multiple_of(HUGE_BYTES) {
-            Some(hint) => Placement::Hint(VirtAddr::new(hint)),
-            None => Placement::Anywhere,
-        },
-        Placement::Anywhere => placement,
-    };
-    let start = place(core, areas, pages, placement)?;
-    if start.number() % HUGE_PAGES == 0 {
-        return Ok(start);
-    }
-    // Search for a range that is almost one huge page longer, and use the last aligned start in it.
-    let spare = HUGE_PAGES - 1;
-    let start = place(core, areas, pages + spare, Placement::Anywhere)?;
-    Ok(Page::new((start.number() + spare) & !spare))
-}
-
-/// Returns the start of a new area whose range was chosen to begin at `start`. If a suitable range is free, the
-/// returned start is aligned so that the area can have huge pages. Anonymous memory is aligned if its length is a
-/// multiple of the huge page size, independent of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared
-/// memory is aligned if it is at least as long as the largest folio that the settings allow for the object
-/// (`mm/shmem.c`, `shmem_get_unmapped_area`). Device memory is aligned if it is at least as long as a huge page.
-#[inline(always)]
-pub(super) fn align_huge<M: Machine>(
-    core: &Core<M>,
-    areas: &mut Areas<M>,
-    pages: u64,
-    request: &MapRequest<M>,
-    start: Page,
-) -> Page {
-    let is_small = pages < HUGE_PAGES && !core.memory.huge().any_shared_of_pages();
-    if is_small || request.placement != Placement::Anywhere {
-        return start;
-    }
-    let (offset, order) = match &request.kind {
-        MapKind::Anonymous => (0, (pages % HUGE_PAGES == 0).then_some(FOLIO_ORDER)),
-        MapKind::Object { object, offset, .. } => (
-            offset / PAGE_SIZE as u64,
-            object.largest_folio(&core.memory),
-        ),
-        // So that entries of 2 MiB can map the memory.
-        MapKind::Physical { start, .. } => (start.as_u64() / PAGE_SIZE as u64, Some(FOLIO_ORDER)),
-    };
-    let Some(order) = order else {
-        return start;
-    };
-    let folio = 1 << order;
-    let beyond = offset % folio;
-    if pages < folio || start.number() % folio == beyond {
-        return start;
-    }
-    let spare = folio - 1;
-    let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
-        return start;
-    };
-    // The last start in the free range that is `beyond` pages above a multiple of the folio size. The offset in the
-    // object is `beyond` pages above such a multiple, too.
-    let last = room.number() + spare;
-    Page::new(last - (last + folio - beyond) % folio)
 }
 
 /// Checks every limit, accounts the memory, and reserves the heap memory and frames that the mapping needs. After this

@@ -3,17 +3,18 @@
 
 use memwright_table::{
     Bits, CacheMode, Entry, Frame, FrameRange, Machine, OutOfFrames, PAGE_SIZE, PageRange,
-    PageSize, PhysAddr, Present,
+    PhysAddr, Present,
 };
 
 use crate::mm::areas::Backing;
+use crate::mm::attachment::Attachment;
 use crate::mm::core::Core;
-use crate::mm::mappings::Attachment;
+use crate::mm::cut::device_entry_size;
 use crate::mm::space::{AddressSpace, Area};
-use crate::ops::map::{MapKind, MapRequest, SET_HERE, align_huge, place, prepare};
+use crate::ops::align_huge::align_huge;
+use crate::ops::map::{MapKind, MapRequest, SET_HERE, place, prepare};
 use crate::ops::populate::{Mapped, ToPopulate};
 use crate::types::error::MapError;
-use crate::types::huge::HUGE_PAGES;
 use crate::types::numa_policy::PolicyId;
 use crate::types::swap_window::{Window, WindowCell};
 use crate::types::trace::Event;
@@ -141,15 +142,9 @@ impl<M: Machine> Core<M> {
         loop {
             let page = cursor.position();
             let number = area.offset_of(page);
-            let is_huge = (page.number() | number) % HUGE_PAGES == 0
-                && range.end.number() - page.number() >= HUGE_PAGES;
             let entry = Entry::Present(Present {
                 frame: Frame::new(number as u32),
-                size: if is_huge {
-                    PageSize::Size2M
-                } else {
-                    PageSize::Size4K
-                },
+                size: device_entry_size(page, number, range.end),
                 bits,
             });
             if let Err(error) = cursor.fill(entry) {

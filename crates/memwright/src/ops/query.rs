@@ -2,49 +2,13 @@
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
-use memwright_table::{
-    Bits, Entry, FrameKind, Machine, OutOfMemory, Page, PageRange, Table, VirtAddr,
-};
+use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
-use crate::mm::memory::Memory;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::memcg::Memcg;
 use crate::vma::area::AreaFlags;
-
-impl<M: Machine> Memory<M> {
-    /// Gives every address space page tables of its own, so that [`Frames::sharers`](memwright_table::Frames::sharers)
-    /// counts each entry that maps a frame.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
-    pub fn own_all_tables(&self) -> Result<(), OutOfMemory> {
-        self.with_shared_tables(|table, all| table.own_tables(all))
-    }
-
-    /// Gives the address spaces their own copies of each shared table that has a swap entry or maps a page with other
-    /// references. Afterwards, [`AddressSpace::survey`] reports exactly how many entries map each page.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
-    pub fn own_ambiguous_tables(&self) -> Result<(), OutOfMemory> {
-        self.with_shared_tables(|table, all| table.own_ambiguous_tables(all))
-    }
-
-    /// Calls `act` with the page table of each address space and the range of user memory, if any table is shared.
-    fn with_shared_tables(&self, act: impl Fn(&Table<M>, PageRange)) -> Result<(), OutOfMemory> {
-        if self.frames().earmarked() == 0 {
-            // No table is shared.
-            return Ok(());
-        }
-        for space in self.spaces().all()? {
-            let _areas = space.areas.read(space.cpu());
-            act(&space.table, PageRange::new(Page::new(0), Page::USER_END));
-        }
-        Ok(())
-    }
-}
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns whether any page of `length` bytes belongs to a hugetlb area.
@@ -92,13 +56,6 @@ impl<M: Machine> AddressSpace<M> {
         };
         let areas = self.core.areas.read(self.core.cpu());
         areas.map.overlapping(range).next().is_some()
-    }
-
-    /// Gives the address space page tables of its own for the pages of `range`. Afterwards, each entry of this address
-    /// space that maps one of the pages holds a reference to its frame.
-    pub fn own_tables(&self, range: PageRange) {
-        let _areas = self.core.areas.read(self.core.cpu());
-        self.core.table.own_tables(range);
     }
 
     /// Returns the entry of the page at `address`, for /proc/PID/pagemap.

@@ -55,11 +55,18 @@ fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
 }
 
 impl Sharing {
+    /// Returns the state of a fork of `core` before the first area, or `None` if forks only copy: they do not decide
+    /// anything for each area.
+    pub(super) fn begin<M: Machine>(core: &Core<M>) -> Option<Self> {
+        let shares = core.memory.policy().fork_shares();
+        shares.then(|| Self::of(core))
+    }
+
     /// Returns the state of a fork of `core` before the first area. Pages that may be pinned must be copied at once
     /// (rule: exclusive-before-pin). A page that is lent must not be exclusive to the address space that takes the table
     /// in the end: its stores would become visible to the borrower. The scan for equal pages records entries one by
     /// one.
-    pub(super) fn of<M: Machine>(core: &Core<M>) -> Self {
+    fn of<M: Machine>(core: &Core<M>) -> Self {
         let borrowed = core.may_have_pinned() || core.may_have_lent();
         let allowed = !borrowed && !core.merge_number.may_have_merged();
         let rule = match core.memory.policy().fork_tables() {

@@ -5,5 +5,6 @@ pub(crate) mod alike;
 pub(crate) mod flags;
 pub(crate) mod mappings;
 pub(crate) mod remove;
+#[cfg(any(feature = "huge", feature = "numa"))]
 pub(crate) mod rmap;
 pub(crate) mod zap;

@@ -10,15 +10,19 @@ impl<M: Machine> Core<M> {
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
         self.note_peak(cpu);
         let mut gather = self.gather();
-        if self.table.has_shared() {
-            let left = self.table.leave_tables(range, &mut gather);
-            self.note_left(cpu, &left);
-        }
+        self.leave_shared(cpu, range, &mut gather);
         let mut cursor = self.table.cursor(range).pausing();
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);
+    }
+
+    /// Frees the lowest-level page tables of `range`, in which nothing is mapped. A huge page cannot be mapped where
+    /// such a table exists.
+    #[cold]
+    pub(crate) fn clear_way(&self, range: PageRange) {
+        self.remove_entries(self.cpu(), range);
     }
 }

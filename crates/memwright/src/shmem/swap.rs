@@ -492,9 +492,7 @@ impl<M: Machine> Shmem<M> {
 impl<M: Machine> Swap<M> {
     /// Returns the number of slots that hold pages of objects.
     pub fn slots_of_objects(&self) -> u64 {
-        let stores = self.stores.lock();
-        let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();
-        stores.iter().map(count).sum()
+        self.stores.sum(|store| store.lock().pages.swapped())
     }
 }
 

@@ -47,13 +47,13 @@ pub use place::{MOST_DEVICES, Place};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPush};
+use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
 
-use crate::store::page_store::Store;
 use crate::swap::cached_pages::CachedPages;
 use crate::swap::memcg::SwapCharges;
 use crate::swap::reads::Reads;
 use crate::swap::slot::{Record, SlotMap};
+use crate::swap::stores::Stores;
 use crate::types::memcg::Memcg;
 
 /// The maximum number of slots that a search returns. The search holds the lock of the devices.
@@ -90,7 +90,7 @@ pub struct Swap<M: Machine> {
     /// The reads that faults have begun and that are still to be completed.
     reads: Reads<M>,
     /// The list of the page stores of objects with reclaimable pages.
-    pub(crate) stores: Lock<Rising<Shared<Store<M>>>, M::Threads>,
+    pub(crate) stores: Stores<M>,
     /// The slot at which the next search for frames without references from entries begins.
     pub(crate) shed_next: Lock<Place, M::Threads>,
 }
@@ -102,7 +102,7 @@ impl<M: Machine> Swap<M> {
             bills: SwapCharges::new(),
             cached: CachedPages::new(),
             reads: Reads::new(),
-            stores: Lock::new(Rank::ObjectRegistry, Rising::new()),
+            stores: Stores::new(),
             shed_next: Lock::new(Rank::Swap, Place::default()),
         }
     }

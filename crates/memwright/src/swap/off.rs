@@ -5,6 +5,7 @@ pub(crate) mod asker;
 pub(crate) mod device;
 pub(crate) mod memcg;
 pub(crate) mod place;
+#[cfg_attr(not(feature = "reclaim"), path = "stores_off.rs")]
 pub(crate) mod stores;
 #[path = "transfers_off.rs"]
 pub(crate) mod transfers;
@@ -14,12 +15,11 @@ pub use place::{MOST_DEVICES, Place};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use memwright_table::sync::{Lock, Rank};
-use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, Slots};
+use memwright_table::{Frame, Frames, Machine, OutOfMemory, Slots};
 
 use crate::mm::memory::Memory;
-use crate::store::page_store::Store;
 use crate::swap::memcg::SwapCharges;
+use crate::swap::stores::Stores;
 use crate::types::memcg::Memcg;
 
 /// The slot for a page that is swapped out. Never created: there is no slot.
@@ -41,14 +41,14 @@ pub struct Swap<M: Machine> {
     /// The charges of the memcgs.
     pub(crate) bills: SwapCharges<M::Threads>,
     /// The list of the page stores of objects with reclaimable pages.
-    pub(crate) stores: Lock<Rising<Shared<Store<M>>>, M::Threads>,
+    pub(crate) stores: Stores<M>,
 }
 
 impl<M: Machine> Swap<M> {
     pub(crate) fn new() -> Self {
         Self {
             bills: SwapCharges::new(),
-            stores: Lock::new(Rank::ObjectRegistry, Rising::new()),
+            stores: Stores::new(),
         }
     }
 

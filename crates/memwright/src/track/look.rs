@@ -5,7 +5,8 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{AlikeRun, Entry, Machine, Page, PageRange, PageSize, Tracked};
 
 use crate::mm::core::Core;
-use crate::track::scan::{Categories, Look, Share, TABLES, Take};
+use crate::track::scan::{Look, TABLES};
+use crate::types::scan::{Categories, Share, Take};
 use crate::vma::idle::accessed;
 
 /// The decision on a run of pages: whether the scan selects it, and the categories to report. Later runs with the same

@@ -30,4 +30,4 @@ mod look;
 pub(crate) mod scan;
 pub(crate) mod soft_dirty;
 
-pub use scan::{Categories, Scan, Share, Take};
+pub use crate::types::scan::{Categories, Scan, Share, Take};

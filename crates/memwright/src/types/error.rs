@@ -84,6 +84,8 @@ pub enum MapError {
     Denied,
     /// The machine has no device memory at these physical addresses, or the allocator manages a frame of them (EINVAL).
     NotDevice(PhysAddr),
+    /// The feature of what is to be mapped, `objects` or `hugetlb`, is off (ENODEV).
+    Unsupported,
     /// The request would replace a sealed area. The address is that of the first sealed page (EPERM).
     Sealed(VirtAddr),
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
@@ -377,7 +379,7 @@ pub enum WatchError {
     OverLimit(Limit),
     /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
-    /// The feature `uffd` is off (ENOSYS).
+    /// The feature of the operation, `uffd` or `tracking`, is off (ENOSYS).
     Unsupported,
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use memwright_table::FOLIO_ORDER;
 
 use crate::types::folio_orders::{FolioOrders, SIZES, SMALLEST_ORDER};
-use crate::types::huge::{HugeMode, SharedSizeMode, SizeMode};
+use crate::types::huge::{SharedSizeMode, SizeMode};
 use crate::types::settled::settle;
 
 /// The settings and counts of each size.
@@ -18,7 +18,7 @@ pub struct SizeSettings {
     shared: [AtomicU8; SIZES],
     counts: [SizeCounts; SIZES],
     /// Whether any folio size below 2 MiB is enabled. Only then do faults read the other settings.
-    any_of_pages: AtomicU8,
+    pub(super) any_of_pages: AtomicU8,
 }
 
 /// The counts of one size.
@@ -108,46 +108,5 @@ impl SizeSettings {
     /// Returns the counts of this order.
     pub fn counts(&self, order: u8) -> &SizeCounts {
         &self.counts[index(order)]
-    }
-
-    /// Returns whether any anonymous memory gets folios that 4 KiB entries map.
-    #[inline(always)]
-    pub(crate) fn any_of_pages(&self) -> bool {
-        self.any_of_pages.load(Ordering::Relaxed) != 0
-    }
-
-    /// Returns the orders below 2 MiB whose mode `allows` accepts; `inherited` is the mode for all sizes.
-    pub(crate) fn orders(
-        &self,
-        inherited: HugeMode,
-        allows: impl Fn(HugeMode) -> bool,
-    ) -> FolioOrders {
-        FolioOrders::OF_PAGES.filter(|order| allows(self.mode(order).with(inherited)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_size_is_off_until_somebody_sets_it() {
-        let settings = SizeSettings::default();
-        let always = |settings: &SizeSettings| {
-            settings.orders(HugeMode::Always, |mode| mode == HugeMode::Always)
-        };
-        assert_eq!(settings.mode(FOLIO_ORDER), SizeMode::Inherit);
-        assert!(!settings.any_of_pages() && always(&settings).is_empty());
-        settings.set_mode(FOLIO_ORDER, SizeMode::Always);
-        assert!(!settings.any_of_pages());
-        settings.set_mode(4, SizeMode::Inherit);
-        settings.set_mode(2, SizeMode::Always);
-        settings.set_mode(8, SizeMode::Advised);
-        assert!(settings.any_of_pages());
-        assert_eq!(always(&settings), FolioOrders::NONE.with(4).with(2));
-        for order in [2, 4, 8] {
-            settings.set_mode(order, SizeMode::Never);
-        }
-        assert!(!settings.any_of_pages() && always(&settings).is_empty());
     }
 }

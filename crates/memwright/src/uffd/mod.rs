@@ -19,6 +19,7 @@
 
 pub(crate) mod arm;
 pub(crate) mod fill;
+#[cfg_attr(not(feature = "hugetlb"), path = "fill_hugetlb_off.rs")]
 pub(crate) mod fill_hugetlb;
 pub(crate) mod protect;
 pub(crate) mod register;

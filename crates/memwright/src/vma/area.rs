@@ -108,7 +108,17 @@ impl AreaFlags {
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// The flags of features that are off: no area has one of them.
-    const ABSENT: Self = Self::unless(cfg!(feature = "numa"), Self::PLACED)
+    const ABSENT: Self = Self::unless(cfg!(feature = "huge"), Self::HUGE.union(Self::NOT_HUGE))
+        .union(Self::unless(
+            cfg!(feature = "hugetlb"),
+            Self::HUGETLB.union(Self::HUGETLB_LOST),
+        ))
+        .union(Self::unless(cfg!(feature = "numa"), Self::PLACED))
+        .union(Self::unless(
+            cfg!(feature = "objects"),
+            Self::SHARED.union(Self::PHYSICAL),
+        ))
+        .union(Self::unless(cfg!(feature = "tracking"), Self::WATCH_STORES))
         .union(Self::unless(cfg!(feature = "uffd"), Self::UFFD));
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
@@ -213,7 +223,7 @@ impl<B: Backed> Area<B> {
 
     /// Returns whether stores reach the object.
     pub fn is_shared(&self) -> bool {
-        self.flags.contains(AreaFlags::SHARED)
+        self.flags().contains(AreaFlags::SHARED)
     }
 
     /// Returns whether the area has an anon_vma, that is, whether a private page was ever created in it.

@@ -80,6 +80,7 @@ fn memory_that_may_go_goes_when_it_is_paged_out() {
     assert_eq!(advise(&process, 4, 1, Advice::Cold), refused);
 }
 
+#[cfg(feature = "reclaim")]
 #[test]
 fn pages_freed_lazily_stay_and_are_counted() {
     let world = World::new();

@@ -235,6 +235,7 @@ fn two_hundred_children_come_and_go() {
     }
 }
 
+#[cfg(feature = "share")]
 #[test]
 fn tables_are_shared_only_if_upper_entries_can_forbid_stores() {
     let world = World::new();

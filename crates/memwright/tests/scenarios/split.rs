@@ -347,6 +347,7 @@ fn an_object_has_pages_for_all_who_show_it() {
     assert_eq!(one.load(FIRST + 10), 9);
 }
 
+#[cfg(feature = "reclaim")]
 #[test]
 fn an_object_is_split_by_its_pages_and_with_all_others() {
     let world = world();

@@ -260,6 +260,7 @@ fn protection_goes_out_and_comes_back_with_the_page() {
     assert_eq!(process.store(0, 9), Ok(vec![]));
 }
 
+#[cfg(feature = "tracking")]
 #[test]
 fn what_was_written_is_known_over_swap() {
     for (track, faults) in [("dirty-bit", 0), ("fault", 1)] {

@@ -286,6 +286,7 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
     check_contents(&mut process, 8);
 }
 
+#[cfg(feature = "tracking")]
 #[test]
 fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
     const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);

@@ -411,6 +411,7 @@ fn protection_outlives_the_page() {
 
 /// Only the entry records that the page was stored to since soft-dirty was cleared. The page is therefore not reclaimed
 /// before soft-dirty is cleared again.
+#[cfg(feature = "tracking")]
 #[test]
 fn what_counts_as_soft_dirty_stays() {
     let swapping = Swapping::new();

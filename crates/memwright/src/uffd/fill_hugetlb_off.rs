@@ -1,0 +1,30 @@
+//! Filling huge pages without the feature `hugetlb`: no area has hugetlb pages.
+
+use memwright_table::{Frame, Machine, Page};
+
+use crate::mm::space::AddressSpace;
+use crate::types::error::FillError;
+use crate::types::uffd::Fill;
+use crate::uffd::fill::Place;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Fills nothing.
+    ///
+    /// # Errors
+    /// Always [`FillError::Invalid`].
+    pub fn fill_hugetlb<E: From<FillError>>(
+        &self,
+        _page: Page,
+        _protect: bool,
+        _write: &mut dyn FnMut(Frame, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        Err(FillError::Invalid.into())
+    }
+}
+
+impl<M: Machine> Place<'_, M> {
+    /// Fills nothing.
+    pub(super) fn fill_hugetlb(&self, _fill: Fill<'_>) -> Result<(), FillError> {
+        Err(FillError::Invalid)
+    }
+}
