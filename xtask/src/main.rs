@@ -72,7 +72,8 @@ usage: cargo xtask TASK
   example kernel [x86_64 | riscv64]
             build the example kernel for bare metal, and run it under QEMU
   experiments [NAME]...
-            run the command of each page of docs/experiments, or of the named ones, and write the figures into it
+            run the command of each page of docs/experiments, or of the named ones, and write the figures into it;
+            redis-bgsave, which takes ten minutes, only if it is named
   experiments --memwright [NAME]...
             measure only Memwright's columns, and keep those of Linux
   experiments --check [--all | --seed N | NAME...]

@@ -11,6 +11,7 @@ mod figures;
 mod merge;
 mod options;
 mod page;
+mod redis;
 pub mod releases;
 mod slice;
 
@@ -101,10 +102,11 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 /// Writes the tables that are generated from the figures of pages.
 fn write_tables() -> Result<()> {
     options::write()?;
+    redis::write()?;
     releases::write()
 }
 
-/// Returns the names of the chosen pages: `names`, or all pages if it is empty.
+/// Returns the names of the chosen pages: `names`, or those of [`page::names`] if it is empty.
 fn chosen(names: &[&str]) -> Result<Vec<String>> {
     if names.is_empty() {
         return page::names();
@@ -112,8 +114,12 @@ fn chosen(names: &[&str]) -> Result<Vec<String>> {
     Ok(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// Runs `memwright bench` and parses its output.
+/// Measures the figures of the page with these words. Runs `memwright bench` and parses its output, except for a page
+/// whose figures are not those of a bench.
 fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures> {
+    if words.first() == Some(&redis::NAME) {
+        return redis::measure(memwright, words, options);
+    }
     let mut bench = Command::new(memwright);
     bench
         .arg("bench")

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::figures::Figures;
-use super::{bars, chart, releases};
+use super::{bars, chart, redis, releases};
 use crate::shell;
 
 /// The prefix of the line of a page that contains the command.
 const COMMAND: &str = "    memwright bench ";
+/// The list of the pages.
+const README: &str = "README";
 /// The heading of the figures. They extend to the end of the page.
 const FIGURES: &str = "## Figures\n";
 /// The options of the command that add columns of Linux. Each has a value.
@@ -38,15 +40,18 @@ impl Page {
             text,
         };
         ensure!(
-            page.text.lines().any(|line| line.starts_with(COMMAND)),
+            !page.words().is_empty(),
             "{}: no line begins with {COMMAND:?}",
             page.path.display()
         );
         Ok(page)
     }
 
-    /// Returns the arguments of the command.
+    /// Returns the arguments of the command; none if the page has no command.
     pub fn words(&self) -> Vec<&str> {
+        if self.name == redis::NAME {
+            return redis::WORDS.to_vec();
+        }
         let mut lines = self.text.lines();
         let line = lines.find_map(|line| line.strip_prefix(COMMAND));
         split(line.unwrap_or_default())
@@ -132,7 +137,8 @@ fn folder() -> PathBuf {
     shell::root().join("docs/experiments")
 }
 
-/// Returns the names of all pages, in order.
+/// Returns the names of all pages, in order, except the page about Redis: its figures take ten minutes, and are
+/// measured if the page is named.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -144,7 +150,7 @@ pub fn names() -> Result<Vec<String>> {
         let is_page = path.extension().is_some_and(|ending| ending == "md");
         if let Some(name) = path.file_stem().and_then(|name| name.to_str())
             && is_page
-            && name != "README"
+            && ![README, redis::NAME].contains(&name)
         {
             found.push(name.to_owned());
         }

@@ -30,6 +30,8 @@ const FUNCTIONS: usize = 3;
 const DIFFERS: [i32; 4] = [0, 1, 6, 7];
 /// The machine of the experiment: the options of its runs.
 const MACHINE: [&str; 4] = ["--memory", "2G", "--swap", "zram:256M"];
+/// The path of the program in the guest, which is the same as in a bench.
+const PLACE: &str = "/experiment/operations";
 /// The number of pages in an operation whose figure is per page. It equals `PAGES` in the program.
 const PAGES: f64 = 512.0;
 
@@ -266,6 +268,9 @@ fn compare(
     kernels: [&str; 2],
     operation: &str,
 ) -> Result<String> {
+    let mut file = program.as_os_str().to_owned();
+    file.push(":");
+    file.push(PLACE);
     let mut command = Command::new(memwright);
     command.arg("compare");
     for kernel in kernels {
@@ -274,8 +279,9 @@ fn compare(
     command
         .args(MACHINE)
         .args(["--functions", "--region", "1", "--no-verify", "--csv", "-"])
-        .arg(program)
-        .arg(operation)
+        .arg("--file")
+        .arg(&file)
+        .args([PLACE, operation])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     let line = shell::line(&command);

@@ -14,7 +14,7 @@ use crate::compare::identity::{self, Vary};
 use crate::compare::limit::{Judged, Judgement, Limit, judge};
 use crate::compare::verdict::{self, Kind};
 use crate::compare::{names, rows, side_by_side};
-use crate::guestfs::program;
+use crate::guestfs::{given, program};
 use crate::host::output::{print, say};
 use crate::host::taken::Taken;
 use crate::lab::column::other_program;
@@ -170,9 +170,11 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let program = other.or_else(|| args.run.setup.command.first().cloned());
     let path = std::env::var_os("PATH");
     // A program that does not exist gives no names. The run reports that error later.
-    let path = program
-        .filter(|_| by_name)
-        .and_then(|name| program::locate(&name, path.as_deref()).ok());
+    let files = &args.run.setup.files;
+    let path = program.filter(|_| by_name).and_then(|name| {
+        let given = given::file_at(files, Path::new(&name));
+        given.or_else(|| program::locate(&name, path.as_deref()).ok())
+    });
     let names = path.map(|path| {
         guestfs::region_names::read(&path).map_err(|error| anyhow!("{}: {error}", path.display()))
     });

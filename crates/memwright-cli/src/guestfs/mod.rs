@@ -4,6 +4,7 @@ pub mod carry;
 pub mod cpio;
 pub mod digest;
 pub mod elf;
+pub mod given;
 pub mod initrd;
 pub mod library;
 pub mod prepare;

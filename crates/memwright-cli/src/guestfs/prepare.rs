@@ -1,14 +1,15 @@
 //! Finds the program, and collects the guest's files.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 
 use crate::guestfs::digest;
+use crate::guestfs::given;
 use crate::guestfs::initrd::{self, Manifest};
-use crate::guestfs::program::{self, Program, Surroundings};
+use crate::guestfs::program::{self, Origin, Program, Surroundings};
 use crate::guestfs::region_names::{self, NamesError};
 use crate::guestfs::room::{Files, Wanted};
 use crate::guestfs::root::RootTree;
@@ -148,16 +149,12 @@ impl Prepared {
     /// # Errors
     /// The errors of [`region_names::read`].
     pub fn region_names(&self) -> Result<RegionNames, NamesError> {
-        let path = &self.program.path;
-        let root = self
-            .root
-            .as_ref()
-            .filter(|_| self.program.in_tree.is_some());
-        match root {
-            None => region_names::read(path),
-            Some(root) => {
-                let root = root.open().ok();
-                let file = root.and_then(|root| root.file(path.as_os_str().as_bytes()).ok()?);
+        match &self.program.origin {
+            Origin::Machine(path) => region_names::read(path),
+            Origin::Tree(_) => {
+                let path = self.program.path.as_os_str().as_bytes();
+                let root = self.root.as_ref().and_then(|root| root.open().ok());
+                let file = root.and_then(|root| root.file(path).ok()?);
                 // A program that cannot be read gives no names. The guest reports the error when it starts the program.
                 file.map_or_else(
                     || Ok(RegionNames::default()),
@@ -215,8 +212,8 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
     let shown = root.as_ref().map(RootChoice::open).transpose()?;
     let mut tree = Tree::default();
     let (program, folder) = match &shown {
-        None => own_files(&mut tree, name, around)?,
-        Some(shown) => files_of_root(shown, name, setup.fresh, around)?,
+        None => own_files(&mut tree, name, &setup.files, around)?,
+        Some(shown) => files_of_root(shown, name, setup, around)?,
     };
     let mut files = Vec::new();
     for file in &setup.files {
@@ -254,14 +251,30 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
 fn own_files(
     tree: &mut Tree,
     name: &OsStr,
+    files: &[OsString],
     around: Surroundings<'_>,
 ) -> Result<(Program, PathBuf), Failure> {
-    let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    let program = add_program(tree, name, files, around)?;
     let folder = program::working_folder(name);
     if folder.exists() {
         tree.add_host_folder(&folder)?;
     }
-    Ok((program::add(tree, &path, around)?, folder))
+    Ok((program, folder))
+}
+
+/// Adds PROGRAM, which is a file of this machine, and its dependencies. If a `--file` adds a file at PROGRAM's path,
+/// that file is PROGRAM.
+fn add_program(
+    tree: &mut Tree,
+    name: &OsStr,
+    files: &[OsString],
+    around: Surroundings<'_>,
+) -> Result<Program, Failure> {
+    if let Some(host) = given::file_at(files, Path::new(name)) {
+        return program::add_copy(tree, &host, Path::new(name), around);
+    }
+    let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    program::add(tree, &path, around)
 }
 
 /// Finds PROGRAM in the tree that becomes the guest's root. Returns the program and its working folder, which is this
@@ -269,15 +282,16 @@ fn own_files(
 fn files_of_root(
     root: &RootTree,
     name: &OsStr,
-    fresh: bool,
+    setup: &Setup,
     around: Surroundings<'_>,
 ) -> Result<(Program, PathBuf), Failure> {
     if root.is_whole_machine() {
-        let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
         // The guest reads the program's files from the tree, so the result is not used. This call only reports what
         // prevents the program from starting.
-        let program = program::add(&mut Tree::default(), &path, around)?;
-        let here = (!fresh).then(|| std::env::current_dir().ok()).flatten();
+        let program = add_program(&mut Tree::default(), name, &setup.files, around)?;
+        let here = (!setup.fresh)
+            .then(|| std::env::current_dir().ok())
+            .flatten();
         let folder = here.unwrap_or_else(|| PathBuf::from("/"));
         return Ok((program, folder));
     }
@@ -296,12 +310,12 @@ fn files_of_root(
     let missing = || Failure::NotFound(format!("{}: not found", name.display()));
     let path: PathBuf = found.ok_or_else(missing)?;
     let hash = root.hash(path.as_os_str().as_bytes());
-    let in_tree = Some(hash.context("--root")?.ok_or_else(missing)?);
+    let origin = Origin::Tree(hash.context("--root")?.ok_or_else(missing)?);
     let companions = Vec::new();
     let program = Program {
         path,
         companions,
-        in_tree,
+        origin,
     };
     Ok((program, PathBuf::from("/")))
 }
@@ -326,7 +340,7 @@ fn add_file(
     argument: &OsStr,
     around: Surroundings<'_>,
 ) -> Result<String, Failure> {
-    let (host, guest) = split_file(argument);
+    let (host, guest) = given::split(argument);
     let host =
         std::path::absolute(host).with_context(|| format!("--file {}", argument.display()))?;
     let context = || format!("--file {}", argument.display());
@@ -341,39 +355,6 @@ fn add_file(
     program::add_companions(tree, &host, around)?;
     let place = guest.as_deref().unwrap_or(&host);
     Ok(format!("{} sha256 {hash}", place.display()))
-}
-
-/// Splits `HOST[:GUEST]`. The last colon is the separator, unless the complete argument is the path of a file of the
-/// host.
-fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
-    let bytes = argument.as_bytes();
-    let whole = Path::new(argument);
-    let Some(colon) = bytes
-        .iter()
-        .rposition(|byte| *byte == b':')
-        .filter(|_| !whole.exists())
-    else {
-        return (whole.to_owned(), None);
-    };
-    let (host, guest) = (
-        Path::new(OsStr::from_bytes(&bytes[..colon])),
-        OsStr::from_bytes(&bytes[colon + 1..]),
-    );
-    let mut place = PathBuf::from("/");
-    for part in Path::new(guest).components() {
-        match part {
-            std::path::Component::Normal(part) => place.push(part),
-            std::path::Component::ParentDir => drop(place.pop()),
-            std::path::Component::RootDir
-            | std::path::Component::CurDir
-            | std::path::Component::Prefix(_) => {}
-        }
-    }
-    // A destination with a trailing slash is a folder, as for cp(1).
-    if guest.as_bytes().ends_with(b"/") {
-        place.extend(host.file_name());
-    }
-    (host.to_owned(), Some(place))
 }
 
 /// Returns the lines with the kernel's options.
@@ -435,47 +416,4 @@ fn options(
     );
     lines.extend(told.selftest.iter().map(|what| format!("selftest={what}")));
     Ok(lines)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn file_arguments_split() {
-        let host = tempfile::tempdir().unwrap();
-        let colon = host.path().join("a:b");
-        fs::write(&colon, "").unwrap();
-        let text = |path: &Path| path.to_str().unwrap().to_owned();
-        for (argument, expected) in [
-            ("x".to_owned(), ("x".to_owned(), None)),
-            ("x:/y".to_owned(), ("x".to_owned(), Some("/y".to_owned()))),
-            (
-                "x:y/./z".to_owned(),
-                ("x".to_owned(), Some("/y/z".to_owned())),
-            ),
-            (
-                "d/x:/y/".to_owned(),
-                ("d/x".to_owned(), Some("/y/x".to_owned())),
-            ),
-            (
-                "x:/../y".to_owned(),
-                ("x".to_owned(), Some("/y".to_owned())),
-            ),
-            (text(&colon), (text(&colon), None)),
-            (
-                format!("{}:/y", text(&colon)),
-                (text(&colon), Some("/y".to_owned())),
-            ),
-        ] {
-            let (path, guest) = split_file(OsStr::new(&argument));
-            assert_eq!(
-                (text(&path), guest.as_deref().map(text)),
-                expected,
-                "{argument}"
-            );
-        }
-    }
 }

@@ -23,23 +23,32 @@ const SCRIPT_LINE: usize = 256;
 /// A program that the guest can start.
 #[derive(Debug)]
 pub struct Program {
-    /// Its absolute path, on the host and in the guest.
+    /// Its absolute path in the guest.
     pub path: PathBuf,
     /// Its dependencies: interpreters of scripts, the loader, libraries.
     pub companions: Vec<PathBuf>,
-    /// SHA-256 of the program if it is a file of the tree of `--root`; `None` if it is a file of this machine.
-    pub in_tree: Option<String>,
+    /// The file that the program is a copy of.
+    pub origin: Origin,
+}
+
+/// The file that a guest's program is a copy of.
+#[derive(Debug)]
+pub enum Origin {
+    /// The file of this machine at this path.
+    Machine(PathBuf),
+    /// The file of the tree of `--root` at the program's path, with this SHA-256.
+    Tree(String),
 }
 
 impl Program {
     /// Reads and hashes the program.
     pub fn hashed(&self) -> HashedFile {
-        match &self.in_tree {
-            Some(sha256) => HashedFile {
-                path: self.path.to_string_lossy().into_owned(),
-                sha256: sha256.clone(),
+        HashedFile {
+            path: self.path.to_string_lossy().into_owned(),
+            sha256: match &self.origin {
+                Origin::Machine(host) => hashed_file(host).sha256,
+                Origin::Tree(sha256) => sha256.clone(),
             },
-            None => hashed_file(&self.path),
         }
     }
 }
@@ -132,7 +141,7 @@ fn check_file(path: &Path) -> Result<u64, Failure> {
     Ok(about.len())
 }
 
-/// Checks PROGRAM and adds it, with its interpreters and libraries, to the tree.
+/// Checks PROGRAM and adds it, with its interpreters and libraries, to the tree, at the path that it has on the host.
 ///
 /// # Errors
 /// If PROGRAM cannot be executed (exit code 126), or if it or a dependency does not exist (127), as in shells.
@@ -142,7 +151,28 @@ pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Pro
     Ok(Program {
         path: path.to_owned(),
         companions,
-        in_tree: None,
+        origin: Origin::Machine(path.to_owned()),
+    })
+}
+
+/// Like [`add`], but adds the file `host` at another path of the guest.
+///
+/// # Errors
+/// The failures of [`add`].
+pub fn add_copy(
+    tree: &mut Tree,
+    host: &Path,
+    guest: &Path,
+    around: Surroundings<'_>,
+) -> Result<Program, Failure> {
+    let data = read_executable(host, around)?;
+    tree.add_copy(host, guest)?;
+    let mut companions = Vec::new();
+    add_dependencies(tree, host, &data, around, 0, &mut companions)?;
+    Ok(Program {
+        path: guest.to_owned(),
+        companions,
+        origin: Origin::Machine(host.to_owned()),
     })
 }
 
@@ -174,21 +204,37 @@ fn add_executable(
     depth: usize,
     companions: &mut Vec<PathBuf>,
 ) -> Result<(), Failure> {
-    let refuse = |why: String| Failure::NotExecutable(format!("{}: {why}", path.display()));
+    let data = read_executable(path, around)?;
+    tree.add_host_path(path)?;
+    add_dependencies(tree, path, &data, around, depth, companions)
+}
+
+/// Checks that a file is executable and fits in the guest, and returns its contents.
+fn read_executable(path: &Path, around: Surroundings<'_>) -> Result<Vec<u8>, Failure> {
     let size = check_file(path)?;
     if size > around.memory.bytes() {
         return Err(too_large(path, size, around.memory));
     }
-    let data =
-        host_file::read(path, around.memory.bytes()).map_err(|error| unreadable(path, &error))?;
-    tree.add_host_path(path)?;
-    if data.starts_with(b"#!") {
-        if depth == MOST_SCRIPTS {
-            return Err(refuse("too many scripts that interpret scripts".to_owned()));
-        }
-        return add_script(tree, path, &data, around, depth, companions);
+    host_file::read(path, around.memory.bytes()).map_err(|error| unreadable(path, &error))
+}
+
+/// Adds the interpreters and libraries of an executable file with the contents `data`.
+fn add_dependencies(
+    tree: &mut Tree,
+    path: &Path,
+    data: &[u8],
+    around: Surroundings<'_>,
+    depth: usize,
+    companions: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
+    if !data.starts_with(b"#!") {
+        return add_elf(tree, path, data, around, companions);
     }
-    add_elf(tree, path, &data, around, companions)
+    if depth == MOST_SCRIPTS {
+        let why = "too many scripts that interpret scripts";
+        return Err(Failure::NotExecutable(format!("{}: {why}", path.display())));
+    }
+    add_script(tree, path, data, around, depth, companions)
 }
 
 fn add_script(

@@ -1,7 +1,8 @@
 //! Finds the C programs that commands need: in the folder of an installed package, or built on this machine and stored
 //! in the cache.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -76,8 +77,7 @@ impl Recipe {
     }
 
     /// Returns the folder of the program, which is named after the hash of its sources, its flags and its compiler. In a
-    /// package it does not depend on the compiler, because the installed command has none. A program therefore always
-    /// has the same path. A program's own path is in its memory, so another path could change counts.
+    /// package it does not depend on the compiler, because the installed command has none.
     fn folder(&self, compiler: Option<&Compiler>) -> PathBuf {
         let mut hash = Sha256::new();
         let flags = self.flags.iter().map(String::as_str);
@@ -125,7 +125,11 @@ impl Recipe {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("{} cannot build {name}: {}", compiler.name, said.trim());
         }
-        fs::rename(work.path().join("program"), &program)
+        let built = work.path().join("program");
+        // The guest's copy has the permissions of this file, which must not depend on the user's umask.
+        fs::set_permissions(&built, Permissions::from_mode(0o755))
+            .with_context(|| format!("cannot write {}", built.display()))?;
+        fs::rename(built, &program)
             .with_context(|| format!("cannot write {}", program.display()))?;
         Ok(program)
     }

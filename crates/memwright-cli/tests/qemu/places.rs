@@ -8,6 +8,7 @@ use libtest_mimic::{Failed, Trial};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_memwright");
 
@@ -18,6 +19,11 @@ pub fn trials() -> Vec<Trial> {
             "places::the_account_is_the_same_from_elsewhere",
             from_elsewhere,
         ),
+        Trial::test(
+            "places::figures_are_the_same_from_elsewhere",
+            figures_from_elsewhere,
+        ),
+        Trial::test("places::a_program_may_have_another_path", other_path),
         Trial::test("places::a_folder_may_be_deep", deep_folder),
     ]
 }
@@ -90,4 +96,48 @@ fn from_elsewhere() -> Result<(), Failed> {
         return Err("the accounts differ".into());
     }
     Ok(())
+}
+
+/// Checks that the figures of an experiment do not depend on the machine, nor on the length of the path of its cache,
+/// which contains the program. Some figures of this run are of `/proc/self/maps`, which has the program's path in the
+/// guest.
+fn figures_from_elsewhere() -> Result<(), Failed> {
+    let words = ["bench", "growth", "--run", "areas", "--no-verify"];
+    let one = Command::new(COMMAND)
+        .args(words)
+        .args(["--json", "-"])
+        .stdin(Stdio::null())
+        .output()?;
+    let room = tempfile::tempdir()?;
+    let cache = room.path().join("home").join("a".repeat(200));
+    let mut command = elsewhere::command(room.path());
+    // Without the variable, both commands boot the kernel that they contain.
+    if let Some(kernel) = std::env::var_os("MEMWRIGHT_KERNEL") {
+        let copy = room.path().join("kernel");
+        fs::copy(kernel, &copy)?;
+        command.env("MEMWRIGHT_KERNEL", copy);
+    }
+    let other = command
+        .args(words)
+        .args(["--json", "-"])
+        .env("XDG_CACHE_HOME", cache)
+        .output()?;
+    if one.status.code() != Some(0) || other.status.code() != Some(0) {
+        return Err(format!("{one:?}\n{other:?}").into());
+    }
+    if one.stdout == other.stdout {
+        return Ok(());
+    }
+    let texts = [&one, &other].map(|output| String::from_utf8_lossy(&output.stdout));
+    Err(format!("the figures differ:\n{}\n{}", texts[0], texts[1]).into())
+}
+
+/// Checks that PROGRAM can be the path that `--file` gives a program in the guest.
+fn other_path() -> Result<(), Failed> {
+    let place = "/there/busybox";
+    let ending = Guest::new(place, &["readlink", "/proc/self/exe"])
+        .file(&prepare::busybox(), place)
+        .run()?;
+    ending.expect_code(0)?;
+    ending.expect_output(format!("{place}\n").as_bytes())
 }

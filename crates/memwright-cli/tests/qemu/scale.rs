@@ -137,9 +137,13 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
 }
 
 fn run(program: &Program, workers: Workers, cpus: u8) -> Result<Ending, Failed> {
-    let path = prepare::program("glibc-static", &format!("scale_{}", program.name));
+    let name = format!("scale_{}", program.name);
+    let path = prepare::program("glibc-static", &name);
+    // The length of the program's path moves the points at which the CPUs take turns.
+    let place = format!("/{name}");
     let arguments = [&cpus.to_string(), &ROUNDS.to_string(), workers.name()];
-    let ending = Guest::new(path, &arguments)
+    let ending = Guest::new(&place, &arguments)
+        .file(&path, &place)
         .cpus(cpus)
         .option("--policy", "locks=count")
         .untraced()

@@ -22,6 +22,10 @@ use crate::model::size::parse_swap;
 use crate::model::words;
 use crate::qemu::runs::Runs;
 
+/// The folder of an experiment's program in its guest. The path of a program is in its memory and in /proc, so its
+/// length changes counts. A path that depends on the cache of this machine would change them from user to user.
+const PLACE: &str = "/experiment";
+
 /// A kernel on which the experiments run.
 #[derive(Debug, Clone)]
 pub enum Column {
@@ -132,12 +136,17 @@ impl Column {
             .transpose()
             .map_err(|why| anyhow!("{}: {why}", run.swap))?;
         let words = run.arguments.iter().map(OsString::from);
+        let place = Path::new(PLACE).join(program.file_name().unwrap_or_default());
+        let mut file = program.as_os_str().to_owned();
+        file.push(":");
+        file.push(&place);
         let mut setup = Setup {
             memory: run.memory,
             cpus: run.cpus,
             swap: swap.into_iter().collect(),
             numa: Nodes::even(run.nodes),
-            ..Setup::of([program.into()].into_iter().chain(words).collect())
+            files: vec![file],
+            ..Setup::of([place.into()].into_iter().chain(words).collect())
         };
         let care = Care {
             timeout: Some(limit),
@@ -190,7 +199,14 @@ pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::cmd::bench::experiments::EXPERIMENTS;
+    use crate::guestfs::initrd;
+    use crate::guestfs::prepare::{KernelOptions, prepare};
+    use crate::model::code::Code;
 
     #[test]
     fn images_are_named_and_checked() {
@@ -209,5 +225,48 @@ mod tests {
         let error = Column::of_image(&image.display().to_string()).unwrap_err();
         assert!(error.to_string().contains("not a Linux kernel image"));
         assert!(Column::of_image("x=/no/such/image").is_err());
+    }
+
+    #[test]
+    fn the_guest_does_not_depend_on_where_the_program_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = EXPERIMENTS[0].runs[0];
+        let image = Image {
+            system: System::Linux,
+            name: "k".to_owned(),
+            path: "/k".into(),
+            sha256: String::new(),
+            config_sha256: None,
+            version: String::new(),
+            code: Code::default(),
+        };
+        let columns = [
+            Column::Memwright {
+                policies: String::new(),
+            },
+            Column::Linux {
+                image,
+                append: String::new(),
+            },
+        ];
+        for column in columns {
+            let archive = |cache: &str| {
+                let program = folder.path().join(cache).join("program");
+                fs::create_dir_all(program.parent().unwrap()).unwrap();
+                fs::write(&program, "#!/bin/sh\n").unwrap();
+                fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+                let plan = column.plan(&program, &run, Duration::from_secs(1), false);
+                let setup = match plan.unwrap() {
+                    Plan::Own(plan) => plan.setup,
+                    Plan::Image(plan, _) => plan.setup,
+                };
+                let prepared = prepare(&setup, &KernelOptions::default()).unwrap();
+                assert_eq!(prepared.program.path, Path::new("/experiment/program"));
+                let place = folder.path().join("archive");
+                initrd::write(&place, &prepared.manifest, &prepared.tree).unwrap();
+                fs::read(&place).unwrap()
+            };
+            assert_eq!(archive("a"), archive("another/folder:with/a/longer path"));
+        }
     }
 }
