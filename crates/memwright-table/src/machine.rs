@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use crate::addr::{CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
-use crate::arch::Architecture;
+use crate::arch::{Architecture, Tables};
 use crate::sync::Threads;
 
 /// A set of translations that CPUs must invalidate.
@@ -163,6 +163,9 @@ pub unsafe trait Machine: Send + Sync + 'static {
         unsafe { target.copy_from_nonoverlapping(source, PAGE_SIZE) };
     }
 }
+
+/// A slot of the page tables of a machine.
+pub(crate) type SlotOf<M> = <<M as Machine>::Arch as Tables>::Slot;
 
 /// Returns a pointer to the first byte of `frame`. The pointer may be invalid: the function computes it with
 /// `wrapping_add`, which permits that.

@@ -120,7 +120,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-sim/src",
         modules: &[
-            "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "memory_type", "machine", "walk", "mmu", "process", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
+            "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "memory_type", "format", "machine", "walk", "mmu", "process", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
         ],
         upward: 0,
         circles: 0,

@@ -25,7 +25,6 @@ pub use x86_64::X86_64;
 use core::fmt::Debug;
 
 use crate::addr::Frame;
-use crate::machine::Machine;
 
 /// An architecture of page tables. Only this crate implements the trait.
 pub trait Architecture: Tables {
@@ -77,6 +76,3 @@ pub trait Tables: Copy + Debug + Send + Sync + 'static {
     /// table is skippable.
     const UPPER_ENTRIES_ACCESSED: bool;
 }
-
-/// A slot of the page tables of a machine.
-pub type SlotOf<M> = <<M as Machine>::Arch as Tables>::Slot;

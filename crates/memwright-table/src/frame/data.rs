@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{FrameKind, Frames, Meta, Metas};
 use crate::addr::{Frame, PAGE_SIZE};
-use crate::arch::{Architecture, SlotOf};
-use crate::machine::{Machine, frame_pointer};
+use crate::arch::Architecture;
+use crate::machine::{Machine, SlotOf, frame_pointer};
 
 /// The number of 64-bit words in a frame.
 pub(super) const WORDS: usize = PAGE_SIZE / 8;

@@ -6,27 +6,18 @@
 //! see-pending-flushes). The filling CPU then flushes the page first.
 
 use crate::addr::{Page, PageSize};
-use crate::arch::Architecture;
 use crate::entry::Change;
 use crate::machine::Machine;
 use crate::root::Table;
 
 impl<M: Machine> Table<M> {
-    /// Prepares `slots` empty slots of pages of `size`, from `start` on, for entries that map pages: if any invalidation
-    /// of the table is pending, invalidates these pages on every CPU that has the table loaded. Does nothing on an
-    /// architecture that does not require it.
+    /// Invalidates `slots` pages of `size`, from `start` on, on every CPU that has the table loaded, because an
+    /// invalidation of the table is pending.
     ///
     /// # Locks
     /// The caller holds the lock of the table that contains the slots.
-    #[inline(always)]
-    pub(crate) fn break_before_make(&self, start: Page, size: PageSize, slots: u64) {
-        if M::Arch::BREAK_BEFORE_MAKE && self.pending() != 0 {
-            self.break_pending(start, size, slots);
-        }
-    }
-
     #[cold]
-    fn break_pending(&self, start: Page, size: PageSize, slots: u64) {
+    pub(crate) fn break_pending(&self, start: Page, size: PageSize, slots: u64) {
         let mut gather = self.gather();
         gather.record_entries(start, size, Change::Freed, false, slots);
         // The operation that is pending counts its flush.

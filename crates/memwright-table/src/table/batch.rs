@@ -9,11 +9,11 @@ use super::numbers::{self, COUNTED, LIVE};
 use super::rule::with_rule;
 use super::runs::{count_alike, none_present, pass_together};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::arch::{SlotOf, TableSlot, word};
+use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::sync::{Step, step};
 
 /// The maximum number of swap entries that are removed together.

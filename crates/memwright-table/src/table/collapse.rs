@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering;
 use super::aside::HUGE_LEVEL;
 use super::level::{ROOT_LEVEL, slot_index};
 use crate::addr::{Frame, PageRange, PageSize};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::Rank;
 

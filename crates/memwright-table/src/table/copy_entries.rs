@@ -4,11 +4,11 @@ use core::sync::atomic::Ordering;
 
 use super::runs::count_alike;
 use crate::addr::{Page, PageSize};
-use crate::arch::{SlotOf, TableSlot, word};
+use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
 use crate::frame::{FrameKind, Frames, add_references};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::sync::{Step, step};
 
 /// The rule by which the entries of an area are copied, decided once per area.

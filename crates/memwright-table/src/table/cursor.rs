@@ -10,11 +10,11 @@ use super::numbers;
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present, change};
 use crate::frame::{FrameKind, Meta, OutOfFrames};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 
@@ -419,11 +419,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.fill_any(entry)
     }
 
-    /// Prepares the empty slots from here on for entries that map pages ([`Table::break_before_make`]).
+    /// Prepares the empty slots from here on for entries that map pages: if any invalidation of the table is pending,
+    /// invalidates these pages on every CPU. Does nothing on an architecture that does not require it.
     #[inline(always)]
     pub(super) fn break_before_make(&self, slots: usize) {
-        let (start, size) = (self.slot_start(), self.size());
-        self.table.break_before_make(start, size, slots as u64);
+        if M::Arch::BREAK_BEFORE_MAKE && self.table.pending() != 0 {
+            let (start, size) = (self.slot_start(), self.size());
+            self.table.break_pending(start, size, slots as u64);
+        }
     }
 
     /// Allocates the tables that a 4 KiB entry here needs, and pushes a conflicting marker down. A later `fill` cannot

@@ -7,10 +7,10 @@ use super::batch::{Alike, Edit, Editor, could_regain};
 use super::cursor::{Cursor, record};
 use super::level::{ENTRIES, slot_index, slot_pages};
 use crate::addr::{Page, PageSize};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::sync::{Step, step};
 
 impl<M: Machine> Cursor<'_, M> {

@@ -8,11 +8,11 @@ use super::level::{ABOVE, ENTRIES, TABLE_PAGES};
 use super::move_table::WholeTables;
 use super::numbers;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{SlotOf, TableSlot, word};
+use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{PausePoints, Step, step};
 

@@ -5,10 +5,10 @@ use core::sync::atomic::Ordering;
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
 use super::numbers;
 use crate::addr::{Page, PageRange};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Slot, TableSlot, word};
 use crate::frame::Meta;
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 

@@ -6,10 +6,10 @@ use super::copy_entries::{Alike, CopyRule, copy_swapped};
 use super::level::{ABOVE, TABLE_PAGES, slot_index, table_owner};
 use super::shared::{ALONE, count_empty, count_sharers, is_shared, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Entry};
 use crate::frame::{Frames, Meta};
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::Rank;
 

@@ -6,10 +6,10 @@ use super::cursor::Cursor;
 use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use super::runs::{all_empty, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::Change;
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{PausePoints, Rank};
 

@@ -4,10 +4,10 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
-use crate::arch::{SlotOf, TableSlot, word};
+use crate::arch::{TableSlot, word};
 pub(super) use crate::frame::TOGETHER;
 use crate::frame::zero_bits;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::sync::{Step, step};
 
 /// Combines the words of `TOGETHER` slots by the instruction `$instruction`, whose effect is `$combine`, a function

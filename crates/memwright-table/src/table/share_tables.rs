@@ -7,10 +7,10 @@ use super::level::{ABOVE, ENTRIES, SHARED_OWNER, TABLE_PAGES, slot_index, table_
 use super::numbers::{self, Sum, TableTotals};
 use super::shared::{count_entries, is_shareable, is_shared_table, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
-use crate::arch::{Architecture, Slot, SlotOf, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::frame::{Meta, OutOfFrames, add_references};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 

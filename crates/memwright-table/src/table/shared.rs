@@ -33,10 +33,10 @@ use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pa
 use super::numbers;
 use super::runs::{TOGETHER, every_bit, some_bits};
 use crate::addr::{Frame, Page};
-use crate::arch::{Slot, SlotOf, TableSlot, word};
+use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{Step, step};
 

@@ -6,10 +6,10 @@ use super::cursor::{Cursor, record};
 use super::numbers;
 use super::runs::{TOGETHER, are_pages};
 use crate::addr::Page;
-use crate::arch::{SlotOf, TableSlot, word};
+use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Entry, Present, Swapped, change};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, SlotOf};
 
 impl<M: Machine> Cursor<'_, M> {
     /// Replaces the 4 KiB page here by a swap entry for `slot`. `bits` derives the bits that the swap entry carries
