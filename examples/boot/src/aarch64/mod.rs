@@ -139,7 +139,7 @@ fn synchronize(address: u64) {
             "dsb nsh",
             "isb",
             options(nostack, preserves_flags)
-        )
+        );
     };
 }
 
