@@ -31,7 +31,7 @@ const HIGH: u64 = LOW << 16 | 0b10 << 30;
 /// HA and HD: the processor sets the access flag, and records stores.
 const RECORD: u64 = 0b11 << 39;
 
-/// Paging and caches are on. The other bits are those that have no effect, or have none on this kernel.
+/// Paging and caches are on. `0x30d0_0800` has the bits that the first version of the architecture reserves as 1.
 const SCTLR: u64 = 0x30d0_0800 | 1 << 12 | 1 << 2 | 1;
 
 // Blocks of 1 GiB: valid, accessed, not executable in user mode. The first is of device memory, and not executable.
