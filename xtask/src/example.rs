@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::install::{self, KERNEL_TARGET, Need, QEMU, QEMU_RISCV, RISCV_TARGET};
+use crate::install::{
+    self, ARM_TARGET, KERNEL_TARGET, Need, QEMU, QEMU_ARM, QEMU_RISCV, RISCV_TARGET,
+};
 use crate::{clock, shell};
 
 /// The time limit of a run on any machine. It takes less than a second on an idle one.
@@ -25,16 +27,18 @@ const PASSED: &str = "\nPASSED\n";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arch {
     X86_64,
+    Aarch64,
     Riscv64,
 }
 
 impl Arch {
-    const ALL: [Self; 2] = [Self::X86_64, Self::Riscv64];
+    const ALL: [Self; 3] = [Self::X86_64, Self::Aarch64, Self::Riscv64];
 
     /// Returns the name on the command line.
     fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
             Self::Riscv64 => "riscv64",
         }
     }
@@ -43,6 +47,7 @@ impl Arch {
     fn target(self) -> &'static str {
         match self {
             Self::X86_64 => KERNEL_TARGET,
+            Self::Aarch64 => ARM_TARGET,
             Self::Riscv64 => RISCV_TARGET,
         }
     }
@@ -51,6 +56,7 @@ impl Arch {
     fn packages(self) -> &'static [Need] {
         match self {
             Self::X86_64 => QEMU,
+            Self::Aarch64 => QEMU_ARM,
             Self::Riscv64 => QEMU_RISCV,
         }
     }
@@ -67,6 +73,7 @@ impl Arch {
                 "-device",
                 "isa-debug-exit,iobase=0xf4,iosize=4",
             ],
+            Self::Aarch64 => &["-machine", "virt", "-cpu", "max", "-semihosting"],
             Self::Riscv64 => &["-machine", "virt", "-cpu", "rv64", "-bios", "default"],
         }
     }
@@ -75,7 +82,7 @@ impl Arch {
     fn success(self) -> i32 {
         match self {
             Self::X86_64 => 33,
-            Self::Riscv64 => 0,
+            Self::Aarch64 | Self::Riscv64 => 0,
         }
     }
 }
@@ -93,7 +100,10 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             .collect(),
         _ => Vec::new(),
     };
-    ensure!(!wanted.is_empty(), "example kernel [x86_64 | riscv64]");
+    ensure!(
+        !wanted.is_empty(),
+        "example kernel [x86_64 | aarch64 | riscv64]"
+    );
     for arch in wanted {
         install::rust_target(arch.target())?;
         install::install_packages(arch.packages())?;
@@ -214,6 +224,11 @@ mod tests {
     #[test]
     fn the_kernel_prints_what_its_page_shows_on_x86_64() {
         prints_what_its_page_shows(Arch::X86_64);
+    }
+
+    #[test]
+    fn the_kernel_prints_what_its_page_shows_on_aarch64() {
+        prints_what_its_page_shows(Arch::Aarch64);
     }
 
     #[test]

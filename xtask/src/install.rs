@@ -8,7 +8,8 @@ use std::process::Command;
 /// The target for which the kernel is built.
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
-/// The target for which the example kernel is built, too.
+/// The targets for which the example kernel is built, too.
+pub const ARM_TARGET: &str = "aarch64-unknown-none-softfloat";
 pub const RISCV_TARGET: &str = "riscv64gc-unknown-none-elf";
 
 /// A tool or library of a Debian package, with a function that detects it.
@@ -21,6 +22,12 @@ pub struct Need {
 pub const QEMU: &[Need] = &[Need {
     package: "qemu-system-x86",
     present: || which("qemu-system-x86_64").is_some(),
+}];
+
+/// The emulator of AArch64 machines.
+pub const QEMU_ARM: &[Need] = &[Need {
+    package: "qemu-system-arm",
+    present: || which("qemu-system-aarch64").is_some(),
 }];
 
 /// The emulator of RISC-V machines, and the firmware of its machines.

@@ -69,7 +69,7 @@ usage: cargo xtask TASK
             run them on a Linux kernel, and write its column
   conformance --against A,B
             compare two columns: series of Linux, or memwright
-  example kernel [x86_64 | riscv64]
+  example kernel [x86_64 | aarch64 | riscv64]
             build the example kernel for bare metal, and run it under QEMU
   experiments [NAME]...
             run the command of each page of docs/experiments, or of the named ones, and write the figures into it;

@@ -92,6 +92,8 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             if tier != Tier::Test {
                 install::install_packages(&[install::CHROMIUM, install::MANPAGES, install::MAN])?;
                 install::install_packages(install::SLURM)?;
+                install::install_packages(install::QEMU_ARM)?;
+                install::rust_target(install::ARM_TARGET)?;
                 install::install_packages(install::QEMU_RISCV)?;
                 install::rust_target(install::RISCV_TARGET)?;
             }

@@ -20,6 +20,7 @@ const PERMITTED: &[&str] = &[
     "examples/kernel/src/heap.rs",
     "examples/kernel/src/program.rs",
     "examples/kernel/src/x86_64.rs",
+    "examples/kernel/src/aarch64.rs",
     "examples/kernel/src/riscv64.rs",
 ];
 

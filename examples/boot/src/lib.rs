@@ -1,4 +1,5 @@
-//! Boots the example kernel on two CPUs of QEMU: on the machine q35 of x86-64, and on the machine virt of RISC-V.
+//! Boots the example kernel on two CPUs of QEMU: on the machine q35 of x86-64, and on the machines virt of AArch64 and
+//! of RISC-V.
 //!
 //! The crate knows nothing of Memwright. It contains what a kernel has anyway: the first instructions, a root table
 //! with the kernel in its upper half, a console, the start of a second CPU, and the way to user mode and back.
@@ -14,8 +15,11 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64/mod.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64/mod.rs")]
 #[cfg_attr(target_arch = "riscv64", path = "riscv64/mod.rs")]
 mod arch;
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+mod device_tree;
 
 #[cfg(target_arch = "x86_64")]
 pub use arch::interrupt_other;
@@ -55,7 +59,7 @@ pub enum Trap {
 pub struct Memory {
     /// The physical addresses of free memory, in whole pages.
     pub free: Range<u64>,
-    /// The physical address of the root table with which the CPUs start. Its upper half never changes.
+    /// The physical address of the root table of a CPU that runs no program. Its upper half never changes.
     pub root: u64,
 }
 

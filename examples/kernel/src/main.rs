@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod heap;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
 mod machine;
 mod program;
@@ -25,7 +26,7 @@ use memwright_table::{Frame, FrameRange, Frames, PhysAddr, Region};
 /// The processors, and the memory that Memwright manages. `machine` implements the traits of Memwright.
 struct Hardware {
     memory: FrameRange,
-    /// The root table with which the CPUs start.
+    /// The root table of a CPU that runs no program.
     root: Frame,
 }
 

@@ -24,6 +24,18 @@ global_asm!(
     "program_end:",
 );
 
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    "program_load:  ldr x1, [x0]",
+    "               svc 0",
+    "program_store: str x1, [x0]",
+    "               svc 0",
+    "program_count: add x1, x1, 1",
+    "               str x1, [x0]",
+    "               b program_count",
+    "program_end:",
+);
+
 #[cfg(target_arch = "riscv64")]
 global_asm!(
     "program_load:  ld a1, 0(a0)",

@@ -37,6 +37,11 @@ const QUOTES: &[(&str, &str, &str)] = &[
         "kernel/src/riscv64.rs",
         "    fn invalidate_remote(",
     ),
+    (
+        "kernel-broadcast",
+        "kernel/src/aarch64.rs",
+        "fn invalidate(",
+    ),
     ("kernel-run", PROGRAM, "    pub fn run("),
     ("kernel-second", PROGRAM, "pub fn serve("),
     (

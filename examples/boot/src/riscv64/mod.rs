@@ -2,9 +2,9 @@
 
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
-use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::device_tree::memory;
 use crate::{CPUS, MEMORY_BASE, Memory, STACK, STARTED, Trap, example_main, run_second};
 
 // Extensions of the SBI (RISC-V Supervisor Binary Interface Specification).
@@ -138,40 +138,6 @@ pub fn setup(_cpu: usize) {
     // SAFETY: the feature makes the page walker set bits in entries, which the tables permit. Where the firmware does not
     // know it, the hart has only one behaviour.
     unsafe { sbi(FIRMWARE_FEATURES, 0, [UPDATE_ACCESSED_AND_DIRTY, 1, 0, 0]) };
-}
-
-/// The memory that the device tree names (Devicetree Specification, "Flattened Devicetree (DTB) Format"): the property
-/// `reg` of the node `memory@...`.
-fn memory(tree: u64) -> Range<u64> {
-    let read = |offset| {
-        let pointer = (MEMORY_BASE + tree + u64::from(offset)) as *const u32;
-        // SAFETY: the firmware has passed the address of the tree, and all memory is mapped.
-        u32::from_be(unsafe { pointer.read_unaligned() })
-    };
-    let number = |offset| u64::from(read(offset)) << 32 | u64::from(read(offset + 4));
-    let (mut at, names) = (read(8), read(12));
-    let mut is_memory = false;
-    loop {
-        at += 4;
-        match read(at - 4) {
-            // A node: its name, which a zero byte ends.
-            1 => {
-                is_memory = read(at).to_be_bytes() == *b"memo" && read(at + 4) >> 8 == 0x72_7940; // "ry@"
-                while !read(at).to_be_bytes().contains(&0) {
-                    at += 4;
-                }
-                at += 4;
-            }
-            // A property: its length, the offset of its name, and its value.
-            3 if is_memory && read(names + read(at + 4)).to_be_bytes() == *b"reg\0" => {
-                return number(at + 8)..number(at + 8) + number(at + 16);
-            }
-            3 => at += 8 + read(at).next_multiple_of(4),
-            // The end of a node, or nothing.
-            2 | 4 => {}
-            _ => panic!("the device tree names no memory"),
-        }
-    }
 }
 
 /// Starts the second CPU. Called once, by the boot CPU.
