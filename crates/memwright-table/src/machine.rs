@@ -25,7 +25,7 @@ pub enum Invalidation {
 }
 
 impl Invalidation {
-    /// The translation of one page, whatever its size.
+    /// Returns the invalidation of one page, whatever the size of its entry.
     pub const fn page(page: Page) -> Self {
         Self::Pages {
             first: page,
@@ -43,7 +43,8 @@ impl Invalidation {
 /// # State of the processor
 /// With the architecture [`X86_64`](crate::X86_64), each CPU has `EFER.NXE` set, `CR0.WP` set, `CR4.LA57` clear, and
 /// user shadow stacks disabled before it loads a root. `CR4.PCIDE` may be set only if
-/// [`keeps_translations`](Machine::keeps_translations) returns true. `docs/embedding.md` has the reasons.
+/// [`keeps_translations`](Machine::keeps_translations) returns true. `docs/embedding.md` has the reasons. The
+/// documentation of the other architectures' types says what they require.
 ///
 /// # Interrupts
 /// The methods can be called with interrupts enabled or disabled, and under locks of this crate;
