@@ -2,14 +2,14 @@
  *
  * What does a snapshot of Redis cost the kernel while records are written? docs/experiments/redis-bgsave.md.
  *
- * redis_bgsave save|none existing|new WRITES RECORDS: starts Redis, fills it with this many records of 1,000 bytes, and sends
- * it WRITES commands that set a record. Their keys are random, from a fixed seed: those of existing records, or of new ones.
- * With "save", a child that Redis forks saves all records at the same time. Region 1 is the command that starts the snapshot,
- * the writes, and the time until the snapshot is complete. Redis has one client, this program, which creates no process in
- * the region. The socket is one of the file system, so no network is needed.
+ * redis_bgsave save|none existing|new WRITES RECORDS: starts Redis, fills it with RECORDS values of 1,000 bytes, and
+ * sends it WRITES commands that set a record. Their keys are random, from a fixed seed: those of existing records, or
+ * of new ones. With "save", a child that Redis forks saves all records at the same time. Region 1 is the command that
+ * starts the snapshot, the writes, and the time until the snapshot is complete. Redis has one client, this program,
+ * which does not fork in the region. The socket is in the file system, so no network is needed.
  *
- * Prints what Redis reports: the memory of the records, the duration of the fork in microseconds, and the bytes that were
- * copied on write.
+ * Prints what Redis reports: the memory of the records, the duration of the fork in microseconds, and the bytes
+ * that were copied on write.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -55,7 +55,7 @@ static void start_redis(void)
 	}
 }
 
-/* Sends a command and receives the answer: one line or, after a line `$LENGTH`, that many bytes and the end of a line. */
+/* Sends a command and receives the answer: one line or, after a line `$LENGTH`, that many bytes and a line end. */
 static const char *ask(const void *command, size_t length)
 {
 	size_t got = 0, wanted = 0;
@@ -98,7 +98,7 @@ static int is_saving(void)
 }
 
 /* Sets records at random. The existing ones have the keys that DEBUG POPULATE has given them. The commands are sent in
- * batches: a kernel can leave the CPU to the child that saves until its time slice ends, so Redis answers once in a while.
+ * batches, because Redis may answer only once in each time slice: until its slice ends, the saving child has the CPU.
  */
 static void write_records(const char *prefix, long writes, long records)
 {

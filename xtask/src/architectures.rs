@@ -43,10 +43,10 @@ const FLAVOURS: [Flavour; 4] = [
     },
 ];
 
-/// The tests of the simulated machine that try every order of steps. They take ten times as long as all others together.
+/// The test binary that tries every order of steps. It takes ten times as long as all others together.
 const LONG: &str = "interleavings";
 
-/// The tests of the simulated machine that run on processors that fault in place of setting bits. The others count
+/// The test binaries that run on processors that fault in place of setting accessed and dirty bits. The others count
 /// faults, or have no handler of faults.
 const BY_FAULT: [&str; 9] = [
     "cow",
@@ -60,7 +60,7 @@ const BY_FAULT: [&str; 9] = [
     "swap_wait",
 ];
 
-/// Makes `command`, a call of cargo, build for the simulated machine `name`, into a folder of its own.
+/// Makes `command`, a call of cargo, build for the simulated machine `name`, in a target folder of its own.
 ///
 /// # Errors
 /// If there is no such machine.
@@ -75,11 +75,12 @@ pub fn simulate(command: &mut Command, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests on each of the named machines; if none is named, on those that set accessed and dirty bits. With
-/// `--all`, runs them on all machines, and the tests of all orders of steps too.
+/// Runs the tests on each of the named machines. If none is named, runs them on the machines that set accessed and
+/// dirty bits or, with `--all`, on all machines. `--all` also adds the tests of all orders of steps, on machines that
+/// set the bits.
 ///
 /// # Errors
-/// If a test fails, or if an argument is unknown.
+/// If a test does not compile or fails, or if an argument is unknown.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let (named, all) = match arguments {
         ["--all", named @ ..] => (named, true),
@@ -97,7 +98,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests on one machine; if `all`, those of all orders of steps too.
+/// Runs the tests on one machine; if `all`, those of all orders of steps too. If the processors fault in place of
+/// setting bits, runs only the tests of [`BY_FAULT`] and the unit tests of the simulator.
 fn test(flavour: &Flavour, all: bool) -> Result<()> {
     if !flavour.by_fault {
         let mut libraries =

@@ -11,7 +11,7 @@ use crate::install::{
 };
 use crate::{clock, shell};
 
-/// The time limit of a run on any machine. It takes less than a second on an idle one.
+/// The time limit of a run. On an idle machine, a run takes less than a second.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The interval at which the end of QEMU is polled.
@@ -52,7 +52,7 @@ impl Arch {
         }
     }
 
-    /// Returns the packages with the emulator of the machine.
+    /// Returns the packages that contain the emulator of the machine, and its firmware.
     fn packages(self) -> &'static [Need] {
         match self {
             Self::X86_64 => QEMU,
@@ -90,7 +90,8 @@ impl Arch {
 /// Builds and runs the named example, for the named architecture or for all.
 ///
 /// # Errors
-/// If no example has this name, if it does not build, or if it fails.
+/// If there is no such example or architecture, if a package or the Rust target cannot be installed, or if the example
+/// does not build or fails.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let wanted: Vec<Arch> = match arguments {
         ["kernel"] => Arch::ALL.to_vec(),
@@ -156,7 +157,8 @@ fn build(arch: Arch) -> Result<PathBuf> {
 /// Runs the kernel on two CPUs with 64 MiB of memory, and returns what it printed.
 ///
 /// # Errors
-/// If the kernel fails, or is still running at the time limit. The error has what it printed.
+/// If QEMU cannot be started, or if the kernel fails or is still running at the time limit. The error contains what the
+/// kernel printed.
 fn boot(arch: Arch, image: &Path) -> Result<String> {
     let mut command = Command::new(format!("qemu-system-{}", arch.name()));
     command

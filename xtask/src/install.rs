@@ -8,8 +8,9 @@ use std::process::Command;
 /// The target for which the kernel is built.
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
-/// The targets for which the example kernel is built, too.
+/// The Rust target of the example kernel for AArch64.
 pub const ARM_TARGET: &str = "aarch64-unknown-none-softfloat";
+/// The Rust target of the example kernel for RISC-V.
 pub const RISCV_TARGET: &str = "riscv64gc-unknown-none-elf";
 
 /// A tool or library of a Debian package, with a function that detects it.

@@ -97,8 +97,9 @@ usage: cargo xtask TASK
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
             run long sequences of mostly valid system calls on live descriptors, memory and children, on Memwright
   architectures [--all] [aarch64 | riscv64 | aarch64-by-fault | riscv64-by-fault]...
-            run the tests of the libraries on simulated machines with other page tables than those of x86-64, whose
-            processors set accessed and dirty bits, or fault instead; with --all, the tests of all orders of steps too
+            run the tests of the libraries on the named simulated machines, whose page tables are not those of x86-64;
+            without a name, on those whose processors set accessed and dirty bits; with --all, the tests of all orders of
+            steps too, and without a name on all machines
   mutants [--simulated MACHINE] [NAME]... | mutants --list | mutants --check
             plant mistakes in a copy of the memory manager, one at a time, and print which test detects each; or list
             them; or check that they can be planted in the source as it is

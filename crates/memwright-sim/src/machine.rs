@@ -499,8 +499,8 @@ impl SimulatedMachine {
         }
     }
 
-    /// Records a violation if a CPU of the loaded root of `cpu` still translates a page of `made` in another way, although
-    /// `cpu` has cached `made`. Two pages that cannot be written and have the same contents may both be cached.
+    /// Records a violation if `cpu` has cached `made` while a CPU with the same root loaded has cached a translation
+    /// that contradicts it. Both may be cached if neither page can be written and their contents are equal.
     pub(crate) fn check_made(&self, cpu: CpuId, made: &Translation) {
         let root = self.core(cpu).root;
         for other in self.cpus() {
@@ -513,7 +513,7 @@ impl SimulatedMachine {
             if self.are_interchangeable(&stale, made) {
                 continue;
             }
-            // The entry may have changed since the access of `cpu`, which has then dropped `made`.
+            // The entry may have changed since the access of `cpu`, and `cpu` has dropped `made` in that case.
             if self.core(cpu).tlb.leaves().any(|leaf| leaf == made) {
                 let text = format!("{other:?} has cached {stale:?} when {cpu:?} uses {made:?}");
                 locked(&self.board.violations).push(text);

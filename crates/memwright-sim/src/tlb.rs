@@ -62,8 +62,8 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// Returns whether both translate a page, and to another frame, as a part of a page of another size, or as another
-    /// memory type.
+    /// Returns whether the two translate the same page differently: to different frames, as parts of pages of different
+    /// sizes, or with different memory types.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
         let (first, last) = (self.page, self.page + self.size.pages());

@@ -80,9 +80,9 @@ fn table_below(memory: &Memory, level: u8, entry: u64) -> Option<Frame> {
 }
 
 /// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from the paging-structure caches in
-/// `tlb`, and caches the upper-level entries that it reads. Records in every entry that it uses that it was accessed,
-/// and for a store in the leaf that it was written, with one atomic exchange per entry. If an entry changed since it was
-/// read, the walk starts again.
+/// `tlb`, and caches the upper-level entries that it reads. Records the access in each entry, as far as the processors
+/// do, and a store in the leaf, with one atomic exchange per entry. If an entry changed since it was read, the walk
+/// starts again.
 ///
 /// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {

@@ -25,7 +25,7 @@ pub enum Invalidation {
 }
 
 impl Invalidation {
-    /// The translation of one page, whatever its size.
+    /// Returns the invalidation of one page, whatever the size of its entry.
     pub const fn page(page: Page) -> Self {
         Self::Pages {
             first: page,

@@ -1,11 +1,11 @@
 //! Boots the example kernel on two CPUs of QEMU: on the machine q35 of x86-64, and on the machines virt of AArch64 and
 //! of RISC-V.
 //!
-//! The crate knows nothing of Memwright. It contains what a kernel has anyway: the first instructions, a root table
+//! The crate does not use Memwright. It contains what a kernel has in any case: the first instructions, a root table
 //! with the kernel in its upper half, a console, the start of a second CPU, and the way to user mode and back.
 //!
-//! The kernel runs with interrupts disabled. A program in user mode runs inside the call of `enter`, which returns at
-//! its next trap, so the kernel has one stack for each CPU and no handlers.
+//! The kernel runs with interrupts disabled. A program runs in user mode during a call of `enter`, which returns at the
+//! program's next trap. The kernel therefore has one stack for each CPU, and handles the trap after the call.
 #![cfg(target_os = "none")]
 #![no_std]
 
@@ -54,7 +54,7 @@ pub enum Trap {
     Interrupt,
 }
 
-/// Physical memory, as the kernel's main function gets it.
+/// The physical memory that is passed to the kernel's main function.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// The physical addresses of free memory, in whole pages.
@@ -63,8 +63,8 @@ pub struct Memory {
     pub root: u64,
 }
 
-/// Names the functions that the boot CPU and the second CPU call, of the types `fn(&Memory) -> !` and `fn() -> !`. Used
-/// once, in the kernel.
+/// Defines what the CPUs run: the boot CPU calls `$main`, a `fn(&Memory) -> !`, and the second CPU calls `$second`, a
+/// `fn() -> !`. Used once, in the kernel.
 #[macro_export]
 macro_rules! entries {
     ($main:path, $second:path) => {
@@ -88,7 +88,7 @@ unsafe extern "Rust" {
     safe fn example_second() -> !;
 }
 
-/// Whether the second CPU runs.
+/// Whether the second CPU has started.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// The entry of the second CPU.
@@ -120,7 +120,7 @@ macro_rules! println {
     ($($argument:tt)*) => { $crate::print(format_args!($($argument)*)) };
 }
 
-/// Prints whether the kernel succeeded, and ends QEMU with an exit code that says so, too.
+/// Prints whether the kernel succeeded, and ends QEMU with an exit code that depends on it.
 pub fn exit(outcome: &Result<(), impl Display>) -> ! {
     match outcome {
         Ok(()) => println!("PASSED"),

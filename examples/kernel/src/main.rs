@@ -32,7 +32,7 @@ struct Hardware {
 
 boot::entries!(main, program::serve);
 
-/// Runs on the boot CPU.
+/// Creates the memory manager on the boot CPU, starts the second CPU, and performs the scenario.
 fn main(memory: &boot::Memory) -> ! {
     let [start, end, root] = [memory.free.start, memory.free.end, memory.root]
         .map(|address| PhysAddr::new(address).frame());

@@ -87,7 +87,7 @@ impl Program {
     }
 }
 
-/// What a program is run with.
+/// A program to be run, with its address space and its registers.
 #[derive(Clone)]
 pub struct Job {
     pub space: Arc<AddressSpace<Hardware>>,
@@ -199,14 +199,14 @@ pub fn wait_for_second() -> Ended {
     ENDED.take()
 }
 
-/// Runs on the second CPU: the programs that it is given.
+/// Runs the programs that the second CPU is given, on that CPU.
 pub fn serve() -> ! {
     loop {
         let job = GIVEN.take();
         let table = job.space.table();
         table.load();
         let ended = job.run();
-        // A table may be dropped only when no CPU uses it.
+        // A table may be dropped only if no CPU has it loaded.
         let hardware = job.space.memory().frames().machine();
         hardware.load_root(hardware.root);
         table.note_unloaded(Hardware::cpu());

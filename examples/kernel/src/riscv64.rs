@@ -59,7 +59,7 @@ unsafe impl Machine for Hardware {
         }
     }
 
-    /// The firmware interrupts the targets, whether they run a program or the kernel.
+    /// Makes the firmware execute a fence on each target. A target can be in a program or in the kernel.
     fn invalidate_remote(&self, targets: CpuSet, _root: Frame, what: &[Invalidation]) {
         let harts = targets.iter().map(|cpu| 1 << boot::hart(cpu.index())).sum();
         for one in what {
@@ -83,7 +83,7 @@ impl Threads for Hardware {
         CpuId::new(boot::cpu() as u16)
     }
 
-    /// A CPU that waits has nothing to serve, because the firmware executes the fences.
+    /// Pauses. A CPU that waits has no requests to serve, because the firmware executes the fences.
     fn relax() {
         core::hint::spin_loop();
     }

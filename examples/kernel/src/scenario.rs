@@ -104,7 +104,7 @@ impl Process {
 /// The state of the scenario.
 struct Scenario {
     memory: Arc<Memory<Hardware>>,
-    /// The number of traps that the programs so far had to take.
+    /// The number of page faults that the programs that have run had to take.
     expected: u64,
 }
 
@@ -175,7 +175,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// While a program stores to a page on the second CPU, the first CPU takes the right to do so. When `protect` has
+    /// While a program stores to a page on the second CPU, the first CPU makes the page read-only. After `protect` has
     /// returned, the value in memory does not change any more.
     fn invalidate(&mut self, process: &Process) -> Outcome {
         const ENOUGH: u64 = 1000;

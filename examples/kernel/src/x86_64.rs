@@ -10,7 +10,8 @@ use memwright_table::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine, X
 
 use crate::Hardware;
 
-/// For each CPU, the number of invalidations that the other CPU has requested, and the number that it has served.
+/// For each CPU, the number of invalidations that the other CPU has requested of it, and how many of them it has
+/// served.
 static REQUESTED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 static SERVED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 
@@ -59,7 +60,7 @@ unsafe impl Machine for Hardware {
         }
     }
 
-    /// Makes each target drop all of its translations, which include those of `_what`.
+    /// Makes each target drop all of its translations, and with them those of `_what`.
     fn invalidate_remote(&self, targets: CpuSet, _root: Frame, _what: &[Invalidation]) {
         for target in targets.iter().map(CpuId::index) {
             let request = REQUESTED[target].fetch_add(1, Ordering::SeqCst) + 1;
@@ -77,8 +78,8 @@ impl Threads for Hardware {
         CpuId::new(boot::cpu() as u16)
     }
 
-    /// Serves the requests of the other CPU. The kernel runs with interrupts disabled, and calls this function in each
-    /// wait, and when a program was interrupted.
+    /// Serves the requests of the other CPU. The kernel runs with interrupts disabled. It calls this function in each
+    /// wait, and after an interrupt of a program.
     fn relax() {
         core::hint::spin_loop();
         let cpu = boot::cpu();

@@ -29,8 +29,9 @@ const OWN: [(&str, &str); 2] = [
     ("memwright", "memwright"),
     ("memwright fork=share", "memwright,policy=fork=share"),
 ];
-/// The column that the goals are about, and the memory of every guest.
+/// The column that the goals are about.
 const SHARING: usize = 1;
+/// The memory of every guest.
 const MEMORY: &str = "memory=3G";
 const REDIS: &str = "/usr/bin/redis-server";
 const SOURCE: &str = "programs/lab/redis_bgsave.c";

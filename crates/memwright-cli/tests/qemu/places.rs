@@ -98,9 +98,9 @@ fn from_elsewhere() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that the figures of an experiment do not depend on the machine, nor on the length of the path of its cache,
-/// which contains the program. Some figures of this run are of `/proc/self/maps`, which has the program's path in the
-/// guest.
+/// Checks that the figures of an experiment depend neither on the machine nor on the length of the path of the cache,
+/// which contains the program. Some figures of this run are those of `/proc/self/maps`, which contains the path of the
+/// program in the guest.
 fn figures_from_elsewhere() -> Result<(), Failed> {
     let words = ["bench", "growth", "--run", "areas", "--no-verify"];
     let one = Command::new(COMMAND)

@@ -1,5 +1,6 @@
-//! AArch64, the 4 KiB granule with four levels, with FEAT_HAFDBS and without FEAT_HAFT (Arm Architecture Reference
-//! Manual for A-profile, "The AArch64 Virtual Memory System Architecture").
+//! AArch64, the 4 KiB granule with four levels, with FEAT_HAFDBS unless the processors fault in place of setting bits,
+//! and without FEAT_HAFT (Arm Architecture Reference Manual for A-profile, "The AArch64 Virtual Memory System
+//! Architecture").
 
 use super::Leaf;
 use crate::tlb::Rights;
@@ -29,16 +30,16 @@ const CONTIGUOUS: u64 = 1 << 52;
 const KERNEL_NO_EXECUTE: u64 = 1 << 53;
 const NO_EXECUTE: u64 = 1 << 54;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
-/// The bits of an entry that points to a table which are neither its address nor ignored: the rights of all pages below
-/// it.
+/// The bits of an entry that points to a table, other than its address, which the processors do not ignore: they
+/// restrict all pages below the table.
 const TABLE_RIGHTS: u64 = 0x1f << 59;
 
-/// Whether a present entry of `level` maps a page.
+/// Returns whether a present entry of `level` maps a page.
 pub(crate) fn is_leaf(level: u8, entry: u64) -> bool {
     level == 1 || entry & TABLE == 0
 }
 
-/// The rights that a present entry gives, as a leaf or as an entry that points to a lower table.
+/// Returns the rights that a present entry gives, as a leaf or as an entry that points to a lower table.
 pub(crate) fn rights(level: u8, entry: u64) -> Rights {
     if !is_leaf(level, entry) {
         return Rights::ALL;
@@ -50,31 +51,31 @@ pub(crate) fn rights(level: u8, entry: u64) -> Rights {
     }
 }
 
-/// A leaf after an access that its rights permit: a store if `write`.
+/// Returns a leaf as it is after an access that its rights permit: a store if `write`.
 pub(crate) fn used(entry: u64, write: bool) -> u64 {
     let written = if write { READ_ONLY } else { 0 };
     (entry | ACCESSED) & !written
 }
 
-/// Whether a store through the leaf changes its entry no more.
+/// Returns whether the leaf records a store, so that a further store does not change its entry.
 pub(crate) fn is_dirty(entry: u64) -> bool {
     entry & READ_ONLY == 0
 }
 
-/// An entry that points to a table, after a walk through it.
+/// Returns an entry that points to a table, as it is after a walk through it.
 pub(crate) fn used_table(entry: u64) -> u64 {
     entry
 }
 
-/// The address of the table to which an entry points, or `None` if it restricts the rights of all pages below it, which
-/// Memwright never does.
+/// Returns the address of the table to which an entry points, or `None` if the entry restricts the rights of all pages
+/// below the table, which no entry of Memwright does.
 pub(crate) fn table(entry: u64) -> Option<u64> {
     (entry & TABLE_RIGHTS == 0).then_some(entry & ADDRESS)
 }
 
-/// The leaf of a present entry of `level`, or `None` if the entry is one that Memwright may not write: a reserved one; a
-/// global one, which would survive the invalidation of its address space; one that lets the kernel execute the
-/// program's memory; one whose memory is not coherent between CPUs; or a part of a contiguous range.
+/// Returns the leaf of a present entry of `level`, or `None` if Memwright may not write the entry. Such entries are
+/// reserved ones; global ones, which would survive the invalidation of their address space; those that let the kernel
+/// execute the program's memory; those whose memory is not coherent between CPUs; and parts of a contiguous range.
 pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     let is_block = entry & TABLE == 0;
     let needed = NOT_GLOBAL | KERNEL_NO_EXECUTE | SHAREABLE;

@@ -29,10 +29,11 @@ pub type Arch = Processor;
 #[cfg(simulated_by_fault)]
 pub type Arch = memwright_table::ByFault<Processor>;
 
-/// Whether a walk records an access and a store in the entry. Otherwise the access faults.
+/// Whether a walk records accesses and stores in the entry. Otherwise, an access that the entry does not record yet
+/// faults.
 pub(crate) const RECORDS: bool = cfg!(not(simulated_by_fault));
 
-/// A leaf as its entry gives it.
+/// A leaf, decoded from its entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf {
     /// The address of its first byte.

@@ -1,5 +1,5 @@
-//! RISC-V, Sv48, with the extensions Svadu and Svpbmt, and without Svvptc and Svnapot (RISC-V Privileged Architecture,
-//! "Supervisor-Level ISA").
+//! RISC-V, Sv48, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
+//! without Svvptc and Svnapot (RISC-V Privileged Architecture, "Supervisor-Level ISA").
 
 use super::Leaf;
 use crate::tlb::Rights;
@@ -30,47 +30,48 @@ const MEMORY_TYPE: u64 = 0b11 << MEMORY_TYPE_SHIFT;
 /// N, and the bits for future standards.
 const RESERVED: u64 = 1 << 63 | 0x7f << 54;
 
-/// Whether a present entry of `level` maps a page.
+/// Returns whether a present entry of `level` maps a page.
 pub(crate) fn is_leaf(_level: u8, entry: u64) -> bool {
     entry & (READ | EXECUTE) != 0
 }
 
-/// The rights that a present entry gives, as a leaf or as an entry that points to a lower table.
+/// Returns the rights that a present entry gives, as a leaf or as an entry that points to a lower table.
 pub(crate) fn rights(level: u8, entry: u64) -> Rights {
     if !is_leaf(level, entry) {
         return Rights::ALL;
     }
     Rights {
         write: entry & WRITE != 0,
-        // The walk has no right to read alone. Memwright maps no page that cannot be read.
+        // `Rights` has no right to read. Memwright maps no page that can be executed and not read.
         user: entry & USER != 0 && entry & READ != 0,
         execute: entry & EXECUTE != 0,
     }
 }
 
-/// A leaf after an access that its rights permit: a store if `write`.
+/// Returns a leaf as it is after an access that its rights permit: a store if `write`.
 pub(crate) fn used(entry: u64, write: bool) -> u64 {
     let dirty = if write { DIRTY } else { 0 };
     entry | ACCESSED | dirty
 }
 
-/// Whether a store through the leaf changes its entry no more.
+/// Returns whether the leaf records a store, so that a further store does not change its entry.
 pub(crate) fn is_dirty(entry: u64) -> bool {
     entry & DIRTY != 0
 }
 
-/// An entry that points to a table, after a walk through it.
+/// Returns an entry that points to a table, as it is after a walk through it.
 pub(crate) fn used_table(entry: u64) -> u64 {
     entry
 }
 
-/// The address of the table to which an entry points, or `None` if a reserved bit is set.
+/// Returns the address of the table to which an entry points, or `None` if a reserved bit is set.
 pub(crate) fn table(entry: u64) -> Option<u64> {
     let reserved = RESERVED | MEMORY_TYPE | WRITE | USER | ACCESSED | DIRTY;
     (entry & reserved == 0).then_some(address(entry))
 }
 
-/// The leaf of a present entry of `level`, or `None` if a reserved bit is set.
+/// Returns the leaf of a present entry of `level`, or `None` if a reserved bit is set, or if the entry is global or
+/// writable without being readable.
 pub(crate) fn leaf(_level: u8, entry: u64) -> Option<Leaf> {
     // A global entry of user memory would survive the invalidation of its address space.
     if entry & (RESERVED | GLOBAL) != 0 || entry & (READ | WRITE) == WRITE {

@@ -31,12 +31,12 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// In a huge leaf, bit 12 is the high bit of the index. The frame number begins above it.
 const LEAF_MEMORY_TYPE: u64 = 1 << 12;
 
-/// Whether a present entry of `level` maps a page.
+/// Returns whether a present entry of `level` maps a page.
 pub(crate) fn is_leaf(level: u8, entry: u64) -> bool {
     level == 1 || entry & LEAF != 0
 }
 
-/// The rights that a present entry gives, as a leaf or as an entry that points to a lower table.
+/// Returns the rights that a present entry gives, as a leaf or as an entry that points to a lower table.
 pub(crate) fn rights(_level: u8, entry: u64) -> Rights {
     Rights {
         write: entry & WRITABLE != 0,
@@ -45,28 +45,29 @@ pub(crate) fn rights(_level: u8, entry: u64) -> Rights {
     }
 }
 
-/// A leaf after an access that its rights permit: a store if `write`.
+/// Returns a leaf as it is after an access that its rights permit: a store if `write`.
 pub(crate) fn used(entry: u64, write: bool) -> u64 {
     let dirty = if write { DIRTY } else { 0 };
     entry | ACCESSED | dirty
 }
 
-/// Whether a store through the leaf changes its entry no more.
+/// Returns whether the leaf records a store, so that a further store does not change its entry.
 pub(crate) fn is_dirty(entry: u64) -> bool {
     entry & DIRTY != 0
 }
 
-/// An entry that points to a table, after a walk through it.
+/// Returns an entry that points to a table, as it is after a walk through it.
 pub(crate) fn used_table(entry: u64) -> u64 {
     entry | ACCESSED
 }
 
-/// The address of the table to which an entry points, or `None` if a reserved bit is set.
+/// Returns the address of the table to which an entry points. The result is always `Some`: [`is_leaf`] is true for an
+/// entry that has the reserved bit of level 4.
 pub(crate) fn table(entry: u64) -> Option<u64> {
     Some(entry & ADDRESS)
 }
 
-/// The leaf of a present entry of `level`, or `None` if a reserved bit is set.
+/// Returns the leaf of a present entry of `level`, or `None` if a reserved bit is set.
 pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     let address = match level {
         // There are no leaves of 512 GiB: the page-size bit is reserved at that level.

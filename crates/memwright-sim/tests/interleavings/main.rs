@@ -15,7 +15,7 @@ mod fork;
 mod huge;
 mod merge;
 mod protect;
-// Its forks copy all entries.
+// On the other architectures, forks copy all entries.
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 #[path = "../support/mod.rs"]

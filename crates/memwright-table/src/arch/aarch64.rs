@@ -6,12 +6,13 @@ use super::{Architecture, Tables};
 use crate::entry::{Bits, CacheMode};
 
 /// The page tables of AArch64 with four levels (stage 1 of EL1 and EL0, 4 KiB granule), which `TTBR0_EL1` points to.
-/// The processors have FEAT_HAFDBS, and `TCR_EL1.HA` and `TCR_EL1.HD` are set: they set the access flag, and record
-/// stores. Without it, the tables are [`ByFault<Aarch64>`](super::ByFault).
+/// The processors have FEAT_HAFDBS with dirty state (`ID_AA64MMFR1_EL1.HAFDBS` is 2), and `TCR_EL1.HA` and
+/// `TCR_EL1.HD` are set: they set the access flag, and record stores. Otherwise, the tables are
+/// [`ByFault<Aarch64>`](super::ByFault).
 ///
 /// `MAIR_EL1` has write-back memory at index 0, non-cacheable memory at index 1, and a device memory type at index 2.
 ///
-/// Each table has two frames: an entry leaves software four bits, so that the other marks of a page are in the second
+/// Each table has two frames, because an entry leaves software only four bits: the marks of a page are in the second
 /// frame. A fork copies the entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Aarch64;

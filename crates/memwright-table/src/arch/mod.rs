@@ -3,8 +3,8 @@
 //! [`Machine::Arch`](crate::Machine::Arch) names the architecture of the page tables. It need not be that of the
 //! processor on which the crate runs: a simulator or an emulator has tables of the machine that it simulates.
 //!
-//! Only this folder contains encodings. The loops of `table` over many entries use encoded words through [`word`]; all
-//! other code uses the types of [`entry`](crate::entry).
+//! In this crate, only this folder contains encodings. The loops of `table` over many entries use encoded words through
+//! [`word`]; all other code uses the types of [`entry`](crate::entry).
 
 mod aarch64;
 mod by_fault;
@@ -38,11 +38,12 @@ pub trait Architecture: Tables {
     const SKIPS_TABLES: bool = Self::UPPER_ENTRIES_ACCESSED;
 
     /// Whether a page fault drops what the CPU has cached for its address, including that no page is mapped there.
-    /// Without it, the CPU invalidates the page before it restarts the instruction.
+    /// Otherwise, the handler of the fault invalidates the page on the CPU before the instruction is restarted.
     const FAULT_DROPS_STALE: bool;
 
     /// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation
-    /// (break before make). Otherwise the order is free if the old frame is freed after both.
+    /// (break before make). Otherwise the entry may also be filled first. The old frame is freed after both in any
+    /// case.
     const BREAK_BEFORE_MAKE: bool;
 
     /// Whether the processors set the accessed bit of a page on an access, and the dirty bit on a store. Otherwise they

@@ -9,7 +9,7 @@ use crate::entry::{Bits, CacheMode};
 /// (`menvcfg.ADUE`): they set the accessed and the dirty bit. With Svade instead, the tables are
 /// [`ByFault<Riscv64>`](super::ByFault).
 ///
-/// Each table has two frames: an entry leaves software two bits, so that the other marks of a page are in the second
+/// Each table has two frames, because an entry leaves software only two bits: the marks of a page are in the second
 /// frame. Entries that point to lower tables have no permissions, so a fork copies the entries. A mapping of device
 /// memory that is not write-back needs the extension Svpbmt.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,8 @@ const _: () = {
 };
 
 impl Architecture for Riscv64 {
-    // A processor may keep a translation after a fault, and without the extension Svvptc also that an entry is invalid.
+    // A processor may keep a translation after a fault. Without the extension Svvptc, it may also keep for any time
+    // that an entry is invalid.
     const FAULT_DROPS_STALE: bool = false;
 
     const BREAK_BEFORE_MAKE: bool = false;

@@ -5,10 +5,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A slot of a page table: stores the word of one entry ([`word`](super::word)).
 ///
-/// Hardware can set the accessed and the dirty bit at any time. All other changes are made under the lock of the table.
+/// Hardware, and a translation by software, can set the accessed and the dirty bit at any time. All other changes are
+/// made under the lock of the table.
 pub trait TableSlot: Sized + Debug + Send + Sync + 'static {
-    /// Returns `slots` as words in memory, of which one instruction can read and test each, or `None` if a slot is more
-    /// than one word.
+    /// Returns `slots` as words in memory, each of which one instruction can read and test. Returns `None` if a slot is
+    /// more than one word.
     fn as_words<const N: usize>(slots: &[Self; N]) -> Option<&[AtomicU64; N]>;
 
     /// Returns the word, with the bits that hardware has set.
@@ -20,13 +21,13 @@ pub trait TableSlot: Sized + Debug + Send + Sync + 'static {
     /// Stores `hardware`, an entry in the format of the processors that software does not use.
     fn store_hardware(&self, hardware: u64);
 
-    /// Stores `word`, and returns the previous word. Bits that hardware sets at the same time are in the result.
+    /// Stores `word`, and returns the previous word, with the bits that hardware has set until then.
     fn swap(&self, word: u64, order: Ordering) -> u64;
 
-    /// Stores `new` if the word is `old`.
+    /// Stores `new` if the word is `old`. Returns `old` then.
     ///
     /// # Errors
-    /// The word, if it is another.
+    /// The word, if it is not `old`. Nothing is stored then.
     fn exchange(&self, old: u64, new: u64) -> Result<u64, u64>;
 
     /// Sets `bits` in the word of an entry that the processor uses. Bits that hardware sets at the same time are kept.

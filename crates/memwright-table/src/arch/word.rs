@@ -15,7 +15,7 @@ use crate::entry::{
     Bits, CacheMode, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change_bits,
 };
 
-// The bits of the processor's format (Intel SDM volume 3A, "4-Level Paging and 5-Level Paging").
+// The bits of the x86-64 processors' format (Intel SDM volume 3A, "4-Level Paging and 5-Level Paging").
 pub(super) const READ: u64 = 1 << 0;
 pub(super) const WRITE: u64 = 1 << 1;
 /// User mode may use the entry.
@@ -57,7 +57,7 @@ const _: () = {
     // PCD the high bit. The third bit of the index is not used: it is bit 7 of a 4 KiB page, which is `LARGE` in an
     // upper-level table, and bit 12 of a larger page, which would belong to the address field here.
     let (pwt, pcd) = (1 << 3, 1 << 4);
-    // The processor ignores these bits in an entry of a page.
+    // The processors of x86-64 ignore these bits in an entry of a page.
     let ignored = 0b111 << 9 | 0x7f << 52;
     let key = 0xf << 59;
     let hardware = READ | WRITE | pwt | pcd | ACCESSED | DIRTY | key | NO_EXECUTE;
@@ -244,8 +244,8 @@ pub(crate) fn without(word: u64, bits: Bits) -> u64 {
     word & !bits.bits()
 }
 
-/// Atomically removes `bits` from the page in `slot`, like [`without`]. Bits that hardware sets at
-/// the same time are kept.
+/// Atomically removes `bits` from the page in `slot`, like [`without`]. Bits that hardware sets at the same time are
+/// kept, unless they are among `bits`.
 #[inline(always)]
 pub(crate) fn take(slot: &impl TableSlot, bits: Bits) {
     slot.clear(bits.bits());

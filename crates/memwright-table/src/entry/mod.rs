@@ -22,8 +22,8 @@ const CACHE_SHIFT: u32 = 3;
 bitflags! {
     /// The rights and state of a page, in a present, swap or migration entry.
     ///
-    /// The values are the bits of the x86-64 encoding, so that decoding is a mask there. Only that encoding depends on
-    /// the values.
+    /// The values are the bits of the encoding in words, which is the same for every architecture, so that decoding is
+    /// a mask. Only that encoding depends on the values.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Bits: u64 {
         /// Readable. Without this bit, a [`Present`] entry keeps its frame but every access faults (`PROT_NONE`, NUMA

@@ -18,7 +18,7 @@ impl<M: Machine> Frames<M> {
     /// # Errors
     /// [`OutOfFrames`] if fewer frames are free, or only frames of the reserve. Nothing is earmarked then.
     pub(crate) fn earmark_tables(&self, tables: u64) -> Result<(), OutOfFrames> {
-        // An architecture without rights in upper entries shares no tables.
+        // Frames are earmarked for copies of shared tables, one frame for each. Tables of two frames are not shared.
         const { assert!(M::Arch::TABLE_FRAMES == 1 || !M::Arch::SHARES_TABLES) };
         if self.is_to_fail() {
             return Err(OutOfFrames);

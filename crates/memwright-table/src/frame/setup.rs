@@ -36,7 +36,7 @@ impl<M: Machine> Frames<M> {
     /// See [`SetupError`].
     pub fn new(machine: M, regions: &[Region]) -> Result<Self, SetupError> {
         let base = machine.memory_base();
-        // The slots of some architectures compute the address of one frame from that of another.
+        // On some architectures, a slot computes the address of the word in one frame from that of the word in another.
         base.as_ptr().expose_provenance();
         check_machine(&machine)?;
         check_regions(&machine, regions)?;

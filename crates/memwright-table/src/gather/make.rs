@@ -20,7 +20,7 @@ impl<M: Machine> Table<M> {
     pub(crate) fn break_pending(&self, start: Page, size: PageSize, slots: u64) {
         let mut gather = self.gather();
         gather.record_entries(start, size, Change::Freed, false, slots);
-        // The operation that is pending counts its flush.
+        // The pending operation flushes the page again, and counts that flush.
         let _ = gather.finish();
     }
 }

@@ -420,7 +420,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 
     /// Prepares the empty slots from here on for entries that map pages: if any invalidation of the table is pending,
-    /// invalidates these pages on every CPU. Does nothing on an architecture that does not require it.
+    /// invalidates these pages on every CPU. Does nothing on an architecture without break before make.
     #[inline(always)]
     pub(super) fn break_before_make(&self, slots: usize) {
         if M::Arch::BREAK_BEFORE_MAKE && self.table.pending() != 0 {

@@ -160,7 +160,7 @@ pub(super) fn empty_bits<M: Machine>(slots: &[SlotOf<M>]) -> u64 {
     }
 }
 
-/// Returns the bitmap of at most 64 slots, one at a time.
+/// Returns the bitmap of the empty ones among at most 64 slots. Reads one slot at a time.
 #[cold]
 fn empty_bits_of_few<M: Machine>(slots: &[SlotOf<M>]) -> u64 {
     slots.iter().rev().fold(0, |bits, slot| {

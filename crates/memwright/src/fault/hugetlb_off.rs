@@ -24,7 +24,7 @@ impl<M: Machine> Fault<'_, M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns [`FaultError::NoHugePage`], which no fault returns.
+    /// Returns [`FaultError::NoHugePage`]. Never called: no fault fails with this error.
     pub(crate) fn fault_in_exhausted_pool(
         &self,
         _cpu: CpuId,

@@ -81,7 +81,7 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Returns whether the attachment is to an object with the list `mappings`, in the interval `interval`.
+    /// Returns whether the attachment refers to the object with the list `mappings`, and to its interval `interval`.
     pub(super) fn is_in(&self, mappings: &Mappings<M>, interval: IntervalId) -> bool {
         self.interval == interval && core::ptr::eq(self.object.mappings(), mappings)
     }

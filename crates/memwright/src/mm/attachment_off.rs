@@ -24,7 +24,10 @@ pub(crate) struct Attachment<M: Machine> {
 }
 
 impl<M: Machine> Attachment<M> {
-    /// Returns an error.
+    /// Creates nothing: no area can map an object.
+    ///
+    /// # Errors
+    /// Always [`OutOfMemory`].
     pub(crate) fn new(
         _object: Arc<dyn Object<M>>,
         _space: &Shared<Core<M>>,

@@ -6,14 +6,15 @@ use crate::mm::core::Core;
 use crate::types::huge::HUGE_PAGES;
 use crate::types::stats::Row;
 
-/// Returns whether the entry that maps `page` can be split, unless the page is a hugetlb page.
+/// Returns whether `page` is mapped by a huge entry. The caller checks that it is not a hugetlb page, which is not
+/// split.
 #[inline(always)]
 pub(crate) fn is_splittable(page: Present) -> bool {
     page.size != PageSize::Size4K
 }
 
-/// Returns the size of the entry that maps the device memory from frame `number` on at `page`, in an area that ends at
-/// page `end`.
+/// Returns the size of the entry that maps frame `number` of device memory at `page`, in an area that ends at page
+/// `end`. It is 2 MiB if both are aligned and the area has room.
 pub(crate) fn device_entry_size(page: Page, number: u64, end: Page) -> PageSize {
     let is_aligned = (page.number() | number) % HUGE_PAGES == 0;
     if is_aligned && end.number() - page.number() >= HUGE_PAGES {

@@ -1,4 +1,4 @@
-//! Page tables that a fork shared, as tables of each address space.
+//! Copies of the page tables that a fork shared, so that each address space has its own.
 
 use memwright_table::{Machine, OutOfMemory, Page, PageRange, Table};
 

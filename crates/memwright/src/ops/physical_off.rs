@@ -10,6 +10,9 @@ use crate::types::uffd::{Watch, WatchEvent};
 
 impl<M: Machine> AddressSpace<M> {
     /// Maps nothing.
+    ///
+    /// # Errors
+    /// Always [`MapError::Unsupported`].
     pub(super) fn map_physical(
         &self,
         _request: &MapRequest<M>,

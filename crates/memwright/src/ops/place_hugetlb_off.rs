@@ -8,6 +8,9 @@ use crate::ops::map::Placement;
 use crate::types::error::MapError;
 
 /// Finds no place.
+///
+/// # Errors
+/// Always [`MapError::Unsupported`].
 pub(super) fn place_hugetlb<M: Machine>(
     _core: &Core<M>,
     _areas: &mut Areas<M>,

@@ -55,8 +55,8 @@ fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
 }
 
 impl Sharing {
-    /// Returns the state of a fork of `core` before the first area, or `None` if forks only copy: they do not decide
-    /// anything for each area.
+    /// Returns the state of a fork of `core` before the first area. Returns `None` if the policy is that forks copy all
+    /// entries, so that nothing is decided for each area.
     pub(super) fn begin<M: Machine>(core: &Core<M>) -> Option<Self> {
         let shares = core.memory.policy().fork_shares();
         shares.then(|| Self::of(core))

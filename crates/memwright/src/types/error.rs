@@ -84,7 +84,7 @@ pub enum MapError {
     Denied,
     /// The machine has no device memory at these physical addresses, or the allocator manages a frame of them (EINVAL).
     NotDevice(PhysAddr),
-    /// The feature of what is to be mapped, `objects` or `hugetlb`, is off (ENODEV).
+    /// The crate was compiled without the feature that the mapping needs, `objects` or `hugetlb` (ENODEV).
     Unsupported,
     /// The request would replace a sealed area. The address is that of the first sealed page (EPERM).
     Sealed(VirtAddr),
@@ -379,7 +379,7 @@ pub enum WatchError {
     OverLimit(Limit),
     /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
-    /// The feature of the operation, `uffd` or `tracking`, is off (ENOSYS).
+    /// The crate was compiled without the feature that the operation needs, `uffd` or `tracking` (ENOSYS).
     Unsupported,
 }
 

@@ -54,7 +54,7 @@ error_text!(MapError {
     Self::OffsetTooLarge => "the offset plus the length overflows";
     Self::Denied => "the object does not allow the rights";
     Self::NotDevice(at) => "no device memory is at the physical address {:#x}", at.as_u64();
-    Self::Unsupported => "the memory manager was compiled without the feature of what is to be mapped";
+    Self::Unsupported => "the memory manager was compiled without the feature that the mapping needs";
     Self::Sealed(at) => "the area at {at} is sealed";
     Self::OverLimit(limit) => "over the limit on {limit}";
     Self::Overcommit => "over the commit limit";

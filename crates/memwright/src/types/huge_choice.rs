@@ -1,4 +1,4 @@
-//! Which memory the settings give huge pages and folios.
+//! The choice of the memory that gets huge pages and folios, by the settings.
 
 use core::sync::atomic::Ordering;
 use memwright_table::FOLIO_ORDER;

@@ -96,7 +96,7 @@ mod setup;
     feature = "swap",
     feature = "uffd"
 ))]
-// Forks on the other architectures copy all entries.
+// On the other architectures, forks copy all entries.
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 #[cfg(all(

@@ -135,8 +135,8 @@ extern "C" fn first(hart: u64, tree: u64) -> ! {
 
 /// Makes the calling CPU set accessed and dirty bits (Svadu), if the firmware leaves that choice to the kernel.
 pub fn setup(_cpu: usize) {
-    // SAFETY: the feature makes the page walker set bits in entries, which the tables permit. Where the firmware does not
-    // know it, the hart has only one behaviour.
+    // SAFETY: the feature makes the page walker set bits in entries, which the tables permit. Firmware without the
+    // feature returns an error and changes nothing.
     unsafe { sbi(FIRMWARE_FEATURES, 0, [UPDATE_ACCESSED_AND_DIRTY, 1, 0, 0]) };
 }
 
@@ -175,8 +175,8 @@ pub fn put(byte: u8) {
     unsafe { sbi(PUT_CHARACTER, 0, [byte.into(), 0, 0, 0]) };
 }
 
-/// Ends QEMU: on success by the firmware, with exit code 0. Otherwise by the machine's test device, because not every
-/// version of the firmware passes a failure on.
+/// Ends QEMU. On success, the firmware does so, with exit code 0. Otherwise, the machine's test device does, because
+/// not every version of the firmware reports a failure to QEMU.
 pub fn end(success: bool) {
     if success {
         // SAFETY: a shutdown without a reason. It does not return.

@@ -61,8 +61,8 @@ const VECTOR: usize = 15;
 const ERROR: usize = 16;
 const RIP: usize = 17;
 
-/// The registers of a program, in the order in which a trap pushes them from the end on; then the stack pointer of the
-/// kernel while the program runs.
+/// The registers of a program, and after them the stack pointer of the kernel while the program runs. A trap pushes the
+/// registers, beginning with the last.
 #[repr(C, align(16))]
 pub struct Context([u64; WORDS], u64);
 
@@ -197,12 +197,13 @@ pub fn start_second() {
     }
 }
 
-/// Interrupts the other CPU. A program there leaves user mode; the kernel there takes no interrupt.
+/// Interrupts the other CPU. A program there leaves user mode. If the CPU is in the kernel, the interrupt is pending
+/// until it is in user mode.
 pub fn interrupt_other() {
     send_to_other(0x4000 | INTERRUPT as u32);
 }
 
-/// Sends an interrupt to all CPUs but this one, when the last one has been delivered.
+/// Sends an interrupt to all CPUs but this one, after the previous interrupt has been delivered.
 fn send_to_other(command: u32) {
     // SAFETY: the register is mapped, and reading it has no effect.
     while unsafe { ((APIC + 0x300) as *const u32).read_volatile() } & 0x1000 != 0 {}
@@ -215,7 +216,8 @@ fn apic_write(register: u64, value: u32) {
     unsafe { ((APIC + register) as *mut u32).write_volatile(value) };
 }
 
-/// Waits for about this number of microseconds. A write to this port has no effect, and takes about one on hardware.
+/// Waits for about this number of microseconds. A write to this port has no effect, and takes about one microsecond on
+/// hardware.
 fn wait(microseconds: u32) {
     (0..microseconds).for_each(|_| out(0x80, 0));
 }
