@@ -36,7 +36,7 @@ const MEMORY: &str = "memory=3G";
 const REDIS: &str = "/usr/bin/redis-server";
 const SOURCE: &str = "programs/lab/redis_bgsave.c";
 /// The path of the program in the guest.
-const PLACE: &str = "/experiment/redis_bgsave";
+const PLACE: &str = "/tmp/experiment/redis_bgsave";
 /// The number of records, of 1,000 bytes each, which take 1 GiB of Redis's memory.
 const RECORDS: &str = "980000";
 

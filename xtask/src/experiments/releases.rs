@@ -31,7 +31,7 @@ const DIFFERS: [i32; 4] = [0, 1, 6, 7];
 /// The machine of the experiment: the options of its runs.
 const MACHINE: [&str; 4] = ["--memory", "2G", "--swap", "zram:256M"];
 /// The path of the program in the guest, which is the same as in a bench.
-const PLACE: &str = "/experiment/operations";
+const PLACE: &str = "/tmp/experiment/operations";
 /// The number of pages in an operation whose figure is per page. It equals `PAGES` in the program.
 const PAGES: f64 = 512.0;
 

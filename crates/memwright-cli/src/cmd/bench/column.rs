@@ -24,7 +24,7 @@ use crate::qemu::runs::Runs;
 
 /// The folder of an experiment's program in its guest. The path of a program is in its memory and in /proc, so its
 /// length changes counts. A path that depends on the cache of this machine would change them from user to user.
-const PLACE: &str = "/experiment";
+const PLACE: &str = "/tmp/experiment";
 
 /// A kernel on which the experiments run.
 #[derive(Debug, Clone)]
@@ -261,7 +261,7 @@ mod tests {
                     Plan::Image(plan, _) => plan.setup,
                 };
                 let prepared = prepare(&setup, &KernelOptions::default()).unwrap();
-                assert_eq!(prepared.program.path, Path::new("/experiment/program"));
+                assert_eq!(prepared.program.path, Path::new("/tmp/experiment/program"));
                 let place = folder.path().join("archive");
                 initrd::write(&place, &prepared.manifest, &prepared.tree).unwrap();
                 fs::read(&place).unwrap()
