@@ -3,10 +3,12 @@
 
 #![cfg(simulated = "aarch64")]
 
-use std::sync::atomic::Ordering;
+#[path = "support/handwritten.rs"]
+mod handwritten;
 
-use memwright_sim::{FaultCode, MachineOptions, MemoryType, SimulatedMachine};
-use memwright_table::{CpuId, Frame, Invalidation, Machine, VirtAddr};
+use handwritten::{ADDRESS, CPU, DATA, LOWEST, OTHER, TABLES, get, invalidate, load, set, store};
+use memwright_sim::{MemoryType, SimulatedMachine};
+use memwright_table::{CpuId, Frame};
 
 const VALID: u64 = 1 << 0;
 const TABLE: u64 = 0b11;
@@ -24,61 +26,13 @@ const PAGE: u64 = BLOCK | 0b10;
 /// Writable, and not written yet.
 const CLEAN: u64 = PAGE | DIRTY_MODIFIER | READ_ONLY;
 
-const CPU: CpuId = CpuId::new(0);
 const OTHER_CPU: CpuId = CpuId::new(1);
-const TABLES: [Frame; 4] = [Frame::new(1), Frame::new(2), Frame::new(3), Frame::new(4)];
-const LOWEST: Frame = TABLES[3];
-const DATA: Frame = Frame::new(8);
-const OTHER: Frame = Frame::new(9);
-/// The address whose walk uses slot 0 of each upper table and slot 5 of the lowest one.
-const ADDRESS: VirtAddr = VirtAddr::new(5 * 4096);
-
 fn entry(frame: Frame, bits: u64) -> u64 {
     frame.address().as_u64() | bits
 }
 
-fn set(machine: &SimulatedMachine, table: Frame, slot: usize, value: u64) {
-    let word = machine.memory().word(table, slot);
-    word.store(value, Ordering::SeqCst);
-}
-
-fn get(machine: &SimulatedMachine, table: Frame, slot: usize) -> u64 {
-    machine.memory().word(table, slot).load(Ordering::SeqCst)
-}
-
-/// Creates a machine whose CPUs have loaded a root with the leaf `leaf` for `ADDRESS`.
 fn machine(leaf: u64) -> SimulatedMachine {
-    let machine = SimulatedMachine::new(MachineOptions {
-        frames: 2048,
-        ..MachineOptions::default()
-    });
-    for tables in TABLES.windows(2) {
-        set(&machine, tables[0], 0, entry(tables[1], TABLE));
-    }
-    set(&machine, LOWEST, 5, leaf);
-    machine.memory().store(DATA, 0, b"data");
-    machine.memory().store(OTHER, 0, b"else");
-    for cpu in [CPU, OTHER_CPU] {
-        let _running = machine.run_on(cpu);
-        machine.load_root(TABLES[0]);
-    }
-    machine
-}
-
-fn load(machine: &SimulatedMachine, cpu: CpuId) -> Result<[u8; 4], FaultCode> {
-    let mut bytes = [0; 4];
-    let read = machine.on(cpu).read(ADDRESS, &mut bytes);
-    read.map(|()| bytes).map_err(|fault| fault.code)
-}
-
-fn store(machine: &SimulatedMachine) -> Result<(), FaultCode> {
-    let written = machine.on(CPU).write(ADDRESS, b"x");
-    written.map_err(|fault| fault.code)
-}
-
-fn invalidate(machine: &SimulatedMachine, cpu: CpuId) {
-    let _running = machine.run_on(cpu);
-    machine.invalidate_local(&Invalidation::page(ADDRESS.page()));
+    handwritten::machine(|table| entry(table, TABLE), leaf)
 }
 
 #[test]
