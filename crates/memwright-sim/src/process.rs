@@ -1,5 +1,6 @@
 //! User programs on the simulated machine, driven as a kernel would drive them.
 
+use crate::Arch;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -157,11 +158,7 @@ impl Process {
     /// If the memory for the program cannot be allocated.
     #[must_use]
     pub fn new(host: &Arc<Host>) -> Self {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_0000_0000),
-            highest: VirtAddr::USER_END,
-        };
+        let layout = Layout::of::<Arch>();
         let space =
             Space::new(host.memory.clone(), layout, None).expect("room for an empty address space");
         Self::with_space(host, space, CpuId::new(0))

@@ -14,16 +14,11 @@
 //! use memwright::{
 //!     Access, AddressSpace, FaultKind, Layout, MapRequest, Memory, Policy, Rights, Row,
 //! };
-//! use memwright_sim::{MachineOptions, SimulatedMachine};
-//! use memwright_table::VirtAddr;
+//! use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
 //!
 //! let machine = SimulatedMachine::new(MachineOptions::default());
 //! let memory = Arc::new(Memory::new(machine.frames(), Policy::default())?);
-//! let layout = Layout {
-//!     lowest: VirtAddr::new(0x1_0000),
-//!     mmap_top: VirtAddr::new(0x7fff_f000_0000),
-//!     highest: VirtAddr::USER_END,
-//! };
+//! let layout = Layout::of::<Arch>();
 //! let parent = AddressSpace::new(memory.clone(), layout, None)?;
 //!
 //! // Four pages of private anonymous memory; the first store to one faults.

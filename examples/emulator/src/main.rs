@@ -18,7 +18,7 @@ use memwright::{
 };
 use memwright_table::table::PageAccess;
 use memwright_table::{
-    CpuId, Frame, FrameRange, Frames, PAGE_SIZE, Page, PageRange, Region, VirtAddr,
+    CpuId, Frame, FrameRange, Frames, PAGE_SIZE, Page, PageRange, Region, VirtAddr, X86_64,
 };
 
 use machine::{Emulator, FRAMES};
@@ -61,11 +61,7 @@ fn start() -> Result<Guest, Box<dyn Error>> {
 
 impl Guest {
     fn space(&self) -> Result<Space, Box<dyn Error>> {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_f000_0000),
-            highest: VirtAddr::USER_END,
-        };
+        let layout = Layout::of::<X86_64>();
         Ok(AddressSpace::new(self.memory.clone(), layout, None)?)
     }
 

@@ -137,11 +137,7 @@ impl Scenario {
 
     /// Creates an address space, and maps the programs.
     fn process(&self) -> Outcome<Process> {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_f000_0000),
-            highest: VirtAddr::USER_END,
-        };
+        let layout = Layout::of::<<Hardware as Machine>::Arch>();
         let template = self.memory.frames().machine().template();
         let space = Space::new(self.memory.clone(), layout, template)?;
         let code = space.map(&MapRequest::anonymous(PAGE_SIZE as u64, READ_WRITE))?;

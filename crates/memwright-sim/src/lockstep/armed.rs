@@ -1,7 +1,8 @@
 //! The steps of read-write protection, and the comparison of the pages that count as accessed.
 
+use crate::Arch;
 use memwright::track::{Categories, Scan};
-use memwright_table::{CpuId, Entry, Page};
+use memwright_table::{Architecture, CpuId, Entry, Page};
 
 use super::tracking::{Space, scanned};
 use super::{Difference, Lockstep, address};
@@ -19,7 +20,7 @@ const FOR_ACCESSED: Scan = Scan {
 };
 
 /// The number of pages of user memory.
-const EVERYTHING: u64 = Page::USER_END.number();
+const EVERYTHING: u64 = Arch::USER.len();
 
 impl Lockstep {
     pub(super) fn read_write_protect(

@@ -6,7 +6,7 @@ use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
 use memwright::{FolioSplit, Sight};
-use memwright_table::{Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
 
 use super::kinds::{Kind, agree, disagree};
 use super::{Difference, Lockstep, address, bytes};
@@ -14,7 +14,7 @@ use crate::machine::SimulatedMachine;
 use crate::model::{Model, Refusal, Stored};
 use crate::process::Process;
 use crate::script::{Range, Watcher};
-use crate::terms;
+use crate::{Arch, terms};
 
 /// Returns a scan for written pages with asynchronous write protection.
 fn for_written(protect: bool) -> Scan {
@@ -333,7 +333,7 @@ impl Take for Found {
 
 /// Returns the soft-dirty pages.
 fn soft_dirty(process: &Process) -> Vec<u64> {
-    let range = PageRange::new(Page::new(0), Page::USER_END);
+    let range = Arch::USER;
     let mut found = Vec::new();
     process
         .space()

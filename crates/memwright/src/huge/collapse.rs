@@ -3,7 +3,8 @@
 use core::sync::atomic::Ordering;
 use memwright_table::sync::pause_point;
 use memwright_table::{
-    Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
+    Architecture, Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize,
+    Present,
 };
 
 use crate::huge::collapse_object::shows_object;
@@ -154,7 +155,7 @@ impl<M: Machine> Core<M> {
     /// Returns the first 2 MiB range from `from` on for which the area and the settings allow a huge page.
     fn next_candidate(&self, from: Page) -> Option<PageRange> {
         let areas = self.areas.read(self.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        let rest = PageRange::new(from.min(M::Arch::USER.end), M::Arch::USER.end);
         for area in areas.map.overlapping(rest) {
             let first = area.start().max(from).number().next_multiple_of(HUGE_PAGES);
             let range = around(Page::new(first));

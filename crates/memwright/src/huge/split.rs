@@ -10,7 +10,8 @@ use alloc::sync::Arc;
 
 use core::ops::Range;
 use memwright_table::{
-    FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present,
+    Architecture, FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize,
+    Present,
 };
 
 use crate::mm::areas::Areas;
@@ -176,7 +177,7 @@ impl<M: Machine> Memory<M> {
     /// `OutOfMemory` if the list of the address spaces cannot be allocated.
     pub fn split_all_folios(&self) -> Result<FolioSplits, OutOfMemory> {
         let mut done = FolioSplits::default();
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let all = M::Arch::USER;
         for space in self.spaces().all()? {
             let of_space = space.split_folios_in(all, FolioSplit::SINGLE, Holes::Pass);
             done.found += of_space.found;

@@ -1,8 +1,8 @@
 //! Unmerging of KSM pages (Linux 7.2 `mm/ksm.c`, `break_ksm`).
 
 use memwright_table::{
-    Bits, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, Page, PageRange, PageSize,
-    Present,
+    Architecture, Bits, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
+    PageSize, Present,
 };
 
 use crate::mm::areas::Areas;
@@ -57,7 +57,7 @@ impl<M: Machine> Memory<M> {
         let round = merging.round.lock();
         let mut number = 0;
         while let Some((found, space)) = merging.space_from(number) {
-            let all = PageRange::new(Page::new(0), Page::USER_END);
+            let all = M::Arch::USER;
             let areas = space.areas.read(space.cpu());
             space.unmerge(&areas, all)?;
             number = found + 1;
@@ -77,7 +77,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns whether any area is mergeable, or future areas are by `PR_SET_MEMORY_MERGE` (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
         let areas = self.core.areas.read(self.core.cpu());
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let all = M::Arch::USER;
         let mut of_all = areas.map.overlapping(all);
         areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
@@ -94,7 +94,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut areas = core.areas.write();
         if !on && areas.merge_all {
-            let all = PageRange::new(Page::new(0), Page::USER_END);
+            let all = M::Arch::USER;
             core.unmerge(&areas, all)?;
         }
         if on || areas.merge_all {

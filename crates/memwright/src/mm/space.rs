@@ -1,7 +1,7 @@
 //! Address spaces. The operations are in other folders.
 
 use alloc::sync::Arc;
-use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
+use memwright_table::{Architecture, Frame, Machine, OutOfMemory, Shared, Table};
 
 use crate::mm::areas::Limits;
 use crate::mm::core::Core;
@@ -42,7 +42,7 @@ impl<M: Machine> AddressSpace<M> {
         layout: Layout,
         template: Option<Frame>,
     ) -> Result<Self, SpaceError> {
-        if !layout.is_valid() {
+        if !layout.is_valid(M::Arch::USER.end.address()) {
             return Err(SpaceError::BadLayout(layout));
         }
         if let Some(root) = template.filter(|root| !Table::is_root(memory.frames(), *root)) {

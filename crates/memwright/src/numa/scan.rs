@@ -1,7 +1,7 @@
 //! Installs NUMA hints in an address space, part by part (Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`, and
 //! `mm/mprotect.c`).
 
-use memwright_table::{Bits, Edit, Machine, Page, PageRange};
+use memwright_table::{Architecture, Bits, Edit, Machine, Page, PageRange};
 
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
@@ -42,7 +42,7 @@ impl<M: Machine> AddressSpace<M> {
     pub fn scan_for_hints(&self, from: Page, budget: &mut u64) -> Option<Page> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        let rest = PageRange::new(from.min(M::Arch::USER.end), M::Arch::USER.end);
         for area in areas.map.overlapping(rest) {
             if !is_hinted(area) {
                 continue;

@@ -1,6 +1,6 @@
 //! Locking pages into memory (Linux 7.2 `mm/mlock.c`).
 
-use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Machine, PAGE_SIZE, PageRange, VirtAddr};
 
 use crate::mm::areas::LockFuture;
 use crate::mm::space::AddressSpace;
@@ -111,7 +111,7 @@ impl<M: Machine> AddressSpace<M> {
         on_fault: bool,
     ) -> Result<ToPopulate, LockError> {
         let core = &*self.core;
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let all = M::Arch::USER;
         let mut areas = core.areas.write();
         let limits = areas.limits;
         if !limits.may_lock_any {
@@ -146,7 +146,7 @@ impl<M: Machine> AddressSpace<M> {
     /// [`LockError::OutOfMemory`] cannot happen in practice: unlocking complete areas only merges them.
     pub fn unlock_all(&self) -> Result<(), LockError> {
         let core = &*self.core;
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let all = M::Arch::USER;
         let mut areas = core.areas.write();
         areas.lock_future = LockFuture::No;
         match core.change_flags(&mut areas, all, Holes::Pass, unlocked) {

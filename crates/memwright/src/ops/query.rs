@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
-use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Bits, Entry, FrameKind, Machine, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<M> {
     /// returns false. The address space is locked for reading: `visitor` must not call into it.
     pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {
         let areas = self.core.areas.read(self.core.cpu());
-        let range = PageRange::new(address.page().min(Page::USER_END), Page::USER_END);
+        let range = PageRange::new(address.page().min(M::Arch::USER.end), M::Arch::USER.end);
         let _ = areas.map.overlapping(range).all(visitor);
     }
 
@@ -61,7 +61,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the entry of the page at `address`, for /proc/PID/pagemap.
     pub fn entry(&self, address: VirtAddr) -> Entry {
         let page = address.page();
-        if page >= Page::USER_END {
+        if page >= M::Arch::USER.end {
             return Entry::Empty;
         }
         let _areas = self.core.areas.read(self.core.cpu());

@@ -85,7 +85,7 @@ impl RemapRequest {
             return Err(RemapError::Misaligned);
         }
         let start = self.old.page();
-        if start.number() + old_pages > Page::USER_END.number() {
+        if start.number() + old_pages > end.number() {
             return Err(RemapError::NoArea(self.old));
         }
         if let Some(fixed) = self.fixed {

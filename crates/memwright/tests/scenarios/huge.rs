@@ -461,6 +461,7 @@ fn each_allocation_may_fail() {
         let _ = process
             .space
             .map(&MapRequest::anonymous(PAGE, RW).at(Placement::Fixed(page(FIRST + HUGE + 9))));
+        world.frames.fail_after(None);
         process.check();
     }
 }

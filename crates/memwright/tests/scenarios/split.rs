@@ -1,6 +1,7 @@
 //! Tests of splitting folios on request: at an address, of an object, or all of them. Also tests of the zero-filled
 //! pages that a split frees.
 
+use memwright_sim::Arch;
 use std::sync::Arc;
 
 use memwright::object::{ObjectIdentity, Shmem};
@@ -8,7 +9,7 @@ use memwright::{
     Advice, FaultKind, HugeMode, LockError, RemapRequest, Row, SharedMode, SharedSetting,
 };
 use memwright::{FolioSplit, FolioSplits};
-use memwright_table::{Bits, FrameRef, Page, PageRange, PageSize, Present};
+use memwright_table::{Architecture, Bits, FrameRef, PageRange, PageSize, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
@@ -391,6 +392,6 @@ fn the_huge_page_of_zeroes_stays() {
     process.load(FIRST);
     assert_eq!(process.space.split_folios(range(0, HUGE), to(0)), NOTHING);
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
-    let all = PageRange::new(Page::new(0), Page::USER_END);
+    let all = Arch::USER;
     assert_eq!(process.space.split_folios(all, to(0)), NOTHING);
 }

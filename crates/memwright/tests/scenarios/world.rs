@@ -10,7 +10,7 @@ use memwright::{
     Placement, Policy, Rights, Row,
 };
 use memwright_sim::leak::LeakOnPanic;
-use memwright_sim::{MachineOptions, PageFault, SimulatedMachine};
+use memwright_sim::{Arch, MachineOptions, PageFault, SimulatedMachine};
 use memwright_table::{CpuId, Frames, PageRange, VirtAddr};
 
 pub type Machine = SimulatedMachine;
@@ -25,11 +25,7 @@ pub const RW: Rights = Rights::READ.union(Rights::WRITE);
 pub const R: Rights = Rights::READ;
 pub const NONE: Rights = Rights::empty();
 
-const LAYOUT: Layout = Layout {
-    lowest: VirtAddr::new(0x1_0000),
-    mmap_top: VirtAddr::new(0x7fff_f000_0000),
-    highest: VirtAddr::USER_END,
-};
+const LAYOUT: Layout = Layout::of::<Arch>();
 
 /// Returns the address of page `index`, counted from [`BASE`].
 pub fn page(index: u64) -> VirtAddr {

@@ -15,7 +15,7 @@ use memwright::{
 };
 use memwright_linux_abi::{M, Space, host::Registers, protection_keys::has_keys};
 use memwright_linux_base::batch::Batch;
-use memwright_table::{Page, PageRange, VirtAddr};
+use memwright_table::{PageRange, VirtAddr};
 
 stubs! {
     FILE_HUGE: "/proc/PID/smaps" "FilePmdMapped" Number(0), "Every file counts as shmem: see ShmemPmdMapped.";
@@ -77,7 +77,10 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
 /// written.
 pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
     let first = space.find(VirtAddr::new(from), Area::start);
-    PageRange::new(first.unwrap_or(Page::USER_END), Page::USER_END)
+    PageRange::new(
+        first.unwrap_or(VirtAddr::USER_END.page()),
+        VirtAddr::USER_END.page(),
+    )
 }
 
 /// Writes `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).

@@ -143,7 +143,7 @@ pub(super) fn migrate_pages(
     } else {
         Moving::Own
     };
-    let user = PageRange::new(Page::new(0), Page::USER_END);
+    let user = PageRange::new(Page::new(0), VirtAddr::USER_END.page());
     let mut left = 0;
     space.placed_pages(user, 0, &mut |page, node, _| {
         let Some(target) = target_of(node, from, to) else {
