@@ -13,7 +13,7 @@ use support::{read, unmap, write};
 
 /// The number of pages in 512 GiB, or in half of user memory if that is less.
 const HUGE: u64 = {
-    let half = (Arch::USER.end.number() + 1) / 2;
+    let half = Arch::USER.end.number().div_ceil(2);
     if half < 512 << 18 { half } else { 512 << 18 }
 };
 
