@@ -210,7 +210,9 @@ impl Scenario {
         self.load(On::First, parent, 1, 1, NO_FAULT)?;
         // The parent is now the only owner of the original.
         self.store(On::First, parent, 1, 11, WRITE_ONLY)?;
+        // The second CPU keeps no translation of the child when it loads the root of the parent.
         self.load(On::Second, &child, 1, 21, NO_FAULT)?;
+        self.load(On::Second, parent, 1, 11, NO_FAULT)?;
         child.space.audit()?;
         drop(child);
         for page in 2..PAGES {
