@@ -130,7 +130,7 @@ fn a_store_sets_the_dirty_bit_and_a_load_does_not() {
         entry.present().expect("a page").bits
     };
     process
-        .on(CPU, |space| space.populate(start, 4096, true))
+        .on(CPU, |space| space.residency().populate(start, 4096, true))
         .unwrap();
     let clean = Edit {
         set: Bits::empty(),

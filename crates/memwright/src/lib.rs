@@ -89,7 +89,7 @@
 //! | `share` | a fork copies all page tables, whatever the policy is |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
-//! | `tracking` | [`AddressSpace::scan`] fails, and every page counts as soft-dirty |
+//! | `tracking` | [`Tracking::scan`](theme::Tracking::scan) fails, and every page counts as soft-dirty |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
@@ -278,6 +278,13 @@ pub use types::stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use types::trace::{Event, TraceSink};
 pub use vma::area::{AreaFlags, Backed};
 pub use vma::writable::{Verdict, View, writable};
+
+/// The operations of an address space that a kernel does not need first, by theme.
+pub mod theme {
+    pub use crate::mm::theme::{
+        HugePages, Ksm, Numa, ProtectionKeys, Residency, Tracking, Uffd, Usage,
+    };
+}
 
 /// Objects that areas can map, and the types from which objects are built.
 pub mod object {

@@ -186,7 +186,9 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
         counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })?;
-    space.watch(address, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
+    space
+        .uffd()
+        .watch(address, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
     let range = PageRange::from_addresses(address, BYTES).expect("aligned");
     let written = || -> Result<Vec<Page>, Box<dyn Error>> {
         let scan = Scan::written(true);
@@ -195,7 +197,7 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
             pages.extend(run.iter());
             run.len()
         };
-        space.scan(range, &scan, &mut take)?;
+        space.tracking().scan(range, &scan, &mut take)?;
         Ok(pages)
     };
     written()?;

@@ -231,7 +231,9 @@ impl Scenario {
             events: WatchEvents::empty(),
         })?;
         let (space, data) = (&process.space, process.data);
-        space.watch(data, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
+        space
+            .uffd()
+            .watch(data, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
         let range = PageRange::from_addresses(data, BYTES).ok_or("unaligned")?;
         let written = || -> Outcome<Vec<u64>> {
             let mut pages = Vec::new();
@@ -242,7 +244,9 @@ impl Scenario {
                 );
                 run.len()
             };
-            space.scan(range, &Scan::written(true), &mut take)?;
+            space
+                .tracking()
+                .scan(range, &Scan::written(true), &mut take)?;
             Ok(pages)
         };
         check("pages written before", &written()?, &[0, 1, 2, 3].into())?;
@@ -250,7 +254,7 @@ impl Scenario {
         self.store(On::Second, process, 3, 33, NO_FAULT)?;
         check("pages written", &written()?, &[1, 3].into())?;
         check("pages written after", &written()?, &[].into())?;
-        space.unwatch(data, BYTES, &watch)?;
+        space.uffd().unwatch(data, BYTES, &watch)?;
         Ok(())
     }
 

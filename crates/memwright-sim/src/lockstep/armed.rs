@@ -37,7 +37,7 @@ impl Lockstep {
         };
         self.by_watcher(
             (what, process, cpu, range, Watcher::Accesses),
-            |space, at, length, _| space.read_write_protect(at, length, protect),
+            |space, at, length, _| space.uffd().read_write_protect(at, length, protect),
             |model, from, pages, _| model.read_write_protect(process, from, pages, protect),
         )
     }
@@ -49,7 +49,7 @@ impl Lockstep {
         counts: bool,
     ) -> Result<(), Difference> {
         let watch = self.watcher(process, Watcher::Accesses)?;
-        self.processes[&process].on(cpu, |space| space.count_accesses(&watch, counts));
+        self.processes[&process].on(cpu, |space| space.uffd().count_accesses(&watch, counts));
         // If the context recorded accesses before this step, the hardware may have loaded pages speculatively.
         self.find_speculated(process);
         self.model.count_accesses(process, counts);

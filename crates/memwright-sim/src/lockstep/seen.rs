@@ -57,8 +57,12 @@ impl Lockstep {
             .values()
             .map(|process| {
                 let space = process.space();
-                let of_objects = space.resident_object_pages();
-                (space.resident_pages(), of_objects, space.swapped_pages())
+                let of_objects = space.usage().resident_object_pages();
+                (
+                    space.usage().resident_pages(),
+                    of_objects,
+                    space.usage().swapped_pages(),
+                )
             })
             .collect();
         let memory = self.host.memory();
@@ -69,6 +73,7 @@ impl Lockstep {
             let all = Arch::USER;
             process
                 .space()
+                .usage()
                 .survey(all, |sight: Sight<'_, SimulatedMachine>| {
                     let Sight::Entry(_, extent, others) = sight else {
                         return true;

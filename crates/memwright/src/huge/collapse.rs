@@ -11,7 +11,7 @@ use crate::huge::collapse_object::shows_object;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::object::CollapseLimits;
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::HugePages;
 use crate::types::error::{AdviseError, FaultError};
 use crate::types::folio_split::Scanned;
 use crate::types::huge::{HUGE_PAGES, around};
@@ -81,11 +81,11 @@ const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 /// tracking of a single page.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE);
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Scans for pages to collapse from `from` on, until about `budget` pages were checked or no frames are free for a
     /// huge page. Subtracts the number of pages checked from `budget`.
-    pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Scanned {
-        let core = &*self.core;
+    pub fn scan(&self, from: Page, budget: &mut u64) -> Scanned {
+        let core = &*self.space.core;
         let mut next = from;
         while *budget > 0 {
             pause_point::<M::Threads>();

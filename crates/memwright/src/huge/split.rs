@@ -19,7 +19,8 @@ use crate::mm::core::Core;
 use crate::mm::mappings::{Mappings, Places};
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::HugePages;
 use crate::range::flags::Holes;
 use crate::range::rmap::{MappedPage, Mapper};
 use crate::types::folio_split::{FolioSplit, FolioSplits};
@@ -125,7 +126,7 @@ struct Found<M: Machine> {
     mapped: MappedPage<M>,
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Splits the folios that are mapped in `range`, up to the first hole between areas. The folios can be anonymous or
     /// belong to an object. Hugetlb pages, pinned folios and folios with extra references are skipped.
     ///
@@ -133,13 +134,13 @@ impl<M: Machine> AddressSpace<M> {
     /// space are replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,
     /// `try_to_map_unused_to_zeropage`).
     pub fn split_folios(&self, range: PageRange, split: FolioSplit) -> FolioSplits {
-        self.core.split_folios_in(range, split, Holes::Stop)
+        self.space.core.split_folios_in(range, split, Holes::Stop)
     }
 }
 
 impl<M: Machine> Memory<M> {
     /// Splits the folios among the pages `pages` of an object, and the huge entries that map them in all address
-    /// spaces. Pinned folios and folios with extra references are skipped, as by [`AddressSpace::split_folios`].
+    /// spaces. Pinned folios and folios with extra references are skipped, as by [`HugePages::split_folios`].
     pub fn split_object(
         &self,
         object: &dyn Object<M>,

@@ -6,6 +6,7 @@ use memwright_table::{Architecture, Frame, Machine, OutOfMemory, Shared, Table};
 use crate::mm::areas::Limits;
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
+use crate::mm::theme::HugePages;
 use crate::types::error::SpaceError;
 use crate::types::huge::HugeRefusal;
 use crate::types::layout::Layout;
@@ -79,16 +80,6 @@ impl<M: Machine> AddressSpace<M> {
         self.core.layout
     }
 
-    /// Returns which huge pages the process opts out of.
-    pub fn huge_refusal(&self) -> HugeRefusal {
-        self.core.huge_refusal()
-    }
-
-    /// Sets which huge pages the process opts out of. Existing huge pages stay.
-    pub fn refuse_huge(&self, refusal: HugeRefusal) {
-        self.core.refuse_huge(refusal);
-    }
-
     /// Sets the limits that later operations check.
     pub fn set_limits(&self, limits: Limits) {
         self.core.areas.write().limits = limits;
@@ -97,5 +88,17 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the current limits.
     pub fn limits(&self) -> Limits {
         self.core.areas.read(self.core.cpu()).limits
+    }
+}
+
+impl<M: Machine> HugePages<'_, M> {
+    /// Returns which huge pages the process opts out of.
+    pub fn refusal(&self) -> HugeRefusal {
+        self.space.core.huge_refusal()
+    }
+
+    /// Sets which huge pages the process opts out of. Existing huge pages stay.
+    pub fn refuse(&self, refusal: HugeRefusal) {
+        self.space.core.refuse_huge(refusal);
     }
 }

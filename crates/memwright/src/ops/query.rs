@@ -7,6 +7,7 @@ use memwright_table::{Architecture, Bits, Entry, FrameKind, Machine, PageRange, 
 use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::theme::Usage;
 use crate::types::memcg::Memcg;
 use crate::vma::area::AreaFlags;
 
@@ -68,11 +69,19 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
+    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
+    /// on.
+    pub fn set_memcg(&self, memcg: Memcg) {
+        self.core.set_memcg(memcg);
+    }
+}
+
+impl<M: Machine> Usage<'_, M> {
     /// Returns the numbers of mapped, resident and swapped pages of the address space. Only pages of hugetlb areas, and
     /// of areas whose objects are files, are counted by a walk of the page table. The other numbers are read from
     /// counters.
     pub fn totals(&self) -> Totals {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let (resident, objects) = (core.resident(), core.resident_objects());
         let special = if core.has_special_areas() {
@@ -101,28 +110,22 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the number of resident pages (`VmRSS`) without a walk.
     pub fn resident_pages(&self) -> u64 {
-        self.core.resident()
+        self.space.core.resident()
     }
 
     /// Returns how many of the resident pages are pages of objects, without a walk.
     pub fn resident_object_pages(&self) -> u64 {
-        self.core.resident_objects()
-    }
-
-    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
-    /// on.
-    pub fn set_memcg(&self, memcg: Memcg) {
-        self.core.set_memcg(memcg);
+        self.space.core.resident_objects()
     }
 
     /// Returns the number of pages in swap (`VmSwap`).
     pub fn swapped_pages(&self) -> u64 {
-        self.core.swapped()
+        self.space.core.swapped()
     }
 
     /// Returns the peak number of resident pages, as last sampled (`ru_maxrss`).
     pub fn resident_peak(&self) -> u64 {
-        self.core.peak()
+        self.space.core.peak()
     }
 }
 

@@ -155,7 +155,7 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`RemapError`]. On error, mappings at a fixed new address can already be unmapped, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
         let moved = self.remap_telling(request, &mut |_, _| {})?;
-        self.populate_now(moved.to_populate);
+        self.residency().populate_now(moved.to_populate);
         Ok(moved.start)
     }
 

@@ -17,7 +17,7 @@ static HEAP: Mutex<()> = Mutex::new(());
 fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     step(space.protect(page(10), 20 * PAGE, R).is_ok());
     step(space.protect(page(5), 500 * PAGE, RW).is_ok());
-    step(space.lock(page(50), 3 * PAGE, false).is_ok());
+    step(space.residency().lock(page(50), 3 * PAGE, false).is_ok());
     step(
         space
             .advise(page(200), 4 * PAGE, Advice::PopulateWrite)

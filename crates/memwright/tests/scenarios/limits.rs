@@ -275,7 +275,7 @@ fn the_peak_outlives_what_made_it() {
         process.store(index, 1).unwrap();
     }
     process.unmap(0, 32);
-    let totals = process.space.totals();
+    let totals = process.space.usage().totals();
     assert_eq!((totals.resident, totals.resident_peak), (0, 32));
     assert_eq!((totals.mapped, totals.mapped_peak), (0, 32));
 }

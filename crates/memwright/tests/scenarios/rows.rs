@@ -215,8 +215,20 @@ fn refused_and_failed() -> Checked {
         assert_eq!(process.store(0, 1), Err(FaultError::Denied));
         process.load(0);
         // `populate` faults twice on the page that fails, unless it is the first page of the call.
-        assert!(process.space.populate(page(0), 2 * PAGE, false).is_err());
-        assert!(process.space.populate(page(1), PAGE, false).is_err());
+        assert!(
+            process
+                .space
+                .residency()
+                .populate(page(0), 2 * PAGE, false)
+                .is_err()
+        );
+        assert!(
+            process
+                .space
+                .residency()
+                .populate(page(1), PAGE, false)
+                .is_err()
+        );
     });
     let expected = vec![
         (Row::FaultFailed, 1 + 2 + 1),
@@ -488,7 +500,10 @@ fn numa_hints() -> Checked {
     let mut process = stored(&world, 4);
     let account = world.counted(|| {
         let mut budget = u64::MAX / 2;
-        process.space.scan_for_hints(Page::new(0), &mut budget);
+        process
+            .space
+            .numa()
+            .scan_for_hints(Page::new(0), &mut budget);
         process.store(0, 1).unwrap();
         process.load(1);
     });

@@ -137,7 +137,7 @@ impl<'w> Process<'w> {
     /// Returns the pages of `range` that a scan reports, counted from the start of `range`.
     pub fn matching(&self, range: PageRange, scan: &Scan) -> Vec<u64> {
         let mut found = Vec::new();
-        let end = self.space.scan(
+        let end = self.space.tracking().scan(
             range,
             scan,
             &mut |run: PageRange, _: Categories, _: Share| {
@@ -309,8 +309,11 @@ impl<'w> Process<'w> {
     }
 
     pub fn resident(&self) -> u64 {
-        assert_eq!(self.space.totals().resident, self.space.resident_pages());
-        self.space.resident_pages()
+        assert_eq!(
+            self.space.usage().totals().resident,
+            self.space.usage().resident_pages()
+        );
+        self.space.usage().resident_pages()
     }
 }
 

@@ -244,7 +244,7 @@ impl File for PagemapFile {
                 last: None,
             };
             space.own_tables(range);
-            space.survey(range, |sight| {
+            space.usage().survey(range, |sight| {
                 match sight {
                     Sight::Area(area) => words.enter(area),
                     Sight::Entry(area, extent, _) => words.add(area, extent),

@@ -37,7 +37,7 @@ const TOGETHER: usize = 4;
 /// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     let mut run = Run::default();
-    space.survey(pages_from(space, from), |sight| {
+    space.usage().survey(pages_from(space, from), |sight| {
         match sight {
             Sight::Area(area) => {
                 if let Some(last) = batch.last_mut() {
@@ -51,7 +51,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                     noted: Noted::of(area),
                     codes: Codes::of(area),
                     locked: area.flags().contains(AreaFlags::LOCKED),
-                    may_be_huge: space.may_be_huge(area),
+                    may_be_huge: space.huge_pages().may_be_huge(area),
                     sums: Sums::of_area(area),
                 });
             }

@@ -166,7 +166,9 @@ fn split_process(
     let page = |address: u64| Page::new(address / PAGE_SIZE as u64).min(VirtAddr::USER_END.page());
     let (start, end) = (page(range.start), page(range.end));
     if start < end {
-        space.split_folios(PageRange::new(start, end), split);
+        space
+            .huge_pages()
+            .split_folios(PageRange::new(start, end), split);
     }
     Ok(())
 }
