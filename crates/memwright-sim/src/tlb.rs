@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::format::LEVELS;
 use memwright_table::{Frame, Invalidation, PageSize};
 
 /// The rights of a translation, which the hardware combines over the levels of a walk.
@@ -84,7 +83,7 @@ impl Translation {
 /// The key of a cached upper level: the level, and the part of the page number that selects the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory {
-    /// The level whose entry is cached: 2 or more.
+    /// The level whose entry is cached: 2, 3 or 4.
     pub level: u8,
     /// The page number without the bits that lower levels translate.
     pub prefix: u64,
@@ -159,7 +158,7 @@ impl Tlb {
     /// starts from this entry.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
-        (2..=LEVELS).find_map(|level| {
+        (2..=4).find_map(|level| {
             self.directories
                 .get(&Directory::of(level, page))
                 .map(|cached| (level, *cached))
@@ -174,7 +173,7 @@ impl Tlb {
     /// Drops all entries that translate `page`: the leaves of every size, and the entries of the upper levels. INVLPG
     /// and a page fault do the same. Returns the number of leaves dropped.
     pub fn drop_address(&mut self, page: u64) -> u64 {
-        for level in 2..=LEVELS {
+        for level in 2..=4 {
             self.directories.remove(&Directory::of(level, page));
         }
         self.drop_leaves(page, 1)

@@ -16,7 +16,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Gives the address spaces their own copies of each shared table that has a swap entry or maps a page with other
-    /// references. Afterwards, [`Usage::survey`](crate::theme::Usage::survey) reports exactly how many entries map each page.
+    /// references. Afterwards, `Usage::survey` reports exactly how many entries map each page.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.

@@ -49,10 +49,10 @@ pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
         .map(|image| *image.heap.lock())
         .unwrap_or_default();
     let (mapped, resident) = match process.space() {
-        Some(space) => (
-            space.usage().totals().mapped * 4096,
-            space.usage().resident_pages(),
-        ),
+        Some(space) => {
+            let usage = space.usage();
+            (usage.totals().mapped * 4096, usage.resident_pages())
+        }
         None => (0, 0),
     };
     let limit = process.identity.soft_limit(Resource::Resident);
