@@ -48,8 +48,8 @@
 //! # Source tree
 //!
 //! Each folder uses only the folders above it in this list. Operations are methods of [`AddressSpace`], of its themes
-//! ([`theme`]), and of [`Memory`].
-//! A method is in the folder of the operation that it performs, which need not be the folder of the type.
+//! ([`theme`]), and of [`Memory`]. A method is in the folder of the operation that it performs, which need not be the
+//! folder of the type.
 //!
 //! ```text
 //! types/     values that all layers share: errors, account rows, trace events, policies, settings of huge pages
