@@ -15,7 +15,7 @@ use memwright::{
 };
 use memwright_example_boot::println;
 use memwright_table::sync::Threads;
-use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Loaded, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use crate::Hardware;
 use crate::program::{Ended, Job, Program, TRAPS, second_has_ended, wait_for_second};
@@ -321,10 +321,8 @@ pub fn run(memory: &Arc<Memory<Hardware>>) -> Outcome {
         expected: 0,
     };
     let process = scenario.process()?;
-    process.space.table().load();
+    let loaded = Loaded::new(&process.space);
     let outcome = scenario.perform(&process);
-    let machine = memory.frames().machine();
-    machine.load_root(machine.root);
-    process.space.table().note_unloaded(Hardware::cpu());
+    loaded.leave(memory.frames().machine().root);
     outcome
 }

@@ -67,7 +67,7 @@ impl<M: Machine> Table<M> {
     /// [`Machine::invalidate_remote`] invalidates it on that CPU. Protection keys are not checked.
     ///
     /// # Locks
-    /// Takes none. The calling CPU has the table [loaded](Self::load) and completes no invalidation during the call, so
+    /// Takes none. The calling CPU has the table [loaded](crate::Loaded) and completes no invalidation during the call, so
     /// no table on the path of the walk is freed.
     pub fn translate(&self, page: Page, access: PageAccess) -> Option<Translation> {
         if page >= M::Arch::USER.end {

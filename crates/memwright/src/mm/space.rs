@@ -1,7 +1,7 @@
 //! Address spaces. The operations are in other folders.
 
 use alloc::sync::Arc;
-use memwright_table::{Architecture, Frame, Machine, OutOfMemory, Shared, Table};
+use memwright_table::{Architecture, Frame, HasTable, Machine, OutOfMemory, Shared, Table};
 
 use crate::mm::areas::Limits;
 use crate::mm::core::Core;
@@ -65,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(Self { core })
     }
 
-    /// Returns the page table, for loading it on a CPU.
+    /// Returns the page table. A CPU loads it by [`Loaded`](memwright_table::Loaded).
     pub fn table(&self) -> &Table<M> {
         &self.core.table
     }
@@ -88,6 +88,14 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the current limits.
     pub fn limits(&self) -> Limits {
         self.core.areas.read(self.core.cpu()).limits
+    }
+}
+
+impl<M: Machine> HasTable for AddressSpace<M> {
+    type Machine = M;
+
+    fn table(&self) -> &Table<M> {
+        &self.core.table
     }
 }
 

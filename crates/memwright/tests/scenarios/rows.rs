@@ -8,7 +8,7 @@ use memwright::{
 };
 use memwright_sim::Arch;
 use memwright_sim::HostSwap;
-use memwright_table::{Architecture, Bits, CpuId, Page, PageRange};
+use memwright_table::{Architecture, Bits, CpuId, Loaded, Page, PageRange};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
@@ -175,7 +175,7 @@ fn two_cpus() -> Checked {
     let mut process = stored(&world, 2);
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     world.machine.on(second).write(page(0), &[2]).unwrap();
     drop(on_second);
     let account = world.counted(|| {
@@ -189,9 +189,8 @@ fn two_cpus() -> Checked {
     });
     let on_second = world.machine.run_on(second);
     let idle = world.process();
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
-    idle.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
     let expected = vec![
         (Row::FlushRemote, 2),
@@ -599,7 +598,7 @@ fn flushes_under(policy: &str) -> (u64, u64) {
     process.map(100, 4, RW);
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     drop(on_second);
     let account = world.counted(|| {
         for pages in [2, 40] {
@@ -614,9 +613,8 @@ fn flushes_under(policy: &str) -> (u64, u64) {
     });
     let on_second = world.machine.run_on(second);
     let idle = world.process();
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
-    idle.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
     let sum = |rows: &[Row]| rows.iter().map(|row| account.count(*row)).sum();
     let elided = [

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memwright::uffd::{WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
 use memwright_sim::HostSwap;
-use memwright_table::{Bits, CpuId, Entry};
+use memwright_table::{Bits, CpuId, Entry, Loaded};
 
 use crate::world::{PAGE, Process, R, RW, World, page, watch};
 
@@ -418,7 +418,7 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     let world = &swapping.world;
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     for index in 0..4 {
         world.machine.on(second).write(page(index), &[50]).unwrap();
     }
@@ -443,10 +443,9 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     }
     let idle = swapping.world.process();
     let on_second = world.machine.run_on(second);
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
-    idle.space.table().note_unloaded(second);
 }
 
 #[test]

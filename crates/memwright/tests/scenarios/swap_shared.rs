@@ -9,7 +9,7 @@ use memwright::object::{
 use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
 use memwright::{Memcg, ObjectPlace};
-use memwright_table::{Bits, CpuId, FrameKind, PageRange};
+use memwright_table::{Bits, CpuId, FrameKind, Loaded, PageRange};
 
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, R, RW, page, watch};
@@ -617,7 +617,7 @@ fn another_cpu_that_shows_the_page_forgets_it_before_it_is_written() {
     let world = &swapping.world;
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     for index in 0..4 {
         world.machine.on(second).write(page(index), &[50]).unwrap();
     }
@@ -637,10 +637,9 @@ fn another_cpu_that_shows_the_page_forgets_it_before_it_is_written() {
     }
     let idle = world.process();
     let on_second = world.machine.run_on(second);
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
-    idle.space.table().note_unloaded(second);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use memwright::{
 };
 use memwright_sim::leak::LeakOnPanic;
 use memwright_sim::{Arch, MachineOptions, PageFault, SimulatedMachine};
-use memwright_table::{CpuId, Frames, PageRange, VirtAddr};
+use memwright_table::{CpuId, Frames, Loaded, PageRange, VirtAddr};
 
 pub type Machine = SimulatedMachine;
 
@@ -70,7 +70,7 @@ impl World {
         Process {
             world: self,
             space: Arc::new(space),
-            running: false,
+            running: None,
         }
     }
 
@@ -116,7 +116,7 @@ impl Drop for World {
 pub struct Process<'w> {
     pub world: &'w World,
     pub space: Arc<AddressSpace<Machine>>,
-    running: bool,
+    running: Option<Loaded<Arc<AddressSpace<Machine>>>>,
 }
 
 impl Drop for Process<'_> {
@@ -167,19 +167,16 @@ impl<'w> Process<'w> {
     pub fn run(&mut self) {
         let root = self.space.table().root();
         if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
-            self.space.table().load();
+            self.running = Some(Loaded::new(self.space.clone()));
         }
-        self.running = true;
     }
 
     /// Makes the CPU stop using the page table of the process: loads another one.
     fn stop(&mut self) {
-        if self.running {
+        if let Some(loaded) = self.running.take() {
             let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();
-            idle.table().load();
-            self.space.table().note_unloaded(Self::cpu());
-            idle.table().note_unloaded(Self::cpu());
-            self.running = false;
+            let (idle, _) = loaded.switch(&idle);
+            idle.stop();
         }
     }
 
@@ -188,7 +185,7 @@ impl<'w> Process<'w> {
         Process {
             world: self.world,
             space: Arc::new(self.space.fork().unwrap()),
-            running: false,
+            running: None,
         }
     }
 
@@ -200,7 +197,7 @@ impl<'w> Process<'w> {
         Process {
             world: self.world,
             space: Arc::new(self.space.fork_watched(child_context).unwrap()),
-            running: false,
+            running: None,
         }
     }
 
