@@ -125,7 +125,9 @@ usage: cargo xtask TASK
             measure the memory manager in a program for no operating system, built for size, with all of its features
             and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
             without each feature; or print the largest functions
-  features  check that the memory manager compiles with no feature, with each alone, with each left out, and with all
+  features [--tests]
+            check that the memory manager compiles with no feature, with each alone, with each left out, and with all,
+            and that its tests pass with none; with --tests, with each choice, which takes ten minutes
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
   workloads [--install] [--memwright] [--releases] [NAME]...
@@ -174,7 +176,7 @@ fn main() -> ExitCode {
         ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
         ["size", rest @ ..] => size::run(rest),
-        ["features"] => size::matrix::run(),
+        ["features", arguments @ ..] => size::matrix::run(arguments),
         ["prose"] => prose::run().and_then(|outcome| match outcome {
             Outcome::Passed => Ok(()),
             Outcome::Skipped(why) => {
