@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use memwright::{Row, SharedMode};
-use memwright_sim::lockstep::Lockstep;
-use memwright_sim::script::{Action, Scale, Script, Step, What};
-use memwright_sim::{Adversary, Arch, HostSwap, MachineOptions, RightsMiss};
+use memwright_sim::programs::{self, Lockstep};
+use memwright_sim::{Adversary, Arch, MachineOptions, RightsMiss};
 use memwright_table::Architecture;
+use memwright_testkit::HostSwap;
+use memwright_testkit::script::{Action, Scale, Script, Step, What};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use support::generate::{collapsing, freeing, judge, machine, script, splitting};
@@ -83,7 +84,7 @@ fn each_script(
 
 #[test]
 fn programs_see_what_the_model_says() {
-    let successes = compare(1, 700, script(60), |_| Lockstep::new(machine(), None));
+    let successes = compare(1, 700, script(60), |_| programs::lockstep(machine(), None));
     let often = [
         "map",
         "unmap",
@@ -129,7 +130,7 @@ fn programs_see_it_where_forks_share_page_tables() {
     let successes = compare(7, 300, script(60), |script| {
         let seed = script.0.len() as u64;
         let adversary = (seed % 3 == 0).then(|| Adversary::with_appetite(seed, 1, 1));
-        let lockstep = Lockstep::new(machine(), adversary);
+        let lockstep = programs::lockstep(machine(), adversary);
         let lockstep = lockstep.with_swap(Arc::new(HostSwap::new(64)));
         let policy = lockstep.host().memory().policy();
         policy.set("fork", "1").expect("a known policy");
@@ -174,7 +175,8 @@ fn programs_read_the_same_whether_forks_copy_or_share() {
     each_script(8, 300, script(60), |script| {
         let script = comparable(script, script.0.len() % 4 != 0);
         let seen = ["copy", "1"].map(|way| {
-            let lockstep = Lockstep::new(machine(), None).with_swap(Arc::new(HostSwap::new(64)));
+            let lockstep =
+                programs::lockstep(machine(), None).with_swap(Arc::new(HostSwap::new(64)));
             let memory = Arc::clone(lockstep.host().memory());
             memory.policy().set("fork", way).expect("a known policy");
             let seen = lockstep.run_and_see(&script);
@@ -198,7 +200,7 @@ fn programs_read_the_same_whether_forks_copy_or_share() {
 fn programs_see_it_while_the_hardware_caches_what_it_may() {
     compare(2, 100, script(30), |script| {
         let adversary = Adversary::with_appetite(script.0.len() as u64, 1, 1);
-        Lockstep::new(machine(), Some(adversary))
+        programs::lockstep(machine(), Some(adversary))
     });
 }
 
@@ -209,7 +211,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
         ..machine()
     };
     compare(3, 150, script(40), |script| {
-        let lockstep = Lockstep::new(machine, None);
+        let lockstep = programs::lockstep(machine, None);
         let upgrade = ["off", "dirty", "on"][script.0.len() % 3];
         let policy = lockstep.host().memory().policy();
         policy
@@ -305,7 +307,7 @@ fn two_nodes(options: MachineOptions) -> MachineOptions {
 }
 
 fn swapping(options: MachineOptions, slots: u32) -> Lockstep {
-    Lockstep::new(options, None).with_swap(Arc::new(HostSwap::new(slots)))
+    programs::lockstep(options, None).with_swap(Arc::new(HostSwap::new(slots)))
 }
 
 /// Creates a machine with less memory than scripts need.
@@ -342,18 +344,18 @@ fn start(way: u64, seed: u64) -> Lockstep {
     let lockstep = match way % 8 {
         _ if is_huge(way) => huge(options, THP[(way / HUGE_EVERY) as usize % THP.len()]),
         // Setups with these numbers have no swap device.
-        0 => Lockstep::new(options, adversary),
+        0 => programs::lockstep(options, adversary),
         5 => {
             let frames = SHORT_FRAMES;
             let options = MachineOptions { frames, ..options };
-            let lockstep = Lockstep::new(options, adversary).in_folios(folios);
+            let lockstep = programs::lockstep(options, adversary).in_folios(folios);
             lockstep.with_swap(device).reclaiming()
         }
         6 => {
-            let lockstep = Lockstep::new(options, adversary).in_folios(folios);
+            let lockstep = programs::lockstep(options, adversary).in_folios(folios);
             lockstep.with_swap(device)
         }
-        _ => Lockstep::new(options, adversary).with_swap(device),
+        _ => programs::lockstep(options, adversary).with_swap(device),
     };
     let memory = lockstep.host().memory();
     let zeroes = &memory.merging().settings().zero_pages;
@@ -385,7 +387,7 @@ const WAYS: u64 = 240;
 /// if the file has the line [`HUGE`].
 #[test]
 fn kept_scripts_agree() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../memwright-testkit/scripts");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
         .expect("the kept scripts")
         .map(|entry| entry.expect("readable").path())
@@ -451,7 +453,7 @@ impl Tally {
     fn count(&mut self, script: &Script) {
         self.scripts += 1;
         self.steps += script.0.len() as u64;
-        let name = |step: &memwright_sim::script::Step| {
+        let name = |step: &memwright_testkit::script::Step| {
             let printed = format!("{:?}", step.action);
             let mut words = printed.split(' ');
             let first = words.next().unwrap_or_default();

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use memwright_sim::MachineOptions;
-use memwright_sim::lockstep::{Difference, Lockstep};
-use memwright_sim::script::{Action, Range, Script, Step, Watcher, What};
-use memwright_sim::terms::{Advice, Rights};
+use memwright_sim::programs::Lockstep;
+use memwright_testkit::lockstep::Difference;
+use memwright_testkit::script::{Action, Range, Script, Step, Watcher, What};
+use memwright_testkit::terms::{Advice, Rights};
 use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::select;
 use proptest::{collection, prop_oneof};
