@@ -1,8 +1,6 @@
 //! Helpers that several tests share: a booted machine, programs on it, and short functions.
 #![allow(dead_code, reason = "no test uses everything")]
 
-pub mod generate;
-
 use std::sync::Arc;
 
 use memwright::{MapRequest, Placement, Rights};
