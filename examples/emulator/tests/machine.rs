@@ -68,15 +68,18 @@ fn trap(address: VirtAddr, access: Access, performed: bool) -> Result<(), Trap> 
     }
 }
 
-#[test]
-fn the_emulator_passes() {
+/// The memory of the emulator.
+fn memory() -> [Region; 1] {
     let range = FrameRange {
         start: Frame::new(0),
         count: FRAMES,
     };
-    let regions = [Region { range, node: 0 }];
-    match run(Emulator::new(), &regions, &Options::default()) {
-        Ok(report) => println!("{report}"),
-        Err(failure) => panic!("{failure}"),
-    }
+    [Region { range, node: 0 }]
+}
+
+#[test]
+fn the_emulator_passes() {
+    let report = run(Emulator::new(), &memory(), &Options::default());
+    let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{report}");
 }
