@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use memwright::Access;
-use memwright_table::{Bits, Entry, Frame, Machine, Page, PageRange, Table, VirtAddr};
+use memwright_table::{Architecture, Bits, Entry, Frame, Machine, Page, Table, VirtAddr};
 
 use crate::terms::Rights;
 
@@ -61,7 +61,7 @@ pub trait TestMachine: Machine + Sized {
     /// Calls `visit` for each page that has a translation in `table`, with its frame and rights. By default, the entries
     /// are read through the library. A machine in software can walk the tables instead, as its processors do.
     fn translations(&self, table: &Table<Self>, visit: &mut dyn FnMut(Page, Frame, Rights)) {
-        let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
+        let mut cursor = table.look(Self::Arch::USER);
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
                 Entry::Present(present) => {

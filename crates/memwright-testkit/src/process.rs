@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Policy};
 use memwright_table::sync::relax;
-use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
+use memwright_table::{CpuId, Frames, HasTable, Loaded, Machine, PAGE_SIZE, Table, VirtAddr};
 use spin::Mutex;
 
 use crate::leak::{self, LeakOnPanic};
@@ -40,13 +40,32 @@ pub enum Signal {
 const ENDLESS: &str = "an access still faults after many faults that were resolved";
 const WRONG_TRAP: &str = "a page fault reports another page, or another kind of access";
 
+/// What a CPU has loaded.
+enum Root<M: Machine> {
+    /// The table of the host, because no process runs on the CPU.
+    Idle(Arc<Table<M>>),
+    /// The table of a process.
+    Space(Arc<Space<M>>),
+}
+
+impl<M: Machine> HasTable for Root<M> {
+    type Machine = M;
+
+    fn table(&self) -> &Table<M> {
+        match self {
+            Self::Idle(table) => table,
+            Self::Space(space) => space.table(),
+        }
+    }
+}
+
 /// The part of a kernel that memory management needs: the host records which address space each CPU has loaded.
 pub struct Host<M: TestMachine> {
     memory: Arc<Memory<M>>,
     /// The table that a CPU loads when no process runs there.
-    idle: Table<M>,
-    /// For each CPU, the loaded address space, or `None` if `idle` is loaded.
-    loaded: Vec<Mutex<Option<Arc<Space<M>>>>>,
+    idle: Arc<Table<M>>,
+    /// What each CPU has loaded; `None` once the host is dropped.
+    loaded: Vec<Mutex<Option<Loaded<Root<M>>>>>,
     accesses: AtomicU64,
     faults: AtomicU64,
 }
@@ -64,19 +83,20 @@ impl<M: TestMachine> Host<M> {
         assert!(cpus <= frames.machine().cpu_count(), "{cpus} CPUs");
         let refused = |error| format!("the machine cannot start: {error:?}");
         let memory = Memory::new(frames.clone(), Policy::default()).map_err(refused)?;
-        let idle = Table::new(frames, None).map_err(|error| format!("no idle table: {error:?}"))?;
-        let host = Arc::new(Self {
+        let template = frames.machine().template();
+        let idle = Table::new(frames.clone(), template);
+        let idle = Arc::new(idle.map_err(|error| format!("no idle table: {error:?}"))?);
+        let load = |index| {
+            let _acting = frames.machine().act_as(CpuId::new(index as u16));
+            Mutex::new(Some(Loaded::new(Root::Idle(idle.clone()))))
+        };
+        Ok(Arc::new(Self {
             memory: Arc::new(memory),
+            loaded: (0..cpus).map(load).collect(),
             idle,
-            loaded: (0..cpus).map(|_| Mutex::new(None)).collect(),
             accesses: AtomicU64::new(0),
             faults: AtomicU64::new(0),
-        });
-        for cpu in host.each_cpu() {
-            let _acting = host.machine().act_as(cpu);
-            host.idle.load();
-        }
-        Ok(host)
+        }))
     }
 
     /// Returns the machine.
@@ -126,14 +146,8 @@ impl<M: TestMachine> Host<M> {
     /// Switches `cpu` to `space`, and makes the calling host thread act as `cpu`.
     pub fn enter(&self, cpu: CpuId, space: &Arc<Space<M>>) -> M::Acting {
         let acting = self.machine().act_as(cpu);
-        let mut loaded = self.loaded[cpu.index()].lock();
-        let same = loaded
-            .as_ref()
-            .is_some_and(|loaded| Arc::ptr_eq(loaded, space));
-        if !same {
-            space.table().load();
-            self.leave(&mut loaded, cpu);
-            *loaded = Some(space.clone());
+        if !self.has_loaded(cpu, space) {
+            self.switch(cpu, Root::Space(space.clone()));
         }
         acting
     }
@@ -142,22 +156,25 @@ impl<M: TestMachine> Host<M> {
     pub fn evict(&self, space: &Arc<Space<M>>) {
         for cpu in self.each_cpu() {
             let _acting = self.machine().act_as(cpu);
-            let mut loaded = self.loaded[cpu.index()].lock();
-            if loaded
-                .as_ref()
-                .is_some_and(|loaded| Arc::ptr_eq(loaded, space))
-            {
-                self.idle.load();
-                self.leave(&mut loaded, cpu);
+            if self.has_loaded(cpu, space) {
+                self.switch(cpu, Root::Idle(self.idle.clone()));
             }
         }
     }
 
-    fn leave(&self, loaded: &mut Option<Arc<Space<M>>>, cpu: CpuId) {
-        match loaded.take() {
-            Some(before) => before.table().note_unloaded(cpu),
-            None => self.idle.note_unloaded(cpu),
+    fn has_loaded(&self, cpu: CpuId, space: &Arc<Space<M>>) -> bool {
+        match self.loaded[cpu.index()].lock().as_ref().map(Loaded::get) {
+            Some(Root::Space(loaded)) => Arc::ptr_eq(loaded, space),
+            Some(Root::Idle(_)) | None => false,
         }
+    }
+
+    /// Loads `next` on `cpu`, as which the calling thread acts.
+    fn switch(&self, cpu: CpuId, next: Root<M>) {
+        let mut loaded = self.loaded[cpu.index()].lock();
+        let before = loaded.take().expect("the host exists");
+        let (next, _before) = before.switch(next);
+        *loaded = Some(next);
     }
 }
 
@@ -166,9 +183,10 @@ impl<M: TestMachine> Drop for Host<M> {
     fn drop(&mut self) {
         for cpu in self.each_cpu() {
             let _acting = self.machine().act_as(cpu);
-            self.machine().unload();
-            let mut loaded = self.loaded[cpu.index()].lock();
-            self.leave(&mut loaded, cpu);
+            if let Some(loaded) = self.loaded[cpu.index()].lock().take() {
+                self.machine().unload();
+                loaded.stop();
+            }
         }
     }
 }
@@ -188,13 +206,9 @@ impl<M: TestMachine> Process<M> {
     /// If the memory for the program cannot be allocated.
     #[must_use]
     pub fn new(host: &Arc<Host<M>>) -> Self {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_0000_0000),
-            highest: VirtAddr::USER_END,
-        };
-        let space =
-            Space::new(host.memory.clone(), layout, None).expect("room for an empty address space");
+        let (memory, template) = (host.memory.clone(), host.machine().template());
+        let space = Space::new(memory, Layout::of::<M::Arch>(), template);
+        let space = space.expect("room for an empty address space");
         Self::with_space(host, space, CpuId::new(0))
     }
 

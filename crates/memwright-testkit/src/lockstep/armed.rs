@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use memwright::track::{Categories, Scan};
-use memwright_table::{CpuId, Entry, Page};
+use memwright_table::{Architecture, CpuId, Entry, Page};
 
 use super::tracking::scanned;
 use super::{Difference, Lockstep, address};
@@ -23,9 +23,6 @@ const FOR_ACCESSED: Scan = Scan {
     only_tracked: false,
 };
 
-/// The number of pages of user memory.
-const EVERYTHING: u64 = Page::USER_END.number();
-
 impl<M: TestMachine> Lockstep<M> {
     pub(super) fn read_write_protect(
         &mut self,
@@ -41,7 +38,7 @@ impl<M: TestMachine> Lockstep<M> {
         };
         self.by_watcher(
             (what, process, cpu, range, Watcher::Accesses),
-            |space, at, length, _| space.read_write_protect(at, length, protect),
+            |space, at, length, _| space.uffd().read_write_protect(at, length, protect),
             |model, from, pages, _| model.read_write_protect(process, from, pages, protect),
         )
     }
@@ -53,7 +50,7 @@ impl<M: TestMachine> Lockstep<M> {
         counts: bool,
     ) -> Result<(), Difference> {
         let watch = self.watcher(process, Watcher::Accesses)?;
-        self.processes[&process].on(cpu, |space| space.count_accesses(&watch, counts));
+        self.processes[&process].on(cpu, |space| space.uffd().count_accesses(&watch, counts));
         // If the context recorded accesses before this step, the hardware may have loaded pages speculatively.
         self.find_speculated(process);
         self.model.count_accesses(process, counts);
@@ -114,7 +111,7 @@ impl<M: TestMachine> Lockstep<M> {
         if !speculates && !huge {
             return;
         }
-        let all: Vec<_> = self.model.armed(process, 0, EVERYTHING).collect();
+        let all: Vec<_> = self.model.armed(process, 0, M::Arch::USER.len()).collect();
         self.learn_accessed(process, found, |page| {
             let beside = |(other, armed): &(u64, Armed)| {
                 other / largest == page / largest && *armed == Armed::No
@@ -154,12 +151,12 @@ impl<M: TestMachine> Lockstep<M> {
             return Vec::new();
         }
         let space = self.processes[&process].space();
-        accessed(space, 0, EVERYTHING).unwrap_or_default()
+        accessed(space, 0, M::Arch::USER.len()).unwrap_or_default()
     }
 
     /// Returns the pages that the model has protected.
     fn armed(&self, process: usize) -> Vec<u64> {
-        let all = self.model.armed(process, 0, EVERYTHING);
+        let all = self.model.armed(process, 0, M::Arch::USER.len());
         all.filter(|(_, armed)| *armed != Armed::No)
             .map(|(page, _)| page)
             .collect()
@@ -167,12 +164,17 @@ impl<M: TestMachine> Lockstep<M> {
 
     /// Compares with the model which pages count as accessed, without accessing them.
     pub(super) fn check_armed(&self, number: usize, process: &Process<M>) -> Result<(), String> {
-        if self.model.armed(number, 0, EVERYTHING).next().is_none() {
+        if self
+            .model
+            .armed(number, 0, M::Arch::USER.len())
+            .next()
+            .is_none()
+        {
             return Ok(());
         }
-        let found = accessed(process.space(), 0, EVERYTHING);
+        let found = accessed(process.space(), 0, M::Arch::USER.len());
         found
-            .and_then(|found| self.compare_accessed(number, 0, EVERYTHING, &found))
+            .and_then(|found| self.compare_accessed(number, 0, M::Arch::USER.len(), &found))
             .map_err(|difference| format!("process {number}: {difference}"))
     }
 

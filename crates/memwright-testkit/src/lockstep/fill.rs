@@ -70,8 +70,9 @@ impl<M: TestMachine> Lockstep<M> {
         fill: Fill<'_>,
         protect: bool,
     ) -> Result<(), Kind> {
-        let filled =
-            self.processes[&process].on(cpu, |space| space.fill(Page::new(page), fill, protect));
+        let filled = self.processes[&process].on(cpu, |space| {
+            space.uffd().fill(Page::new(page), fill, protect)
+        });
         filled.map_err(kind_of_fill)
     }
 
@@ -129,7 +130,7 @@ impl<M: TestMachine> Lockstep<M> {
         };
         let watch = self.watcher(process, kind)?;
         let (done, outcome) =
-            self.processes[&process].on(cpu, |space| space.relocate(&relocation, &watch));
+            self.processes[&process].on(cpu, |space| space.uffd().relocate(&relocation, &watch));
         for page in 0..done {
             let (from, to) = (from + page, relocation.to.number() + page);
             if let Err(refusal) = self.model.relocate(process, from, to) {

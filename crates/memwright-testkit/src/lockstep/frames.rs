@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
-use memwright_table::{Bits, Entry, Frame, FrameKind, Page, PageRange, Present};
+use memwright_table::{Architecture, Bits, Entry, Frame, FrameKind, PageRange, Present};
 
 use super::Lockstep;
 use crate::machine::TestMachine;
@@ -101,7 +101,7 @@ impl<M: TestMachine> Lockstep<M> {
         for process in self.processes.values() {
             let table = process.space().table();
             tables += table.table_frames();
-            let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
+            let mut cursor = table.look(M::Arch::USER);
             // The shared table of the last entry, and whether another address space has shown it.
             let mut last = None;
             while let Some(extent) = cursor.next_filled() {

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use memwright::Sight;
-use memwright_table::{Bits, Entry, FrameKind, Page, PageRange};
+use memwright_table::{Architecture, Bits, Entry, FrameKind};
 
 use super::{Difference, Lockstep};
 use crate::machine::TestMachine;
@@ -60,8 +60,12 @@ impl<M: TestMachine> Lockstep<M> {
             .values()
             .map(|process| {
                 let space = process.space();
-                let of_objects = space.resident_object_pages();
-                (space.resident_pages(), of_objects, space.swapped_pages())
+                let of_objects = space.usage().resident_object_pages();
+                (
+                    space.usage().resident_pages(),
+                    of_objects,
+                    space.usage().swapped_pages(),
+                )
             })
             .collect();
         let memory = self.host.memory();
@@ -69,8 +73,8 @@ impl<M: TestMachine> Lockstep<M> {
         let seen = self.processes.values().zip(counters);
         seen.map(|(process, (resident, of_objects, swapped))| {
             let mut entries = Vec::new();
-            let all = PageRange::new(Page::new(0), Page::USER_END);
-            process.space().survey(all, |sight: Sight<'_, M>| {
+            let all = M::Arch::USER;
+            process.space().usage().survey(all, |sight: Sight<'_, M>| {
                 let Sight::Entry(_, extent, others) = sight else {
                     return true;
                 };

@@ -9,7 +9,7 @@ use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
 use memwright::{FolioSplit, Sight};
-use memwright_table::{Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
 
 use super::kinds::{Kind, agree, disagree};
 use super::{Difference, Lockstep, address, bytes};
@@ -85,7 +85,7 @@ impl<M: TestMachine> Lockstep<M> {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("watch", process, cpu, range, kind),
-            |space, at, length, watch| space.watch(at, length, watch, modes_of(kind)),
+            |space, at, length, watch| space.uffd().watch(at, length, watch, modes_of(kind)),
             |model, from, pages, watch| model.watch(process, from, pages, watch),
         )
     }
@@ -99,7 +99,7 @@ impl<M: TestMachine> Lockstep<M> {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("unwatch", process, cpu, range, kind),
-            |space, at, length, watch| space.unwatch(at, length, watch),
+            |space, at, length, watch| space.uffd().unwatch(at, length, watch),
             |model, from, pages, watch| model.unwatch(process, from, pages, watch),
         )
     }
@@ -114,7 +114,7 @@ impl<M: TestMachine> Lockstep<M> {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("write-protect", process, cpu, range, kind),
-            |space, at, length, _| space.write_protect(at, length, protect),
+            |space, at, length, _| space.uffd().write_protect(at, length, protect),
             |model, from, pages, _| model.write_protect(process, from, pages, protect),
         )
     }
@@ -167,7 +167,7 @@ impl<M: TestMachine> Lockstep<M> {
     }
 
     pub(super) fn clear_soft_dirty(&mut self, process: usize, cpu: CpuId) {
-        self.processes[&process].on(cpu, |space| space.clear_soft_dirty());
+        self.processes[&process].on(cpu, |space| space.tracking().clear_soft_dirty());
         self.model.clear_soft_dirty(process);
         self.clears = true;
         self.succeeded("clear soft-dirty");
@@ -200,7 +200,9 @@ impl<M: TestMachine> Lockstep<M> {
         let range = PageRange::new(Page::new(from), Page::new(from + pages));
         let order = order.into();
         let splits = self.processes[&process].on(cpu, |space| {
-            space.split_folios(range, FolioSplit { order, at: None })
+            space
+                .huge_pages()
+                .split_folios(range, FolioSplit { order, at: None })
         });
         if splits.split > 0 {
             self.succeeded("split");
@@ -216,6 +218,7 @@ impl<M: TestMachine> Lockstep<M> {
             let mut is_there = false;
             self.processes[&process]
                 .space()
+                .usage()
                 .survey(range, |sight: Sight<'_, M>| {
                     if let Sight::Entry(_, extent, _) = sight {
                         is_there |= match extent.entry {
@@ -314,7 +317,7 @@ pub(super) fn scanned<M: TestMachine>(
 ) -> (Vec<u64>, Result<Page, WatchError>) {
     let range = PageRange::new(Page::new(from), Page::new(from + pages));
     let mut found = Found(Vec::new());
-    let outcome = space.scan(range, scan, &mut found);
+    let outcome = space.tracking().scan(range, scan, &mut found);
     (found.0, outcome)
 }
 
@@ -334,28 +337,31 @@ impl Take for Found {
 
 /// Returns the soft-dirty pages.
 fn soft_dirty<M: TestMachine>(process: &Process<M>) -> Vec<u64> {
-    let range = PageRange::new(Page::new(0), Page::USER_END);
+    let range = M::Arch::USER;
     let mut found = Vec::new();
-    process.space().survey(range, |sight: Sight<'_, M>| {
-        match sight {
-            Sight::Area(area) => {
-                if area.flags().contains(AreaFlags::SOFT_DIRTY) {
-                    found.extend(area.range().intersect(range).iter());
+    process
+        .space()
+        .usage()
+        .survey(range, |sight: Sight<'_, M>| {
+            match sight {
+                Sight::Area(area) => {
+                    if area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                        found.extend(area.range().intersect(range).iter());
+                    }
+                }
+                Sight::Entry(area, extent, _) => {
+                    let bits = match extent.entry {
+                        Entry::Present(page) => page.bits,
+                        Entry::Swapped(page) => page.bits,
+                        Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => Bits::empty(),
+                    };
+                    if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                        found.extend(extent.range.iter());
+                    }
                 }
             }
-            Sight::Entry(area, extent, _) => {
-                let bits = match extent.entry {
-                    Entry::Present(page) => page.bits,
-                    Entry::Swapped(page) => page.bits,
-                    Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => Bits::empty(),
-                };
-                if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
-                    found.extend(extent.range.iter());
-                }
-            }
-        }
-        true
-    });
+            true
+        });
     found.into_iter().map(Page::number).collect()
 }
 
