@@ -28,7 +28,7 @@ pub type Lockstep = lockstep::Lockstep<SimulatedMachine>;
 #[must_use]
 pub fn boot(options: MachineOptions) -> Arc<Host> {
     let machine = SimulatedMachine::new(options);
-    Host::boot(machine.frames(), options.cpus).expect("memory to start")
+    Host::boot(&machine.frames(), options.cpus).expect("memory to start")
 }
 
 /// Boots a machine for a script. The adversary acts on it from the start.

@@ -79,7 +79,7 @@ impl<M: TestMachine> Host<M> {
     ///
     /// # Panics
     /// If the machine does not have that many CPUs.
-    pub fn boot(frames: Arc<Frames<M>>, cpus: usize) -> Result<Arc<Self>, String> {
+    pub fn boot(frames: &Arc<Frames<M>>, cpus: usize) -> Result<Arc<Self>, String> {
         assert!(cpus <= frames.machine().cpu_count(), "{cpus} CPUs");
         let refused = |error| format!("the machine cannot start: {error:?}");
         let memory = Memory::new(frames.clone(), Policy::default()).map_err(refused)?;

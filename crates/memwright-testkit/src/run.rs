@@ -230,7 +230,7 @@ impl<M: TestMachine + Clone> Run<'_, M> {
     fn boot(&self) -> Result<Arc<Host<M>>, String> {
         let frames = Frames::new(self.machine.clone(), self.regions);
         let frames = frames.map_err(|error| format!("the memory is refused: {error:?}"))?;
-        Host::boot(Arc::new(frames), self.cpus)
+        Host::boot(&Arc::new(frames), self.cpus)
     }
 
     /// Starts a script on a new memory manager.
