@@ -1,7 +1,7 @@
 //! Tests of an embedder's own [`Machine`](memwright_table::Machine), and of Memwright on it.
 //!
-//! An embedder implements [`TestMachine`] and calls [`run`], which runs scripts and random programs of several processes.
-//! After each step, it compares memory with a model.
+//! An embedder implements [`TestMachine`] and calls [`run`](fn@run), which runs scripts and random programs of several
+//! processes. After each step, it compares memory with a model.
 //! ```text
 //!   run ── Script ── Lockstep ──┬── Model
 //!                               └── Process ──┬── TestMachine::{load, store, fetch}
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - [`machine`]: what a machine implements.
-//! - [`run`](mod@run): the run; [`judge`]: one script of it; [`generate`]: random scripts, from the numbers of
+//! - [`mod@run`]: the run; [`judge`]: one script of it; [`generate`]: random scripts, from the numbers of
 //!   [`chance`].
 //! - [`process`]: a user program on the machine, whose accesses fault and are retried.
 //! - [`model`]: the expected contents and rights of memory, computed in a slow but obvious way; [`lockstep`] runs a
