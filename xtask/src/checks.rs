@@ -9,9 +9,14 @@ use std::time::Instant;
 /// The oldest compiler that the library crates support.
 const OLDEST: &str = "1.85";
 
-/// The crates that must build with `OLDEST`: those that an embedder uses, and the simulated machine for tests. The
+/// The crates that must build with `OLDEST`: those that an embedder uses, also for tests, and the simulated machine. The
 /// other crates need the compiler that their `rust-version` names.
-const LIBRARIES: &[&str] = &["memwright-table", "memwright", "memwright-sim"];
+const LIBRARIES: &[&str] = &[
+    "memwright-table",
+    "memwright",
+    "memwright-testkit",
+    "memwright-sim",
+];
 
 /// Checks that the source is formatted by `cargo fmt`.
 ///

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use crate::{shell, tools};
 
 /// The crates that are published, in the order of their dependencies.
-const PUBLISHED: [&str; 4] = [
+const PUBLISHED: [&str; 5] = [
     "memwright-table",
     "memwright",
+    "memwright-testkit",
     "memwright-sim",
     "memwright-mark",
 ];
@@ -104,6 +105,7 @@ fn compatibility(against: Option<&str>) -> Result<()> {
 fn portability() -> Result<()> {
     shell::run(Command::new("rustup").args(["target", "add", ELSEWHERE]))?;
     let mut command = shell::cargo(["check", "--locked", "-q", "-p", "memwright"]);
+    command.args(["-p", "memwright-testkit"]);
     command.args(["--target", ELSEWHERE]);
     shell::run(&mut command)
 }

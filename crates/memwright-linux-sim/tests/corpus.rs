@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use memwright_linux_sim::calls::Calls;
 use memwright_linux_sim::{Forks, program, run_file, run_operations};
-use memwright_sim::adversary::Chance;
+use memwright_testkit::chance::Chance;
 
 /// Returns the inputs of a fuzzing target, ordered by name.
 fn corpus(target: &str) -> Vec<PathBuf> {

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use memwright::{Access, Advice, FaultKind, MapRequest, Placement, Rights};
-use memwright_sim::process::{Host, Process};
-use memwright_sim::{HostSwap, MachineOptions};
+use memwright_sim::MachineOptions;
+use memwright_sim::programs::{self, Host, Process};
 use memwright_table::{CpuId, PAGE_SIZE, VirtAddr};
+use memwright_testkit::HostSwap;
 
 const CPU: CpuId = CpuId::new(0);
 const START: u64 = 0x7000_0000_0000;
@@ -40,7 +41,7 @@ fn bytes(pages: u64) -> u64 {
 }
 
 fn boot() -> Arc<Host> {
-    Host::boot(MachineOptions {
+    programs::boot(MachineOptions {
         frames: 1024,
         ..MachineOptions::default()
     })

@@ -1,4 +1,4 @@
-//! A simulated machine for testing Memwright on a host, and the model that tests compare Memwright with.
+//! A simulated machine for testing Memwright on a host.
 //!
 //! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames, CPUs, and for each
 //! CPU a TLB and paging-structure caches that keep their entries until an invalidation drops them. A translation that
@@ -21,31 +21,21 @@
 //! - [`mistake`]: mistakes planted on purpose, to prove that the machine detects them.
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
 //! - [`schedule`]: runs a small case in every order of its threads' steps.
-//! - [`process`]: a user program on the machine, whose accesses fault and are retried.
-//! - [`model`]: the expected contents and rights of memory, computed in a slow but obvious way; [`lockstep`] runs a
-//!   [`script`] on both the model and Memwright and compares them. [`terms`] are the types that scripts and the model
-//!   share, [`noted_file`] is a file that must be notified of first writes, and [`host_swap`] is a swap device.
+//! - [`programs`]: the machine as a [`TestMachine`](memwright_testkit::TestMachine). The programs, scripts and the model
+//!   of the [test kit](memwright_testkit) run on it.
 #![deny(missing_docs)]
 
 pub mod adversary;
 pub mod audit;
 pub mod cost;
 mod format;
-pub mod host_swap;
-pub mod leak;
 pub mod locked;
-pub mod lockstep;
 pub mod machine;
 pub mod memory_type;
 pub mod mistake;
 pub mod mmu;
-pub mod model;
-pub mod noted_file;
-pub mod process;
+pub mod programs;
 pub mod schedule;
-pub mod script;
-mod script_text;
-pub mod terms;
 pub mod tlb;
 pub mod walk;
 
@@ -53,7 +43,6 @@ pub use adversary::Adversary;
 pub use audit::Incoherence;
 pub use cost::Cost;
 pub use format::Arch;
-pub use host_swap::HostSwap;
 pub use machine::{MachineOptions, RightsMiss, SimulatedMachine};
 pub use memory_type::MemoryType;
 pub use mistake::Mistake;

@@ -2,7 +2,7 @@
 
 use memwright_table::Invalidation;
 
-/// The effect of a faulty memory manager on an invalidation.
+/// The effect of a faulty memory manager on an invalidation, or a mistake of the machine itself.
 ///
 /// A memory manager that requests too small an invalidation and a machine that performs only a part of it have the same
 /// effect on a CPU. The machine therefore simulates the mistake, and the memory manager stays unmodified.
@@ -23,6 +23,10 @@ pub enum Mistake {
     Late,
     /// A CPU with tags uses its cached translations although they are stale or belong to another table.
     KeptForever,
+    /// `copy_frame` copies only the first half of a frame.
+    HalfCopy,
+    /// A page walk permits stores to pages that are only readable.
+    WritesAnywhere,
 }
 
 impl Mistake {

@@ -5,6 +5,7 @@ use memwright_table::{CpuId, Frame, VirtAddr};
 use crate::format;
 use crate::machine::{Core, RightsMiss, SimulatedMachine};
 use crate::memory_type::MemoryType;
+use crate::mistake::Mistake;
 use crate::schedule::{self, Point};
 use crate::tlb::Translation;
 use crate::walk::{self, Intent, WalkFault};
@@ -183,7 +184,19 @@ impl Cpu<'_> {
         let walk = walk::walk(self.machine.memory(), root, page, intent, &mut core.tlb);
         core.cost.walks += 1;
         core.cost.walk_reads += walk.reads;
-        match walk.outcome {
+        let careless = self.machine.mistake() == Some(Mistake::WritesAnywhere);
+        let outcome = match walk.outcome {
+            Err(WalkFault::Forbidden) if careless && intent == Intent::Write => {
+                let memory = self.machine.memory();
+                let walk = walk::walk(memory, root, page, Intent::Read, &mut core.tlb);
+                walk.outcome.map(|mut translation| {
+                    translation.rights.write = true;
+                    translation
+                })
+            }
+            outcome => outcome,
+        };
+        match outcome {
             Ok(translation) => {
                 core.tlb.insert(translation);
                 Ok(translation)

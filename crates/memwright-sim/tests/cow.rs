@@ -4,7 +4,7 @@
 mod support;
 
 use memwright::{FaultKind, Row};
-use memwright_sim::process::{Host, Process};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{Adversary, MachineOptions, RightsMiss};
 use memwright_table::{Bits, CpuId};
 use support::{
@@ -146,7 +146,7 @@ fn check_order(host: &std::sync::Arc<Host>, before: Before, order: &[bool], what
 fn neither_side_sees_the_others_write_in_any_order() {
     for upgrade in ["off", "dirty", "on"] {
         for rights_miss in [RightsMiss::Faults, RightsMiss::Walks] {
-            let host = Host::boot(MachineOptions {
+            let host = programs::boot(MachineOptions {
                 frames: 512,
                 rights_miss,
                 ..MachineOptions::default()

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use memwright::{MapRequest, Placement, ProtectError, RemapRequest, Rights};
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, MemoryType};
 use memwright_table::{CacheMode, CpuId, PhysAddr};
+use memwright_testkit::process::Signal;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -108,7 +109,7 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let host = Host::boot(MachineOptions {
+        let host = programs::boot(MachineOptions {
             frames: FRAMES,
             device: DEVICE as u32,
             ..MachineOptions::default()

@@ -4,8 +4,9 @@ mod support;
 
 use memwright::{AreaFlags, MapRequest, Rights};
 use memwright_sim::Arch;
-use memwright_sim::process::{Process, Signal};
+use memwright_sim::programs::Process;
 use memwright_table::{Architecture, FrameKind};
+use memwright_testkit::process::Signal;
 use support::{
     FIRST, READ_WRITE, SECOND, assert_coherent, at, boot, bytes, fork, map, program, protect,
 };

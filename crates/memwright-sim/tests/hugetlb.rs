@@ -8,9 +8,10 @@ use std::sync::Arc;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, MapRequest};
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::FrameKind;
+use memwright_testkit::process::Signal;
 use support::{
     FIRST, READ, READ_WRITE, SECOND, assert_coherent, at, fork, map, protect, read, unmap, write,
 };
@@ -25,7 +26,7 @@ fn huge(number: u64) -> u64 {
 
 /// Creates a machine with a hugetlb pool of `pages` huge pages.
 fn pooled(pages: u64) -> Arc<Host> {
-    let host = Host::boot(MachineOptions {
+    let host = programs::boot(MachineOptions {
         frames: 8192,
         ..MachineOptions::default()
     });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use memwright::Row;
 use memwright::{Advice, MapRequest, Placement};
-use memwright_sim::process::{Host, Process};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::sync::stat::{self, Line, Waits};
 use memwright_table::sync::{Lock, Rank};
@@ -46,7 +46,7 @@ impl Bench {
     /// Creates a process with memory for each CPU. The page tables of the memory exist, and each CPU has allocated and
     /// freed frames, so that operations are in the steady state.
     fn new(stride: u64) -> Self {
-        let host = Host::boot(MachineOptions {
+        let host = programs::boot(MachineOptions {
             frames: 2048,
             cpus: CPUS.into(),
             ..MachineOptions::default()
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     fn drop_pages(&self, cpu: CpuId) {
-        let drop = |space: &memwright_sim::process::Space| {
+        let drop = |space: &memwright_sim::programs::Space| {
             space.advise(self.at(cpu, 0), bytes(PAGES), Advice::DontNeed)
         };
         self.process.on(cpu, drop).unwrap();
@@ -201,7 +201,7 @@ fn neighbours_share_a_table() {
 
 /// Checks that waiting for a lock counts as one wait, however often the CPU spins and halts meanwhile.
 fn a_wait_is_counted_once() {
-    let host = Host::boot(MachineOptions {
+    let host = programs::boot(MachineOptions {
         frames: 256,
         cpus: 2,
         ..MachineOptions::default()

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use memwright::Advice;
-use memwright_sim::process::{Host, Process};
+use memwright_sim::programs::{Host, Process};
 use support::{
     FIRST, READ, READ_WRITE, SECOND, assert_coherent, at, boot, bytes, fork, program, protect,
     read, write,

@@ -6,10 +6,11 @@ mod support;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use memwright_sim::lockstep::{Difference, Lockstep};
-use memwright_sim::script::{Action, Range, Script, Step, What};
-use memwright_sim::terms::Rights;
+use memwright_sim::programs;
 use memwright_sim::{MachineOptions, Mistake, SimulatedMachine};
+use memwright_testkit::lockstep::Difference;
+use memwright_testkit::script::{Action, Range, Script, Step, What};
+use memwright_testkit::terms::Rights;
 use support::{FIRST, READ, READ_WRITE, SECOND, boot, fork, program, protect, read, unmap, write};
 
 const ALL: Range = Range { at: 12, pages: 8 };
@@ -37,7 +38,7 @@ fn script(last: Action) -> Script {
 }
 
 fn run(mistake: Option<Mistake>, script: &Script) -> Result<(), Difference> {
-    let lockstep = Lockstep::new(
+    let lockstep = programs::lockstep(
         MachineOptions {
             frames: 512,
             ..MachineOptions::default()
@@ -69,7 +70,7 @@ fn a_flush_that_is_left_out_is_seen() {
         Action::Protect(ALL, Rights::READ),
         Action::Protect(ALL, Rights::NONE),
         Action::Move(Range { at: 12, pages: 8 }, 20, false),
-        Action::Advise(ALL, memwright_sim::terms::Advice::Drop),
+        Action::Advise(ALL, memwright_testkit::terms::Advice::Drop),
         Action::Map(ALL, Rights::READ_WRITE, What::Anonymous, false),
         Action::Fork,
     ];

@@ -6,15 +6,16 @@ mod support;
 use std::sync::Arc;
 
 use memwright::{Advice, MapRequest};
-use memwright_sim::noted_file::NotedFile;
-use memwright_sim::process::{Host, Process, Space};
+use memwright_sim::SimulatedMachine;
+use memwright_sim::programs::{Host, Process, Space};
+use memwright_testkit::noted_file::NotedFile;
 use support::{
     FIRST, READ, READ_WRITE, SECOND, assert_coherent, boot, bytes, fork, map, protect, read, write,
 };
 
 struct Bench {
     host: Arc<Host>,
-    file: Arc<NotedFile>,
+    file: Arc<NotedFile<SimulatedMachine>>,
     process: Process,
 }
 

@@ -1,45 +1,50 @@
 //! Tests that compare the memory manager with the model after every step of random scripts.
 //!
-//! A failure prints the shortest failing script. The cases and seeds are fixed, so each run has the same result. To
-//! search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that found a bug
-//! stays in `tests/scripts`, and a test here replays it.
+//! A failure prints a short script that fails. The cases and seeds are fixed, so each run has the same result. To search
+//! further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that found a bug stays in
+//! `scripts` of the test kit, and a test here replays it.
 
-mod support;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use memwright::{Row, SharedMode};
-use memwright_sim::lockstep::Lockstep;
-use memwright_sim::script::{Action, Scale, Script, Step, What};
-use memwright_sim::{Adversary, Arch, HostSwap, MachineOptions, RightsMiss};
+use memwright_sim::programs::{self, Lockstep};
+use memwright_sim::{Adversary, Arch, MachineOptions, RightsMiss};
 use memwright_table::Architecture;
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use support::generate::{collapsing, freeing, judge, machine, script, splitting};
+use memwright_testkit::HostSwap;
+use memwright_testkit::chance::Chance;
+use memwright_testkit::generate;
+use memwright_testkit::judge::{judge, shorten};
+use memwright_testkit::lockstep::{Difference, Successes};
+use memwright_testkit::script::{Action, Scale, Script, Step, What};
 
 /// In the first tier of tests, `cargo xtask test`, only one in this number of scripts runs.
-const FIRST_TIER: u32 = 8;
+const FIRST_TIER: usize = 8;
+
+/// The number of attempts to shorten a script that fails.
+const ATTEMPTS: usize = 2_000;
 
 fn in_first_tier() -> bool {
     std::env::var("MEMWRIGHT_TIER").is_ok_and(|tier| tier == "test")
 }
 
+/// A function that generates a script of about this number of steps.
+type Generate = fn(&mut Chance, usize) -> Script;
+
 /// Runs `cases` scripts, or in the first tier one of every `FIRST_TIER`. Returns the number of successful steps of each
 /// kind.
 fn compare(
-    seed: u8,
-    cases: u32,
-    scripts: impl Strategy<Value = Script>,
+    seed: u64,
+    cases: u64,
+    (generate, steps): (Generate, usize),
     start: impl Fn(&Script) -> Lockstep,
-) -> BTreeMap<&'static str, u64> {
-    let mut successes = BTreeMap::new();
-    each_script(seed, cases, scripts, |script| {
-        let found = judge(|| start(script), script);
-        for (what, count) in found.map_err(|difference| difference.to_string())? {
+) -> Successes {
+    let mut successes = Successes::new();
+    each_script(seed, cases, (generate, steps), |script| {
+        for (what, count) in judge(|| start(script), script)? {
             *successes.entry(what).or_default() += count;
         }
         Ok(())
@@ -50,40 +55,28 @@ fn compare(
 /// Calls `judge` with `cases` scripts, or in the first tier with one of every `FIRST_TIER`.
 ///
 /// # Panics
-/// If `judge` returns an error: with the error, and the shortest script for which it does.
+/// If `judge` returns an error: with the error, and a short script for which it does.
 fn each_script(
-    seed: u8,
-    cases: u32,
-    scripts: impl Strategy<Value = Script>,
-    judge: impl FnMut(&Script) -> Result<(), String>,
+    seed: u64,
+    cases: u64,
+    (generate, steps): (Generate, usize),
+    mut judge: impl FnMut(&Script) -> Result<(), Difference>,
 ) {
-    let config = Config {
-        cases: if in_first_tier() {
-            cases / FIRST_TIER
-        } else {
-            cases
-        },
-        failure_persistence: None,
-        max_shrink_iters: 4_000,
-        ..Config::default()
-    };
-    let mut bytes = [seed; 32];
-    bytes[0] = 0;
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let judge = std::cell::RefCell::new(judge);
-    let outcome = TestRunner::new_with_rng(config, rng).run(&scripts, |script| {
-        (judge.borrow_mut())(&script).map_err(TestCaseError::fail)
-    });
-    match outcome {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, script)) => panic!("{reason}\n{script:?}"),
-        Err(error @ TestError::Abort(_)) => panic!("{error}"),
+    let every = if in_first_tier() { FIRST_TIER } else { 1 };
+    for number in (0..cases).step_by(every) {
+        let script = generate(&mut Chance::new((seed << 32) + number), steps);
+        if let Err(difference) = judge(&script) {
+            let (script, difference) = shorten(script, difference, ATTEMPTS, &mut judge);
+            panic!("{difference}\n{script:?}");
+        }
     }
 }
 
 #[test]
 fn programs_see_what_the_model_says() {
-    let successes = compare(1, 700, script(60), |_| Lockstep::new(machine(), None));
+    let successes = compare(1, 700, (generate::script, 60), |_| {
+        programs::lockstep(machine(), None)
+    });
     let often = [
         "map",
         "unmap",
@@ -126,10 +119,10 @@ fn programs_see_what_the_model_says() {
 
 #[test]
 fn programs_see_it_where_forks_share_page_tables() {
-    let successes = compare(7, 300, script(60), |script| {
+    let successes = compare(7, 300, (generate::script, 60), |script| {
         let seed = script.0.len() as u64;
         let adversary = (seed % 3 == 0).then(|| Adversary::with_appetite(seed, 1, 1));
-        let lockstep = Lockstep::new(machine(), adversary);
+        let lockstep = programs::lockstep(machine(), adversary);
         let lockstep = lockstep.with_swap(Arc::new(HostSwap::new(64)));
         let policy = lockstep.host().memory().policy();
         policy.set("fork", "1").expect("a known policy");
@@ -171,10 +164,11 @@ fn comparable(script: &Script, private: bool) -> Script {
 #[test]
 fn programs_read_the_same_whether_forks_copy_or_share() {
     let mut shared = 0;
-    each_script(8, 300, script(60), |script| {
+    each_script(8, 300, (generate::script, 60), |script| {
         let script = comparable(script, script.0.len() % 4 != 0);
         let seen = ["copy", "1"].map(|way| {
-            let lockstep = Lockstep::new(machine(), None).with_swap(Arc::new(HostSwap::new(64)));
+            let lockstep =
+                programs::lockstep(machine(), None).with_swap(Arc::new(HostSwap::new(64)));
             let memory = Arc::clone(lockstep.host().memory());
             memory.policy().set("fork", way).expect("a known policy");
             let seen = lockstep.run_and_see(&script);
@@ -185,7 +179,9 @@ fn programs_read_the_same_whether_forks_copy_or_share() {
         if by_copying == by_sharing {
             return Ok(());
         }
-        Err(format!("fork=copy: {by_copying:?}\nfork=1: {by_sharing:?}"))
+        Err(Difference::Disagreement(format!(
+            "fork=copy: {by_copying:?}\nfork=1: {by_sharing:?}"
+        )))
     });
     if Arch::SHARES_TABLES {
         assert!(in_first_tier() || shared > 100, "{shared} tables");
@@ -196,9 +192,9 @@ fn programs_read_the_same_whether_forks_copy_or_share() {
 
 #[test]
 fn programs_see_it_while_the_hardware_caches_what_it_may() {
-    compare(2, 100, script(30), |script| {
+    compare(2, 100, (generate::script, 30), |script| {
         let adversary = Adversary::with_appetite(script.0.len() as u64, 1, 1);
-        Lockstep::new(machine(), Some(adversary))
+        programs::lockstep(machine(), Some(adversary))
     });
 }
 
@@ -208,8 +204,8 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
         rights_miss: RightsMiss::Walks,
         ..machine()
     };
-    compare(3, 150, script(40), |script| {
-        let lockstep = Lockstep::new(machine, None);
+    compare(3, 150, (generate::script, 40), |script| {
+        let lockstep = programs::lockstep(machine, None);
         let upgrade = ["off", "dirty", "on"][script.0.len() % 3];
         let policy = lockstep.host().memory().policy();
         policy
@@ -222,7 +218,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
 /// Programs cannot observe that huge pages are allocated wherever they fit, are split, and are collapsed.
 #[test]
 fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
-    let successes = compare(4, 60, collapsing(40), |script| {
+    let successes = compare(4, 60, (generate::collapsing, 40), |script| {
         huge(machine(), THP[script.0.len() % THP.len()])
     });
     expect(&successes, &["collapse"], 10);
@@ -232,7 +228,7 @@ fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
 /// are split.
 #[test]
 fn programs_see_it_while_memory_comes_in_folios() {
-    let successes = compare(7, 300, splitting(60), |script| {
+    let successes = compare(7, 300, (generate::splitting, 60), |script| {
         swapping(machine(), 64).in_folios(FOLIOS[script.0.len() % FOLIOS.len()])
     });
     expect(&successes, &["split", "page that left"], 10);
@@ -242,7 +238,9 @@ fn programs_see_it_while_memory_comes_in_folios() {
 /// observe that pages freed by `MADV_FREE` are discarded.
 #[test]
 fn programs_see_it_while_pages_leave_move_and_merge() {
-    let successes = compare(5, 400, freeing(60), |_| swapping(two_nodes(machine()), 64));
+    let successes = compare(5, 400, (generate::freeing, 60), |_| {
+        swapping(two_nodes(machine()), 64)
+    });
     let often = [
         "swap on",
         "swap off",
@@ -258,15 +256,22 @@ fn programs_see_it_while_pages_leave_move_and_merge() {
 /// Programs cannot observe that pages are swapped out because memory is short.
 #[test]
 fn programs_see_it_while_memory_is_short() {
-    let successes = compare(6, 300, script(80), |_| short());
+    let successes = compare(6, 300, (generate::script, 80), |_| short());
     expect(&successes, &["relief", "page that left"], 10);
     let ends = successes.get("out of memory").copied().unwrap_or_default();
     assert!(ends < 20, "{successes:?}");
 }
 
+fn machine() -> MachineOptions {
+    MachineOptions {
+        frames: 512,
+        ..MachineOptions::default()
+    }
+}
+
 /// Checks that each of these steps succeeded at least `least` times: a test that never reaches a case proves nothing.
 /// Checks nothing in the first tier, which runs too few scripts to reach every case.
-fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
+fn expect(successes: &Successes, often: &[&str], least: u64) {
     if in_first_tier() {
         return;
     }
@@ -305,7 +310,7 @@ fn two_nodes(options: MachineOptions) -> MachineOptions {
 }
 
 fn swapping(options: MachineOptions, slots: u32) -> Lockstep {
-    Lockstep::new(options, None).with_swap(Arc::new(HostSwap::new(slots)))
+    programs::lockstep(options, None).with_swap(Arc::new(HostSwap::new(slots)))
 }
 
 /// Creates a machine with less memory than scripts need.
@@ -342,18 +347,18 @@ fn start(way: u64, seed: u64) -> Lockstep {
     let lockstep = match way % 8 {
         _ if is_huge(way) => huge(options, THP[(way / HUGE_EVERY) as usize % THP.len()]),
         // Setups with these numbers have no swap device.
-        0 => Lockstep::new(options, adversary),
+        0 => programs::lockstep(options, adversary),
         5 => {
             let frames = SHORT_FRAMES;
             let options = MachineOptions { frames, ..options };
-            let lockstep = Lockstep::new(options, adversary).in_folios(folios);
+            let lockstep = programs::lockstep(options, adversary).in_folios(folios);
             lockstep.with_swap(device).reclaiming()
         }
         6 => {
-            let lockstep = Lockstep::new(options, adversary).in_folios(folios);
+            let lockstep = programs::lockstep(options, adversary).in_folios(folios);
             lockstep.with_swap(device)
         }
-        _ => Lockstep::new(options, adversary).with_swap(device),
+        _ => programs::lockstep(options, adversary).with_swap(device),
     };
     let memory = lockstep.host().memory();
     let zeroes = &memory.merging().settings().zero_pages;
@@ -385,7 +390,7 @@ const WAYS: u64 = 240;
 /// if the file has the line [`HUGE`].
 #[test]
 fn kept_scripts_agree() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../memwright-testkit/scripts");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
         .expect("the kept scripts")
         .map(|entry| entry.expect("readable").path())
@@ -428,10 +433,8 @@ fn replay(path: &Path) {
 
 #[test]
 fn a_script_is_read_as_it_is_printed() {
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..50 {
-        let made = script(60).new_tree(&mut runner).expect("a script");
-        let printed = format!("{:?}", made.current());
+    for seed in 0..50 {
+        let printed = format!("{:?}", generate::script(&mut Chance::new(seed), 60));
         let read: Script = printed.parse().expect("readable");
         assert_eq!(format!("{read:?}"), printed);
     }
@@ -451,7 +454,7 @@ impl Tally {
     fn count(&mut self, script: &Script) {
         self.scripts += 1;
         self.steps += script.0.len() as u64;
-        let name = |step: &memwright_sim::script::Step| {
+        let name = |step: &memwright_testkit::script::Step| {
             let printed = format!("{:?}", step.action);
             let mut words = printed.split(' ');
             let first = words.next().unwrap_or_default();
@@ -497,44 +500,22 @@ impl End {
 
 /// Runs the search of one thread until `end`. Shrinks a failing script and saves it in `folder`.
 fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&stream.to_le_bytes());
-    let config = Config {
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let strategy = script(80);
     let mut shown = Instant::now();
     let mut done = 0;
     for number in 0.. {
-        let mut tree = strategy.new_tree(&mut runner).expect("a script");
+        let script = generate::script(&mut Chance::new((stream << 32) + number), 80);
         let way = number % WAYS;
-        let mut found = judge(|| start(way, number), &tree.current()).err();
-        if let Some(first) = &mut found {
-            let mut more = tree.simplify();
-            for _ in 0..2_000 {
-                if !more {
-                    break;
-                }
-                more = match judge(|| start(way, number), &tree.current()) {
-                    Err(shorter) => {
-                        *first = shorter;
-                        tree.simplify()
-                    }
-                    Ok(_) => tree.complicate(),
-                };
-            }
-            while judge(|| start(way, number), &tree.current()).is_ok() && tree.complicate() {}
+        let run = |script: &Script| judge(|| start(way, number), script).map(drop);
+        let found = run(&script).err();
+        if let Some(difference) = found.clone() {
+            let (short, difference) = shorten(script.clone(), difference, ATTEMPTS, run);
             let name = format!("model-{stream}-{number}.script");
             let scale = if is_huge(way) { HUGE } else { "#" };
-            let text = format!("{scale}\n# way {way}: {first}\n{:?}", tree.current());
+            let text = format!("{scale}\n# way {way}: {difference}\n{short:?}");
             println!("difference, kept as {name}:\n{text}");
             std::fs::write(folder.join(name), text).expect("kept");
         }
         let mut tally = tally.lock().expect("no panic");
-        let script = tree.current();
         done += script.0.len() as u64;
         tally.count(&script);
         tally.failures += u64::from(found.is_some());

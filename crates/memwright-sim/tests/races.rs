@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use memwright::{Advice, MapRequest, Placement, RemapRequest, Rights};
-use memwright_sim::adversary::Chance;
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, Mistake};
 use memwright_table::{CpuId, FrameKind};
+use memwright_testkit::chance::Chance;
+use memwright_testkit::process::Signal;
 use support::{FIRST, READ, READ_WRITE, at, bytes, program};
 
 /// The numbers of pages that a call affects: few enough to be invalidated one by one, and so many that the complete TLB
@@ -20,7 +21,7 @@ const FEW: u64 = 3;
 const MANY: u64 = 40;
 
 fn boot(cpus: usize) -> Arc<Host> {
-    Host::boot(MachineOptions {
+    programs::boot(MachineOptions {
         frames: 1024,
         cpus,
         ..MachineOptions::default()
@@ -213,7 +214,7 @@ fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
 /// Makes random calls on all CPUs at once. Returns the violations that the machine reported, and the stale translations
 /// that the audit found afterwards.
 fn random_calls(seed: u64, calls: usize, mistake: Option<Mistake>, tags: usize) -> Vec<String> {
-    let host = Host::boot(MachineOptions {
+    let host = programs::boot(MachineOptions {
         frames: 2048,
         cpus: CPUS,
         tags,

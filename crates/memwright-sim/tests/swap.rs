@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use memwright::Advice;
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
-use memwright_sim::HostSwap;
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{Host, Process};
 use memwright_table::{CpuId, Entry, FrameKind, PageRange};
+use memwright_testkit::HostSwap;
+use memwright_testkit::process::Signal;
 use support::{
     FIRST, READ_WRITE, SECOND, assert_coherent, at, boot, bytes, fork, program, read, write,
 };

@@ -9,9 +9,11 @@ use memwright::error::FillError;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::uffd::{Fill, Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Access, Advice, FaultError, FaultKind, MapRequest, RemapRequest, Rights, Row};
-use memwright_sim::process::{Host, Process, Signal, Space};
-use memwright_sim::{HostSwap, SimulatedMachine};
+use memwright_sim::SimulatedMachine;
+use memwright_sim::programs::{Host, Process, Space};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, Page, PageRange};
+use memwright_testkit::HostSwap;
+use memwright_testkit::process::Signal;
 use support::{
     FIRST, READ_WRITE, SECOND, assert_coherent, at, boot, bytes, fork, map, program, protect, read,
     unmap, write,

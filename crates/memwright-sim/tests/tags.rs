@@ -7,15 +7,16 @@ mod support;
 use std::sync::Arc;
 
 use memwright::{Advice, Rights};
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, Mistake, SimulatedMachine};
 use memwright_table::{
     Bits, Entry, FrameKind, Invalidation, Loaded, Machine, Page, PageRange, Table,
 };
+use memwright_testkit::process::Signal;
 use support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, program, read, write};
 
 fn boot(tags: usize) -> Arc<Host> {
-    Host::boot(MachineOptions {
+    programs::boot(MachineOptions {
         frames: 512,
         tags,
         ..MachineOptions::default()

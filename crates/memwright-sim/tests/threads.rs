@@ -6,17 +6,19 @@ mod support;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memwright::{MapRequest, Placement};
+use memwright::{Access, MapRequest, Placement};
 use memwright_sim::MachineOptions;
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_table::CpuId;
+use memwright_testkit::Trap;
+use memwright_testkit::process::Signal;
 use support::{READ, READ_WRITE, assert_coherent, at, fork, program, protect, read};
 
 const CPUS: usize = 3;
 const ROUNDS: u64 = 1000;
 
 fn boot() -> std::sync::Arc<Host> {
-    Host::boot(MachineOptions {
+    programs::boot(MachineOptions {
         frames: 512,
         cpus: CPUS,
         ..MachineOptions::default()
@@ -26,7 +28,11 @@ fn boot() -> std::sync::Arc<Host> {
 /// Adds 1 to the word at the start of a page. Retries while the page is read-only.
 fn add_one(process: &Process, cpu: CpuId, page: u64) {
     loop {
-        match process.fetch_add(cpu, at(page), 1) {
+        let added = process.access(cpu, at(page), Access::WRITE, |machine, _| {
+            let added = machine.on(cpu).fetch_add(at(page), 1);
+            added.map_err(Trap::from)
+        });
+        match added {
             Ok(_) => return,
             Err(Signal::Forbidden) => std::thread::yield_now(),
             Err(other) => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 //! written from the processor manual.
 
 use memwright::{HugeMode, MapRequest, Rights};
-use memwright_sim::process::{Host, Process};
+use memwright_sim::programs::{self, Process};
 use memwright_sim::walk::{self, Intent, WalkFault};
 use memwright_sim::{Arch, MachineOptions, tlb};
 use memwright_table::{
@@ -55,7 +55,7 @@ fn compare(process: &Process, start: VirtAddr, pages: u64) -> Vec<Option<Transla
 
 #[test]
 fn translations_are_those_of_the_processor() {
-    let host = Host::boot(MachineOptions::default());
+    let host = programs::boot(MachineOptions::default());
     let process = Process::new(&host);
     let (length, all) = (16 * 4096, Rights::READ | Rights::WRITE | Rights::EXECUTE);
     let start = process
@@ -94,7 +94,7 @@ fn translations_are_those_of_the_processor() {
 
 #[test]
 fn a_part_of_a_huge_page_has_a_frame_of_its_own() {
-    let host = Host::boot(MachineOptions::default());
+    let host = programs::boot(MachineOptions::default());
     host.memory().policy().set_huge(HugeMode::Always);
     let process = Process::new(&host);
     let length = 4 << 20;
@@ -115,7 +115,7 @@ fn a_part_of_a_huge_page_has_a_frame_of_its_own() {
 
 #[test]
 fn a_store_sets_the_dirty_bit_and_a_load_does_not() {
-    let host = Host::boot(MachineOptions::default());
+    let host = programs::boot(MachineOptions::default());
     let process = Process::new(&host);
     let rights = Rights::READ | Rights::WRITE;
     let start = process

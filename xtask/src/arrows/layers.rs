@@ -118,9 +118,18 @@ pub const CRATES: &[Crate] = &[
         large_circles: 0,
     },
     Crate {
+        source: "crates/memwright-testkit/src",
+        modules: &[
+            "chance", "terms", "script", "script_text", "saved", "generate", "leak", "machine", "process", "noted_file", "host_swap", "model", "lockstep", "judge", "run", "lib",
+        ],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
         source: "crates/memwright-sim/src",
         modules: &[
-            "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "memory_type", "format", "machine", "walk", "mmu", "process", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
+            "tlb", "locked", "schedule", "cost", "mistake", "memory_type", "format", "machine", "walk", "mmu", "audit", "adversary", "programs", "lib",
         ],
         upward: 0,
         circles: 0,

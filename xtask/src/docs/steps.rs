@@ -1,4 +1,4 @@
-//! Quotes the examples in the page that explains them step by step.
+//! Quotes the examples in the pages that explain them.
 
 use std::fs;
 
@@ -9,8 +9,11 @@ use crate::shell;
 
 const PAGE: &str = "docs/embedding-steps.md";
 
-/// The blocks of the page: the name, the file in `examples`, and how the first line of the quoted item begins.
-const QUOTES: &[(&str, &str, &str)] = &[
+/// A quotation: the name of its block, the file in `examples`, and how the first line of the quoted item begins.
+type Quote = (&'static str, &'static str, &'static str);
+
+/// The blocks of the page that builds the examples step by step.
+const QUOTES: &[Quote] = &[
     ("dependencies", "emulator/Cargo.toml", "[dependencies]"),
     ("cpu", EMULATOR, "impl Threads for Emulator"),
     ("machine", EMULATOR, "unsafe impl Machine for Emulator"),
@@ -51,18 +54,26 @@ const QUOTES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The page for embedders, and its blocks.
+const EMBEDDING: &str = "docs/embedding.md";
+const TESTS: &[Quote] = &[(
+    "testkit",
+    "emulator/tests/machine.rs",
+    "fn the_emulator_passes(",
+)];
+
 const EMULATOR: &str = "emulator/src/machine.rs";
 const STEPS: &str = "emulator/src/main.rs";
 const PROCESSOR: &str = "kernel/src/x86_64.rs";
 const PROGRAM: &str = "kernel/src/program.rs";
 
-/// Returns every block of the page.
+/// Returns every block of both pages.
 ///
 /// # Errors
 /// If a file cannot be read, or has no such item.
 pub fn blocks() -> Result<Vec<Block>> {
     let folder = shell::root().join("examples");
-    let block = |&(name, file, start): &(&'static str, &'static str, &'static str)| {
+    let block = |page, &(name, file, start): &Quote| {
         let source = fs::read_to_string(folder.join(file)).context(file)?;
         let item = item(&source, start).with_context(|| format!("{file} has no {start}"))?;
         let language = if file.ends_with(".toml") {
@@ -71,12 +82,14 @@ pub fn blocks() -> Result<Vec<Block>> {
             "rust,ignore"
         };
         Ok(Block {
-            page: PAGE,
+            page,
             name,
             text: format!("```{language}\n{item}```\n"),
         })
     };
-    QUOTES.iter().map(block).collect()
+    let quotes = QUOTES.iter().map(|quote| block(PAGE, quote));
+    let tests = TESTS.iter().map(|quote| block(EMBEDDING, quote));
+    quotes.chain(tests).collect()
 }
 
 /// Returns the lines of the item whose first line begins with `start`, with its comments, and without indentation. The

@@ -78,6 +78,7 @@ impl Source {
         self.is_rust()
             && self.path.starts_with("crates/")
             && !self.path.contains("/tests")
+            && !self.path.starts_with("crates/memwright-testkit/")
             && !self.path.starts_with("crates/memwright-sim/")
             && !self.path.starts_with("crates/memwright-linux-sim/")
     }

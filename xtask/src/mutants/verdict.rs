@@ -20,7 +20,11 @@ const ASSERTIONS: [&str; 6] = [
 const MESSAGES: [&str; 2] = ["assertion failed: ", "assertion `"];
 /// The macro that counts as an assertion only in the folders `CHECKERS`.
 const REPORT: &str = "panic";
-const CHECKERS: [&str; 2] = ["crates/memwright-sim/", "crates/memwright/tests/"];
+const CHECKERS: [&str; 3] = [
+    "crates/memwright-testkit/",
+    "crates/memwright-sim/",
+    "crates/memwright/tests/",
+];
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

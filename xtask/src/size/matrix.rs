@@ -64,13 +64,16 @@ mod tests {
             .collect();
         let default = format!("default = [{}]\n", list.join(", "));
         let library = include_str!("../../../crates/memwright/Cargo.toml");
+        let kit = include_str!("../../../crates/memwright-testkit/Cargo.toml");
         let simulation = include_str!("../../../crates/memwright-sim/Cargo.toml");
         let program = include_str!("../../../crates/memwright-size/Cargo.toml");
-        for manifest in [library, simulation] {
+        for manifest in [library, kit, simulation] {
             assert!(manifest.contains(&default), "{default}");
         }
         for Feature { name, .. } in FEATURES {
-            assert!(simulation.contains(&format!("{name} = [\"memwright/{name}\"]")));
+            for manifest in [kit, simulation] {
+                assert!(manifest.contains(&format!("{name} = [\"memwright/{name}\"]")));
+            }
             assert!(program.contains(&format!("{name} = [\"memwright?/{name}\"]")));
         }
     }

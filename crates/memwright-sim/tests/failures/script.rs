@@ -1,11 +1,11 @@
 //! Failed allocations in a script of the model. Every step is compared with the model, including the failed one.
 
-use memwright_sim::lockstep::Lockstep;
-use memwright_sim::script::{Action, Range, Script, Step, What};
-use memwright_sim::terms::{Advice, Rights};
+use memwright_sim::programs::{self, Lockstep};
 use memwright_sim::{Arch, MachineOptions};
 use memwright_table::Architecture;
 use memwright_table::handle::{fail_heap_after, heap_failure_pending};
+use memwright_testkit::script::{Action, Range, Script, Step, What};
+use memwright_testkit::terms::{Advice, Rights};
 
 const fn range(at: u8, pages: u8) -> Range {
     Range { at, pages }
@@ -107,7 +107,7 @@ fn script() -> Script {
 }
 
 fn lockstep() -> Lockstep {
-    Lockstep::new(
+    programs::lockstep(
         MachineOptions {
             frames: 512,
             ..MachineOptions::default()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::{Advice, MapRequest, Placement, RemapRequest, Row};
-use memwright_sim::HostSwap;
+use memwright_testkit::HostSwap;
 
 use crate::support::{READ, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memwright::{Advice, FaultError, MapRequest, ObjectError, Placement};
 use memwright::{Effort, ObjectPlace};
-use memwright_sim::HostSwap;
+use memwright_testkit::HostSwap;
 
 use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};

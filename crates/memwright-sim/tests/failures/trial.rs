@@ -13,10 +13,11 @@ use memwright::{
     AdviseError, BindError, Effort, FaultError, ForkError, LockError, MapError, NameError,
     ObjectError, ProtectError, RemapError, Row, SealError, SyncError, UnmapError, Unmoved,
 };
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::handle::{fail_heap_after, heap_failure_pending};
 use memwright_table::{OutOfFrames, OutOfMemory, PoolCounts};
+use memwright_testkit::process::Signal;
 
 use crate::support::{FIRST, assert_coherent, at, bytes};
 
@@ -94,7 +95,7 @@ pub struct Program {
 
 impl Trial {
     fn new(options: MachineOptions, failing: Failing) -> Self {
-        let host = Host::boot(options);
+        let host = programs::boot(options);
         let used_before = host.frames().used();
         Self {
             host,
@@ -187,7 +188,7 @@ impl Trial {
         &self,
         name: &str,
         program: &Program,
-        mut act: impl FnMut(&memwright_sim::process::Space) -> Result<T, E>,
+        mut act: impl FnMut(&memwright_sim::programs::Space) -> Result<T, E>,
     ) -> T {
         self.step(name, || program.process.on(FIRST, &mut act))
     }

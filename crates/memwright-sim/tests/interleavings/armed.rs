@@ -9,8 +9,9 @@ use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
 use memwright::{Advice, Moving, RemapRequest, Unmoved};
 use memwright_sim::MachineOptions;
-use memwright_sim::process::{Signal, Space};
+use memwright_sim::programs::Space;
 use memwright_table::{CpuId, NodeChoice};
+use memwright_testkit::process::Signal;
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, program, protect, read, write};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use memwright::{MapRequest, RemapRequest};
-use memwright_sim::process::Signal;
+use memwright_testkit::process::Signal;
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, unmap};
 use crate::world::{World, explore};

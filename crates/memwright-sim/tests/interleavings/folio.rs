@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{Advice, MapRequest, SharedSetting, SharedSizeMode, SizeMode};
-use memwright_sim::process::{Host, Process, Space};
+use memwright_sim::programs::{Host, Process, Space};
 use memwright_table::FrameKind;
 
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, write};

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use memwright_sim::process::Process;
+use memwright_sim::programs::Process;
 
 use crate::support::{self, FIRST, SECOND, at, read, write};
 use crate::world::{THIRD, World, explore};

@@ -9,8 +9,9 @@ use memwright::object::{HUGE_BYTES, HugeFile, ObjectIdentity, PrivateHuge, Shmem
 use memwright::track::Scan;
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, HugeMode, MapRequest};
-use memwright_sim::process::{Host, Process, Signal, Space};
+use memwright_sim::programs::{Host, Process, Space};
 use memwright_table::PageRange;
+use memwright_testkit::process::Signal;
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, write};
 use crate::world::{World, explore, explore_with};

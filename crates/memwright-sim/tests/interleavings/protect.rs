@@ -1,8 +1,8 @@
 //! Tests of rights that are removed while another CPU uses them.
 
 use memwright::Rights;
-use memwright_sim::process::Signal;
 use memwright_table::{Bits, Entry, PageRange};
+use memwright_testkit::process::Signal;
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, protect, read, write};
 use crate::world::{World, explore};

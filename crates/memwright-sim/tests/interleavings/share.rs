@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use memwright::{Moving, Row, Unmoved};
-use memwright_sim::process::{Process, Space};
-use memwright_sim::{HostSwap, MachineOptions};
+use memwright_sim::MachineOptions;
+use memwright_sim::programs::{Process, Space};
 use memwright_table::{CpuId, NodeChoice, Page, PageRange};
+use memwright_testkit::HostSwap;
 
 use crate::fork::{a_fork_is_one_moment, fork};
 use crate::support::{self, FIRST, READ_WRITE, SECOND, at, program, protect, read, unmap, write};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use memwright::Advice;
 use memwright::uffd::WatchModes;
 use memwright::{Effort, Memcg, ObjectPlace, Row};
-use memwright_sim::HostSwap;
-use memwright_sim::process::{Process, Signal, Space};
+use memwright_sim::programs::{Process, Space};
 use memwright_table::{CpuId, FrameKind, Page};
+use memwright_testkit::HostSwap;
+use memwright_testkit::process::Signal;
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use memwright::{Access, Advice, FaultError, MapRequest, RemapRequest};
-use memwright_sim::process::Signal;
 use memwright_table::FrameKind;
+use memwright_testkit::process::Signal;
 
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, read, unmap, write};
 use crate::world::{THIRD, World, explore};

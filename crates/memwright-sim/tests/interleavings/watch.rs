@@ -6,8 +6,9 @@ use memwright::MapRequest;
 use memwright::error::FillError;
 use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{Fill, WatchModes};
-use memwright_sim::process::{Signal, Space};
+use memwright_sim::programs::Space;
 use memwright_table::{CpuId, PAGE_SIZE, PageRange};
+use memwright_testkit::process::Signal;
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, unmap, write};

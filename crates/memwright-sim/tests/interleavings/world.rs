@@ -7,11 +7,12 @@ use memwright::MapRequest;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
-use memwright_sim::noted_file::NotedFile;
-use memwright_sim::process::{Host, Process, Signal, Space};
+use memwright_sim::programs::{self, Host, Process, Space};
 use memwright_sim::schedule::{self, Case, Explored};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{CpuId, Frame, Page, PageRange};
+use memwright_testkit::noted_file::NotedFile;
+use memwright_testkit::process::Signal;
 
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, write};
 
@@ -31,7 +32,7 @@ pub struct World {
     /// A counter that the case can use.
     pub count: AtomicU64,
     /// A file that the process maps. The file must be notified of the first write to each of its pages.
-    pub file: Option<Arc<NotedFile>>,
+    pub file: Option<Arc<NotedFile<SimulatedMachine>>>,
     /// Shared memory that the process maps, and that a case changes.
     pub shared: Option<Arc<Shmem<SimulatedMachine>>>,
     /// The number of frames in use before the process was created.
@@ -64,7 +65,7 @@ impl World {
 
     /// Creates a process on a machine with these options.
     pub fn on(options: MachineOptions, start: impl FnOnce(&Arc<Host>) -> Process) -> Self {
-        let host = Host::boot(options);
+        let host = programs::boot(options);
         let used = host.frames().used();
         let process = start(&host);
         for cpu in host.machine().cpus() {
@@ -148,7 +149,7 @@ impl World {
         self.shared.as_ref().expect("there until the end")
     }
 
-    pub fn file(&self) -> &NotedFile {
+    pub fn file(&self) -> &NotedFile<SimulatedMachine> {
         self.file.as_ref().expect("there until the end")
     }
 

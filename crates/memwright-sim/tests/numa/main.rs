@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 
 use memwright::{Advice, BindError, Moved, Moving, PlaceMode, PlacePolicy, Rights, Row, Unmoved};
 use memwright_sim::MachineOptions;
-use memwright_sim::process::{Host, Process, Space};
+use memwright_sim::programs::{self, Host, Process, Space};
 use memwright_sim::schedule::{self, Case};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, NodeChoice, NodeSet, PageRange};
 use support::{FIRST, READ, READ_WRITE, SECOND, START, at, bytes, program, protect, read, write};
 
 /// Boots a machine with two nodes, each with one CPU.
 fn two_nodes(frames: u32) -> Arc<Host> {
-    Host::boot(MachineOptions {
+    programs::boot(MachineOptions {
         frames,
         nodes: 2,
         ..MachineOptions::default()

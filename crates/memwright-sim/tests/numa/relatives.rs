@@ -6,9 +6,9 @@ use std::sync::Arc;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{MapRequest, Moved, Moving, RemapRequest};
 use memwright_sim::SimulatedMachine;
-use memwright_sim::adversary::Chance;
-use memwright_sim::process::{Host, Process};
+use memwright_sim::programs::{Host, Process};
 use memwright_table::{Frame, PageRange};
+use memwright_testkit::chance::Chance;
 
 use crate::support::{self, FIRST, READ, READ_WRITE, START, at, bytes, fork, map, write};
 use crate::{migrate_as, two_nodes};

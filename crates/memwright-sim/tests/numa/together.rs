@@ -6,7 +6,7 @@ use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, Shmem};
 use memwright::{
     Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, RemapRequest, Row, Unmoved,
 };
-use memwright_sim::process::{Host, Process};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{Bits, CpuId, Frame, FrameKind, NodeChoice, NodeSet, PageRange};
 
@@ -279,7 +279,7 @@ fn a_merged_page_is_found_where_nobody_recorded_it() {
 
 #[test]
 fn a_huge_page_moves_for_all_as_one() {
-    let host = Host::boot(MachineOptions {
+    let host = programs::boot(MachineOptions {
         frames: 8192,
         nodes: 2,
         ..MachineOptions::default()
@@ -313,7 +313,7 @@ fn a_huge_page_moves_for_all_as_one() {
 
 #[test]
 fn a_huge_page_of_an_object_moves_with_it() {
-    let host = Host::boot(MachineOptions {
+    let host = programs::boot(MachineOptions {
         frames: 8192,
         nodes: 2,
         ..MachineOptions::default()

@@ -1,14 +1,13 @@
 //! Helpers that several tests share: a booted machine, programs on it, and short functions.
 #![allow(dead_code, reason = "no test uses everything")]
 
-pub mod generate;
-
 use std::sync::Arc;
 
 use memwright::{MapRequest, Placement, Rights};
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::programs::{self, Host, Process};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{CpuId, PAGE_SIZE, Page, VirtAddr};
+use memwright_testkit::process::Signal;
 
 pub const FIRST: CpuId = CpuId::new(0);
 pub const SECOND: CpuId = CpuId::new(1);
@@ -19,7 +18,7 @@ pub const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 pub const START: Page = Page::new(3 * 512 * 512 - 2);
 
 pub fn boot() -> Arc<Host> {
-    Host::boot(MachineOptions {
+    programs::boot(MachineOptions {
         frames: 512,
         ..MachineOptions::default()
     })

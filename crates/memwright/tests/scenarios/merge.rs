@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use memwright::uffd::WatchedFault;
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, MergeCounts, Row};
-use memwright_sim::HostSwap;
 use memwright_table::{Bits, FrameKind, PageRange, Present};
+use memwright_testkit::HostSwap;
 
 use crate::overlooked::protected;
 use crate::world::{NONE, PAGE, Process, R, RW, World, page, rows};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use memwright::track::Scan;
 use memwright::uffd::{Watch, WatchModes};
 use memwright::{Advice, AdviseError, AreaFlags, Effort, HugeMode, RemapRequest};
-use memwright_sim::HostSwap;
 use memwright_table::{Bits, Frame, PageRange, Present};
+use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, RW, World, page, watch};
 

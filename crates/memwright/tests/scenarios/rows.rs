@@ -7,8 +7,8 @@ use memwright::{
     Access, Account, Advice, AreaFlags, FaultError, FaultKind, HugeMode, ROWS, Row, Source,
 };
 use memwright_sim::Arch;
-use memwright_sim::HostSwap;
 use memwright_table::{Architecture, Bits, CpuId, Loaded, Page, PageRange};
+use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 

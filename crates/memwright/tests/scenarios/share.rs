@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use memwright::uffd::WatchModes;
 use memwright::{Advice, AreaFlags, FaultKind, Row, Sight};
-use memwright_sim::HostSwap;
 use memwright_table::{Bits, Entry, PageRange};
+use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, R, RW, World, page, rows, watch};
 

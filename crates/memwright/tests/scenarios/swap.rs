@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memwright::uffd::{WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
-use memwright_sim::HostSwap;
 use memwright_table::{Bits, CpuId, Entry, Loaded};
+use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, R, RW, World, page, watch};
 

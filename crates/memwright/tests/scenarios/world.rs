@@ -9,9 +9,9 @@ use memwright::{
     Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
     Placement, Policy, Rights, Row,
 };
-use memwright_sim::leak::LeakOnPanic;
 use memwright_sim::{Arch, MachineOptions, PageFault, SimulatedMachine};
 use memwright_table::{CpuId, Frames, Loaded, PageRange, VirtAddr};
+use memwright_testkit::leak::LeakOnPanic;
 
 pub type Machine = SimulatedMachine;
 
