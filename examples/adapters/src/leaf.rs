@@ -4,7 +4,8 @@
 //! and after it is mapped.
 
 use memwright_table::{
-    Bits, Cursor, Entry, Gather, Machine, Page, PageRange, PageSize, Present, Table,
+    Architecture, Bits, Change, Cursor, Entry, FlushPolicy, Gather, Machine, Page, PageRange,
+    PageSize, Present, Table,
 };
 
 /// Why an operation on a page failed.
@@ -26,8 +27,19 @@ pub(crate) enum Failure {
     OutOfFrames,
 }
 
-/// Maps a page to a frame. Frees tables for smaller pages if they are empty.
-pub(crate) fn map<M: Machine>(table: &Table<M>, page: Page, new: Present) -> Result<(), Failure> {
+/// Creates a gather that also flushes, on every CPU, pages whose rights grew. The interfaces have no place for the fault
+/// that another CPU would otherwise take.
+pub(crate) fn gather<M: Machine>(table: &Table<M>) -> Gather<'_, M> {
+    table.gather_by(FlushPolicy::Elide)
+}
+
+/// Maps a page to a frame. Frees tables for smaller pages if they are empty. The flush is the gather's.
+pub(crate) fn map<'t, M: Machine>(
+    table: &'t Table<M>,
+    page: Page,
+    new: Present,
+    gather: &mut Gather<'t, M>,
+) -> Result<(), Failure> {
     let range = whole(page, new.size)?;
     if !u64::from(new.frame.number()).is_multiple_of(new.size.pages()) {
         return Err(Failure::Misaligned);
@@ -41,9 +53,8 @@ pub(crate) fn map<M: Machine>(table: &Table<M>, page: Page, new: Present) -> Res
             cursor.advance();
         }
         drop(cursor);
-        let mut gather = table.gather();
-        table.free_tables(range, &mut gather);
-        gather.finish();
+        table.free_tables(range, gather);
+        gather.flush();
         cursor = table.cursor(range);
     }
     if let Some(old) = cursor.peek().present() {
@@ -55,7 +66,17 @@ pub(crate) fn map<M: Machine>(table: &Table<M>, page: Page, new: Present) -> Res
     }
     let bits = new.bits.union(Bits::BORROWED);
     let filled = cursor.fill(Entry::Present(Present { bits, ..new }));
-    filled.map_err(|_| Failure::OutOfFrames)
+    filled.map_err(|_| Failure::OutOfFrames)?;
+    record_absent::<M>(page, new.size, gather);
+    Ok(())
+}
+
+/// Records that CPUs may have cached that the page could not be accessed. On x86-64, they do not, and a fault drops what
+/// they cached.
+fn record_absent<M: Machine>(page: Page, size: PageSize, gather: &mut Gather<'_, M>) {
+    if !M::Arch::FAULT_DROPS_STALE {
+        gather.record(page, size, Change::Grew);
+    }
 }
 
 /// Unmaps a page, and returns it. The flush is the gather's.
@@ -80,7 +101,9 @@ pub(crate) fn protect<'t, M: Machine>(
 ) -> Result<Present, Failure> {
     let (mut cursor, _) = at(table, page, size)?;
     let lost = Bits::RIGHTS.difference(rights);
-    Ok(cursor.edit(rights.intersection(Bits::RIGHTS), lost, gather))
+    let new = cursor.edit(rights.intersection(Bits::RIGHTS), lost, gather);
+    record_absent::<M>(page, size, gather);
+    Ok(new)
 }
 
 /// Maps a page to another frame, with other rights. The old translation is flushed before the new one exists.
@@ -95,7 +118,7 @@ pub(crate) fn remap<'t, M: Machine>(
     }
     unmap(table, page, new.size, gather)?;
     gather.flush();
-    map(table, page, new)
+    map(table, page, new, gather)
 }
 
 /// Returns the page that is mapped at `page`, of any size. A page without rights is one, too.

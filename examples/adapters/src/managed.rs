@@ -86,7 +86,10 @@ pub struct ManagedCursor<'a, 't, M: Machine> {
 impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
     fn parts(&mut self) -> (&'t Table<M>, &mut Gather<'t, M>) {
         let table = self.inner.table;
-        (table, self.gather.get_or_insert_with(|| table.gather()))
+        (
+            table,
+            self.gather.get_or_insert_with(|| leaf::gather(table)),
+        )
     }
 
     /// Returns the page that is mapped at `vaddr`, and its first page.
@@ -117,8 +120,9 @@ impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
             size,
             bits,
         };
-        let result = leaf::map(self.inner.table, page(vaddr.align_down(page_size)), new);
-        result.map_err(error)
+        let (table, gather) = self.parts();
+        let first = page(vaddr.align_down(page_size));
+        leaf::map(table, first, new, gather).map_err(error)
     }
 
     /// Maps the page at `vaddr` to another frame, with other flags. Returns its size.

@@ -136,7 +136,10 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
             size: size::<S>(),
             bits: bits(flags),
         };
-        match leaf::map(self.table, number(page), new) {
+        let mut gather = leaf::gather(self.table);
+        let mapped = leaf::map(self.table, number(page), new, &mut gather);
+        gather.finish();
+        match mapped {
             Ok(()) => Ok(MapperFlush::new(page)),
             Err(Failure::Mapped(old)) => Err(MapToError::PageAlreadyMapped(frame(old.frame))),
             Err(Failure::InLarger) => Err(MapToError::ParentEntryHugePage),
@@ -151,7 +154,7 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
     }
 
     fn unmap(&mut self, page: Page<S>) -> Result<(PhysFrame<S>, MapperFlush<S>), UnmapError> {
-        let mut gather = self.table.gather();
+        let mut gather = leaf::gather(self.table);
         let unmapped = leaf::unmap(self.table, number(page), size::<S>(), &mut gather);
         gather.finish();
         match unmapped {
@@ -180,7 +183,7 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
         flags: PageTableFlags,
     ) -> Result<MapperFlush<S>, FlagUpdateError> {
         let rights = bits(flags);
-        let mut gather = self.table.gather();
+        let mut gather = leaf::gather(self.table);
         let changed = leaf::protect(self.table, number(page), size::<S>(), rights, &mut gather);
         gather.finish();
         match changed {

@@ -1,5 +1,8 @@
 //! A table of `page_table_multiarch` for kernel memory, whose frames are Memwright's.
-#![cfg(target_arch = "x86_64")]
+#![cfg(all(
+    target_arch = "x86_64",
+    not(any(simulated = "aarch64", simulated = "riscv64"))
+))]
 
 use std::sync::{Arc, OnceLock};
 

@@ -48,6 +48,44 @@ pub fn events(
     traced.follow(functions)
 }
 
+/// Runs `program`, which has no dynamic linker, and returns the number of instructions of the second call of the function
+/// at `function`. An instruction that repeats itself, such as REP STOS, counts once. `relocations` are the words that a
+/// loader would write: each has an address, and a value to which the address of the image is added.
+///
+/// # Errors
+/// If the program cannot be traced, or does not call the function twice.
+pub fn instructions(program: &Path, function: u64, relocations: &[(u64, u64)]) -> Result<u64> {
+    let mut traced = Traced::start(program, &[])?;
+    for (place, value) in relocations {
+        let word = (traced.base + value).to_le_bytes();
+        traced.memory.write_all_at(&word, traced.base + place)?;
+    }
+    let start = traced.base + function;
+    traced.plant(start, None)?;
+    let byte = traced.breakpoints[&start].byte;
+    let mut registers = traced.run_to_breakpoint()?;
+    registers.rip = start;
+    traced.step_over(start, byte, registers)?;
+    registers = traced.run_to_breakpoint()?;
+    registers.rip = start;
+    traced.memory.write_all_at(&[byte], start)?;
+    ptrace::setregs(traced.id, registers)?;
+    let end = (traced.word(registers.rsp)?, registers.rsp + 8);
+    let mut count = 0;
+    loop {
+        ptrace::step(traced.id, None)?;
+        let stop = waitpid(traced.id, None)?;
+        let stepped = matches!(stop, WaitStatus::Stopped(_, Signal::SIGTRAP));
+        ensure!(stepped, "a step ended otherwise: {stop:?}");
+        let now = ptrace::getregs(traced.id)?;
+        count += u64::from(now.rip != registers.rip);
+        if (now.rip, now.rsp) == end {
+            return Ok(count);
+        }
+        registers = now;
+    }
+}
+
 /// A breakpoint in the traced process.
 #[derive(Clone, Copy)]
 struct Breakpoint {
