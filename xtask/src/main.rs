@@ -69,7 +69,7 @@ usage: cargo xtask TASK
             run them on a Linux kernel, and write its column
   conformance --against A,B
             compare two columns: series of Linux, or memwright
-  example kernel [x86_64 | aarch64 | riscv64]
+  example kernel [x86_64 | aarch64 | riscv64 | riscv64-sv39]
             build the example kernel for bare metal, and run it under QEMU
   experiments [NAME]...
             run the command of each page of docs/experiments, or of the named ones, and write the figures into it;
@@ -96,7 +96,7 @@ usage: cargo xtask TASK
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
             run long sequences of mostly valid system calls on live descriptors, memory and children, on Memwright
-  architectures [--all] [aarch64 | riscv64 | aarch64-by-fault | riscv64-by-fault]...
+  architectures [--all] [aarch64 | riscv64 | riscv64-sv39, or one of these with -by-fault]...
             run the tests of the libraries on the named simulated machines, whose page tables are not those of x86-64;
             without a name, on those whose processors set accessed and dirty bits; with --all, the tests of all orders of
             steps too, and without a name on all machines

@@ -123,6 +123,8 @@ unsafe impl Machine for Hardware {
 }
 
 impl Threads for Hardware {
+    const HALTS: bool = true;
+
     #[inline(always)]
     fn cpu() -> CpuId {
         CpuId::known(percpu::current().index.load(Ordering::Relaxed))

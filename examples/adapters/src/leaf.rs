@@ -40,7 +40,7 @@ pub(crate) fn map<'t, M: Machine>(
     new: Present,
     gather: &mut Gather<'t, M>,
 ) -> Result<(), Failure> {
-    let range = whole(page, new.size)?;
+    let range = whole::<M>(page, new.size)?;
     if !u64::from(new.frame.number()).is_multiple_of(new.size.pages()) {
         return Err(Failure::Misaligned);
     }
@@ -123,7 +123,7 @@ pub(crate) fn remap<'t, M: Machine>(
 
 /// Returns the page that is mapped at `page`, of any size. A page without rights is one, too.
 pub(crate) fn find<M: Machine>(table: &Table<M>, page: Page) -> Option<Present> {
-    if page >= Page::USER_END {
+    if !M::Arch::USER.contains(page) {
         return None;
     }
     table.look(PageRange::single(page)).peek().present()
@@ -135,7 +135,7 @@ fn at<M: Machine>(
     page: Page,
     size: PageSize,
 ) -> Result<(Cursor<'_, M>, Present), Failure> {
-    let cursor = table.cursor(whole(page, size)?);
+    let cursor = table.cursor(whole::<M>(page, size)?);
     if cursor.size() < size {
         return Err(Failure::HasTable);
     }
@@ -151,12 +151,17 @@ fn at<M: Machine>(
 }
 
 /// Returns the range of a page of this size.
-fn whole(page: Page, size: PageSize) -> Result<PageRange, Failure> {
+fn whole<M: Machine>(page: Page, size: PageSize) -> Result<PageRange, Failure> {
     if !page.number().is_multiple_of(size.pages()) {
         return Err(Failure::Misaligned);
     }
-    if page >= Page::USER_END || page.number() + size.pages() > Page::USER_END.number() {
+    if !M::Arch::USER.contains(page) {
         return Err(Failure::NotUser);
     }
-    Ok(PageRange::new(page, page.add(size.pages())))
+    let range = PageRange::new(page, page.add(size.pages()));
+    if M::Arch::USER.covers(range) {
+        Ok(range)
+    } else {
+        Err(Failure::NotUser)
+    }
 }

@@ -4,6 +4,7 @@
     not(any(simulated = "aarch64", simulated = "riscv64"))
 ))]
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use memory_addr::{PhysAddr, VirtAddr};
@@ -20,8 +21,11 @@ use page_table_multiarch::{
 const FIRST: CpuId = CpuId::new(0);
 const SECOND: CpuId = CpuId::new(1);
 
-/// An address in kernel memory. The simulated CPUs are in user mode, so the test gives its pages the flag `USER`.
-const KERNEL: usize = 0xffff_8000_0040_0000;
+/// An address of the lower half, which a kernel's table can map, too. The simulated CPUs are in user mode, so they access
+/// no others, and the test gives the pages the flag `USER`.
+const LOW: usize = 0x40_0000;
+/// An address of the upper half.
+const HIGH: usize = 0xffff_8000_0040_0000;
 const READ: Flags = Flags::READ.union(Flags::USER);
 const READ_WRITE: Flags = READ.union(Flags::WRITE);
 
@@ -76,6 +80,10 @@ fn physical(frame: Frame) -> PhysAddr {
     PhysAddr::from_usize(frame.address().as_u64() as usize)
 }
 
+fn root_of<K: Kernel>(kernel: &KernelTable<K>) -> Frame {
+    Frame::new((kernel.root_paddr().as_usize() >> 12) as u32)
+}
+
 fn load(machine: &SimulatedMachine, cpu: CpuId, address: usize) -> Result<u8, PageFault> {
     let mut byte = [0];
     let read = machine
@@ -89,7 +97,7 @@ fn store(machine: &SimulatedMachine, cpu: CpuId, address: usize) -> Result<(), P
 }
 
 #[test]
-fn user_tables_have_the_kernel_half_of_the_table() {
+fn both_cpus_see_each_change_after_the_flush() {
     kernel!(Simulated);
     let (machine, frames) = Simulated::global();
     let block = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
@@ -100,59 +108,67 @@ fn user_tables_have_the_kernel_half_of_the_table() {
     let size = PageSize::Size4K;
     let mapped = kernel
         .cursor()
-        .map(at(KERNEL), physical(page), size, READ_WRITE);
+        .map(at(LOW), physical(page), size, READ_WRITE);
     assert_eq!(mapped, Ok(()));
-    assert_eq!(
-        frames.used_by(FrameKind::Kernel),
-        5,
-        "four tables and a page"
-    );
+    let used = frames.used_by(FrameKind::Kernel);
+    assert_eq!(used, 5, "four tables and a page");
 
-    // The first CPU has the kernel's table, and the second that of a program.
-    let root = Frame::new((kernel.root_paddr().as_usize() >> 12) as u32);
-    let program = Table::new(Arc::clone(frames), Some(root)).unwrap();
-    {
-        let _running = machine.run_on(SECOND);
-        program.load();
+    for cpu in [FIRST, SECOND] {
+        let _running = machine.run_on(cpu);
+        machine.load_root(root_of(&kernel));
     }
     let _running = machine.run_on(FIRST);
-    machine.load_root(root);
-    assert_eq!(load(machine, FIRST, KERNEL), Ok(7));
-    assert_eq!(store(machine, SECOND, KERNEL), Ok(()));
-    assert_eq!(store(machine, FIRST, KERNEL), Ok(()));
+    assert_eq!(load(machine, FIRST, LOW), Ok(7));
+    assert_eq!(store(machine, SECOND, LOW), Ok(()));
+    assert_eq!(store(machine, FIRST, LOW), Ok(()));
 
     // A cursor of the crate calls `flush_tlb` on bare metal only. On a host, its caller does.
-    kernel.cursor().protect(at(KERNEL), READ).unwrap();
-    <MetaData<Simulated> as PagingMetaData>::flush_tlb(Some(at(KERNEL)));
+    kernel.cursor().protect(at(LOW), READ).unwrap();
+    <MetaData<Simulated> as PagingMetaData>::flush_tlb(Some(at(LOW)));
     for cpu in [FIRST, SECOND] {
-        assert_eq!(load(machine, cpu, KERNEL), Ok(9));
-        assert!(store(machine, cpu, KERNEL).is_err());
+        assert_eq!(load(machine, cpu, LOW), Ok(9));
+        assert!(store(machine, cpu, LOW).is_err());
     }
-    let unmapped = kernel.cursor().unmap(at(KERNEL));
+    let unmapped = kernel.cursor().unmap(at(LOW));
     assert_eq!(unmapped, Ok((physical(page), READ, size)));
     <MetaData<Simulated> as PagingMetaData>::flush_tlb(None);
     for cpu in [FIRST, SECOND] {
-        assert!(load(machine, cpu, KERNEL).is_err());
+        assert!(load(machine, cpu, LOW).is_err());
     }
-    assert_eq!(
-        kernel.cursor().unmap(at(KERNEL)),
-        Err(PagingError::NotMapped)
-    );
+    let again = kernel.cursor().unmap(at(LOW));
+    assert_eq!(again, Err(PagingError::NotMapped));
 
-    let empty = Table::new(Arc::clone(frames), None).unwrap();
-    for cpu in [FIRST, SECOND] {
-        let _running = machine.run_on(cpu);
-        empty.load();
-    }
-    program.note_unloaded(SECOND);
-    drop(program);
-    drop(kernel);
-    for cpu in [FIRST, SECOND] {
-        empty.note_unloaded(cpu);
-    }
-    drop(block);
+    drop((kernel, block));
     assert_eq!(frames.used_by(FrameKind::Kernel), 0);
     assert_eq!(machine.take_violations(), Vec::<String>::new());
+}
+
+#[test]
+fn user_tables_have_the_kernel_half_of_the_table() {
+    kernel!(Simulated);
+    let (machine, frames) = Simulated::global();
+    let block = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
+    let mut kernel = KernelTable::<Simulated>::try_new().unwrap();
+    for address in [LOW, HIGH] {
+        let target = physical(block.frame());
+        let mapped = kernel
+            .cursor()
+            .map(at(address), target, PageSize::Size4K, READ);
+        assert_eq!(mapped, Ok(()));
+    }
+    let root = root_of(&kernel);
+    let program = Table::new(Arc::clone(frames), Some(root)).unwrap();
+    let word = |root: Frame, index: usize| machine.memory().word(root, index).load(Relaxed);
+    assert_ne!(word(root, 0), 0);
+    assert_ne!(word(root, 256), 0);
+    for index in 0..512 {
+        let expected = if index < 256 { 0 } else { word(root, index) };
+        assert_eq!(word(program.root(), index), expected);
+    }
+    // The tables of the kernel are not those of the program.
+    drop(program);
+    let query = kernel.query(at(HIGH)).unwrap();
+    assert_eq!(query, (physical(block.frame()), READ, PageSize::Size4K));
 }
 
 #[test]
@@ -166,9 +182,7 @@ fn a_table_that_cannot_be_allocated_is_an_error() {
     }
     assert!(KernelTable::<Simulated>::try_new().is_err());
     let target = PhysAddr::from_usize(0x1000);
-    let mapped = kernel
-        .cursor()
-        .map(at(KERNEL), target, PageSize::Size4K, READ);
+    let mapped = kernel.cursor().map(at(LOW), target, PageSize::Size4K, READ);
     assert_eq!(mapped, Err(PagingError::NoMemory));
     all.into_iter()
         .for_each(Handler::<Simulated>::dealloc_frame);

@@ -1,10 +1,13 @@
-//! RISC-V, Sv48, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
+//! RISC-V, Sv48 or Sv39, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
 //! without Svvptc and Svnapot (RISC-V Privileged Architecture, "Supervisor-Level ISA").
 
 use super::Leaf;
 use crate::tlb::Rights;
 
+#[cfg(not(simulated_sv39))]
 pub(crate) use memwright_table::Riscv64 as Processor;
+#[cfg(simulated_sv39)]
+pub(crate) use memwright_table::Riscv64Sv39 as Processor;
 
 /// Set in an entry that the processor uses.
 pub(crate) const PRESENT: u64 = 1 << 0;

@@ -44,6 +44,8 @@ const WRITE_BACK: u64 = Bits::of_cache(CacheMode::WriteBack).bits();
 const WRITE_COMBINING: u64 = Bits::of_cache(CacheMode::WriteCombining).bits();
 
 impl Architecture for Aarch64 {
+    const LEVELS: u8 = 4;
+
     // A processor may keep a translation whose rights caused a fault.
     const FAULT_DROPS_STALE: bool = false;
 

@@ -14,6 +14,8 @@ use super::{Architecture, Tables};
 pub struct ByFault<A>(PhantomData<A>);
 
 impl<A: Architecture> Architecture for ByFault<A> {
+    const LEVELS: u8 = A::LEVELS;
+
     const FAULT_DROPS_STALE: bool = A::FAULT_DROPS_STALE;
 
     const BREAK_BEFORE_MAKE: bool = A::BREAK_BEFORE_MAKE;

@@ -9,6 +9,8 @@ use super::{Architecture, Tables};
 pub struct X86_64;
 
 impl Architecture for X86_64 {
+    const LEVELS: u8 = 4;
+
     // Intel SDM volume 3A, "Operations that Invalidate TLBs and Paging-Structure Caches": a page fault invalidates the
     // entries for its address. Entries that are not present are not cached.
     const FAULT_DROPS_STALE: bool = true;

@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
+use super::level::{ENTRIES, slot_index, slot_pages};
 use super::runs::{all_empty, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Change;
 use crate::gather::Gather;
 use crate::machine::{Machine, SlotOf};
@@ -35,7 +35,7 @@ impl<M: Machine> Table<M> {
             freed: 0,
             points,
         };
-        pruning.free_below(self.root(), ROOT_LEVEL, range);
+        pruning.free_below(self.root(), M::Arch::LEVELS, range);
         pruning.freed
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use memwright_sim::{MachineOptions, PageFault, SimulatedMachine};
-use memwright_table::{CpuId, Frame, FrameKind, Frames, Table, VirtAddr};
+use memwright_table::{CpuId, Frame, FrameKind, Frames, Loaded, Table, VirtAddr};
 
 pub const FIRST: CpuId = CpuId::new(0);
 pub const SECOND: CpuId = CpuId::new(1);
@@ -13,7 +13,9 @@ pub const SECOND: CpuId = CpuId::new(1);
 pub struct Bench {
     pub machine: SimulatedMachine,
     pub frames: Arc<Frames<SimulatedMachine>>,
-    pub table: Table<SimulatedMachine>,
+    pub table: Arc<Table<SimulatedMachine>>,
+    /// What each CPU has loaded.
+    loaded: Vec<Loaded<Arc<Table<SimulatedMachine>>>>,
 }
 
 impl Bench {
@@ -21,14 +23,17 @@ impl Bench {
         let machine = SimulatedMachine::new(MachineOptions::default());
         let frames = machine.frames();
         let table = Table::new(Arc::clone(&frames), None).expect("a table");
-        for cpu in [FIRST, SECOND] {
+        let table = Arc::new(table);
+        let load = |cpu| {
             let _running = machine.run_on(cpu);
-            table.load();
-        }
+            Loaded::new(Arc::clone(&table))
+        };
+        let loaded = [FIRST, SECOND].map(load).into();
         Self {
             machine,
             frames,
             table,
+            loaded,
         }
     }
 
@@ -75,8 +80,9 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        for cpu in [FIRST, SECOND] {
-            self.table.note_unloaded(cpu);
+        for (cpu, loaded) in [FIRST, SECOND].into_iter().zip(self.loaded.drain(..)) {
+            let _running = self.machine.run_on(cpu);
+            loaded.stop();
         }
         if !std::thread::panicking() {
             assert_eq!(self.machine.take_violations(), Vec::<String>::new());
