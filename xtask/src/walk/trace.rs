@@ -331,6 +331,56 @@ mod tests {
         ),
     ];
 
+    /// A program without libraries. The second call of `measured` executes five instructions.
+    #[cfg(target_arch = "x86_64")]
+    const BARE: &str = "
+        #![no_std]
+        #![no_main]
+        #[panic_handler]
+        fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+            loop {}
+        }
+        core::arch::global_asm!(
+            \".globl _start, measured\",
+            \".type measured, @function\",
+            \"_start: mov ebx, 2\",
+            \"call measured\",
+            \"mov ebx, 64\",
+            \"call measured\",
+            \"2: jmp 2b\",
+            \"measured: mov ecx, ebx\",
+            \"lea rdi, [rsp - 128]\",
+            \"xor eax, eax\",
+            \"rep stosb\",
+            \"ret\",
+        );
+    ";
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_repeated_instruction_counts_once() {
+        use object::{Object, ObjectSymbol};
+
+        let root = shell::target_folder().join("count-fixture");
+        fs::create_dir_all(&root).expect("a folder");
+        let (source, program) = (root.join("main.rs"), root.join("fixture"));
+        fs::write(&source, BARE).expect("written");
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        rustc
+            .args(["--crate-name", "fixture", "--edition", "2024"])
+            .args(["-Cpanic=abort", "-Clink-arg=-nostartfiles"])
+            .args(["-Clink-arg=-nostdlib", "-Clink-arg=-static-pie"])
+            .arg("-o")
+            .arg(&program)
+            .arg(&source);
+        shell::run(&mut rustc).expect("it compiles");
+        let bytes = fs::read(&program).expect("a program");
+        let file = object::File::parse(&*bytes).expect("an ELF file");
+        let measured = file.symbol_by_name("measured").expect("a symbol");
+        let count = instructions(&program, measured.address(), &[]);
+        assert_eq!(count.expect("a count"), 5);
+    }
+
     #[test]
     fn a_walk_is_that_of_the_calls_that_a_program_makes() {
         let root = shell::target_folder().join("walk-fixture");
