@@ -126,7 +126,9 @@ usage: cargo xtask TASK
             and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
             without each feature; or beside other crates; or check or write the tables of docs/embedding.md; or print
             the largest functions
-  features  check that the memory manager compiles with no feature, with each alone, with each left out, and with all
+  features [--tests]
+            check that the memory manager compiles with no feature, with each alone, with each left out, and with all,
+            and that its tests pass with none; with --tests, with each choice, which takes ten minutes
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
   workloads [--install] [--memwright] [--releases] [NAME]...
@@ -175,7 +177,7 @@ fn main() -> ExitCode {
         ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
         ["size", rest @ ..] => size::run(rest),
-        ["features"] => size::matrix::run(),
+        ["features", arguments @ ..] => size::matrix::run(arguments),
         ["prose"] => prose::run().and_then(|outcome| match outcome {
             Outcome::Passed => Ok(()),
             Outcome::Skipped(why) => {

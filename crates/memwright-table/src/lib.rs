@@ -140,7 +140,10 @@ pub use addr::{
     CpuId, CpuSet, Frame, FrameRange, MAX_CPUS, PAGE_SIZE, Page, PageRange, PageSize, PhysAddr,
     VirtAddr,
 };
-pub use arch::{Aarch64, Architecture, ByFault, Riscv64, Riscv64Sv39, X86_64};
+pub use arch::{
+    Aarch64, Aarch64Registers, Architecture, ByFault, Riscv64, Riscv64Sv39, Uses, WrongRegister,
+    X86_64, X86_64Registers,
+};
 pub use entry::{
     Bits, CacheMode, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change,
 };

@@ -1,6 +1,9 @@
 //! RISC-V: Sv48 and Sv39 with the extension Svadu, so that the processors set the accessed and the dirty bit.
 
+use core::convert::Infallible;
+
 use super::paired::{HardwareFormat, PairedSlot};
+use super::registers::{Uses, WrongRegister};
 use super::word::{ACCESSED, ADDRESS, DIRTY, NO_EXECUTE, READ, TABLE, WRITE};
 use super::{Architecture, Tables};
 use crate::entry::{Bits, CacheMode};
@@ -43,6 +46,9 @@ const _: () = {
 };
 
 impl Architecture for Riscv64 {
+    // `menvcfg` cannot be read in supervisor mode, and `load_root` writes `satp`.
+    type Registers = Infallible;
+
     const LEVELS: u8 = 4;
 
     // A processor may keep a translation after a fault. Without the extension Svvptc, it may also keep for any time
@@ -50,14 +56,25 @@ impl Architecture for Riscv64 {
     const FAULT_DROPS_STALE: bool = false;
 
     const BREAK_BEFORE_MAKE: bool = false;
+
+    fn check(registers: &Infallible, _uses: Uses) -> Result<(), WrongRegister> {
+        match *registers {}
+    }
 }
 
 impl Architecture for Riscv64Sv39 {
+    // `menvcfg` cannot be read in supervisor mode, and `load_root` writes `satp`.
+    type Registers = Infallible;
+
     const LEVELS: u8 = 3;
 
     const FAULT_DROPS_STALE: bool = Riscv64::FAULT_DROPS_STALE;
 
     const BREAK_BEFORE_MAKE: bool = Riscv64::BREAK_BEFORE_MAKE;
+
+    fn check(registers: &Infallible, _uses: Uses) -> Result<(), WrongRegister> {
+        match *registers {}
+    }
 }
 
 impl Tables for Riscv64Sv39 {

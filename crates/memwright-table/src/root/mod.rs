@@ -21,7 +21,7 @@ use rust_alloc::vec::Vec;
 use crate::addr::{CpuId, CpuSet, Frame};
 use crate::arch::Architecture;
 use crate::frame::Frames;
-use crate::machine::Machine;
+use crate::machine::{Machine, check_registers};
 use crate::sync::Threads;
 use crate::sync::stat::{self, Line};
 
@@ -124,6 +124,11 @@ impl<M: Machine> Table<M> {
     pub(crate) fn load(&self) {
         let machine = self.frames.machine();
         let cpu = M::Threads::cpu();
+        if cfg!(debug_assertions) {
+            if let Err(wrong) = check_registers(machine) {
+                panic!("CPU {}: {wrong}", cpu.index());
+            }
+        }
         let kept = machine.keeps_translations() && self.share_of(cpu).begin_loaded();
         self.enter(cpu);
         if kept {

@@ -2,7 +2,6 @@
 
 use memwright_table::{Frame, Machine, Page};
 
-use crate::mm::space::AddressSpace;
 use crate::mm::theme::Uffd;
 use crate::types::error::FillError;
 use crate::types::uffd::Fill;
