@@ -172,7 +172,7 @@ fn errors_are_those_of_the_crate() {
     );
     let all = bench.exhaust();
     assert_eq!(
-        cursor.map(at(1 << 39), physical(frame), page, READ),
+        cursor.map(at(1 << 37), physical(frame), page, READ),
         Err(PagingError::NoMemory)
     );
     all.into_iter().for_each(|frame| bench.free(frame));

@@ -237,7 +237,7 @@ fn a_table_that_cannot_be_allocated_is_an_error() {
     let all = bench.exhaust();
     let tables = bench.table.table_frames();
     assert!(matches!(
-        map::<Size4KiB>(&mut mapper, 1 << 39, frame, READ),
+        map::<Size4KiB>(&mut mapper, 1 << 37, frame, READ),
         Err(MapToError::FrameAllocationFailed)
     ));
     // A page that needs no further table is mapped.
