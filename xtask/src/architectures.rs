@@ -70,6 +70,12 @@ const BY_FAULT: [&str; 9] = [
     "swap_wait",
 ];
 
+/// The packages of the libraries.
+const LIBRARIES: &[&str] = &["-p", "memwright-table", "-p", "memwright"];
+
+/// The package of the adapters.
+const ADAPTERS: &[&str] = &["-p", "memwright-adapters", "--tests"];
+
 /// Makes `command`, a call of cargo, build for the simulated machine `name`, in a target folder of its own.
 ///
 /// # Errors
@@ -112,10 +118,12 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 /// setting bits, runs only the tests of [`BY_FAULT`] and the unit tests of the simulator.
 fn test(flavour: &Flavour, all: bool) -> Result<()> {
     if !flavour.by_fault {
-        let mut libraries =
-            shell::cargo(["test", "-q", "-p", "memwright-table", "-p", "memwright"]);
-        simulate(&mut libraries, flavour.name)?;
-        shell::run(&mut libraries)?;
+        for packages in [LIBRARIES, ADAPTERS] {
+            let mut libraries = shell::cargo(["test", "-q"]);
+            libraries.args(packages);
+            simulate(&mut libraries, flavour.name)?;
+            shell::run(&mut libraries)?;
+        }
     }
     let mut simulator = shell::cargo(["test", "-q", "-p", "memwright-sim", "--lib"]);
     simulate(&mut simulator, flavour.name)?;

@@ -121,10 +121,11 @@ usage: cargo xtask TASK
   house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
-  size [--each | --functions [FEATURES]]
+  size [--each | --beside | --table [--write] | --functions [FEATURES]]
             measure the memory manager in a program for no operating system, built for size, with all of its features
             and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
-            without each feature; or print the largest functions
+            without each feature; or beside other crates; or check or write the tables of docs/embedding.md; or print
+            the largest functions
   features [--tests]
             check that the memory manager compiles with no feature, with each alone, with each left out, and with all,
             and that its tests pass with none; with --tests, with each choice, which takes ten minutes

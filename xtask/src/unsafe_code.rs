@@ -15,6 +15,8 @@ const PERMITTED: &[&str] = &[
     "crates/memwright-sim/src/machine.rs",
     "crates/memwright-mark/src/lib.rs",
     "crates/memwright-size/src/",
+    "examples/adapters/src/mapper.rs",
+    "examples/adapters/tests/mapper.rs",
     "examples/emulator/src/machine.rs",
     "examples/boot/src/",
     "examples/kernel/src/heap.rs",

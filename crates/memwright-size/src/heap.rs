@@ -4,7 +4,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::machine::Bytes;
+use crate::bytes::Bytes;
 
 const SIZE: usize = 1 << 20;
 

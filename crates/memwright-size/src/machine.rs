@@ -1,11 +1,12 @@
 //! A machine with one CPU, whose memory is a static.
 
-use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
 use memwright_table::{
     CpuSet, Frame, FrameRange, Invalidation, Machine, OneCpu, PAGE_SIZE, X86_64,
 };
+
+use crate::bytes::Bytes;
 
 /// The number of frames.
 const FRAMES: u32 = 1024;
@@ -15,25 +16,6 @@ pub const ALL: FrameRange = FrameRange {
     start: Frame::new(0),
     count: FRAMES,
 };
-
-/// Page-aligned bytes that are accessed through pointers only.
-#[repr(C, align(4096))]
-pub struct Bytes<const COUNT: usize>(UnsafeCell<[u8; COUNT]>);
-
-// SAFETY: no reference to the bytes exists, and the users of the pointer synchronize their accesses.
-unsafe impl<const COUNT: usize> Sync for Bytes<COUNT> {}
-
-impl<const COUNT: usize> Bytes<COUNT> {
-    /// Creates zeroed bytes.
-    pub const fn zeroed() -> Self {
-        Self(UnsafeCell::new([0; COUNT]))
-    }
-
-    /// Returns a pointer to the first byte.
-    pub fn start(&'static self) -> NonNull<u8> {
-        NonNull::from(&self.0).cast()
-    }
-}
 
 static MEMORY: Bytes<{ FRAMES as usize * PAGE_SIZE }> = Bytes::zeroed();
 

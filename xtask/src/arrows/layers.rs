@@ -143,6 +143,13 @@ pub const CRATES: &[Crate] = &[
         large_circles: 0,
     },
     Crate {
+        source: "examples/adapters/src",
+        modules: &["flags", "leaf", "kernel_table", "managed", "mapper", "set", "lib"],
+        upward: 0,
+        circles: 0,
+        large_circles: 0,
+    },
+    Crate {
         source: "xtask/src",
         modules: &[
             "remap", "shell", "block", "words", "number", "apt", "tools", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "architectures", "mutants", "install", "size", "dist", "cases", "house", "prose", "guest", "release", "suite", "fuzz", "experiments", "workloads", "demo", "conformance", "docs", "example", "checks", "run", "main",

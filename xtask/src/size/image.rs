@@ -1,9 +1,11 @@
 //! The sizes of the sections and functions of a program.
 
-use anyhow::{Context, Result};
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, ensure};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 
 /// What is measured of a program.
 pub struct Image {
@@ -11,13 +13,17 @@ pub struct Image {
     pub bytes: u64,
     /// The functions with their sizes, the largest first.
     pub functions: Vec<(String, u64)>,
+    /// The address and the size of each symbol whose name is not mangled.
+    pub symbols: HashMap<String, (u64, u64)>,
+    /// The words to which a loader adds the address of the image: their addresses and values.
+    pub relocations: Vec<(u64, u64)>,
 }
 
 impl Image {
     /// Reads an ELF file.
     ///
     /// # Errors
-    /// If the file is not an ELF file of 64 bits, or has no symbols.
+    /// If the file is not an ELF file of 64 bits, has no symbols, or has relocations of other types.
     pub fn read(file: &[u8]) -> Result<Self> {
         let header = FileHeader64::<LittleEndian>::parse(file)?;
         let sections = header.sections(LittleEndian, file)?;
@@ -28,17 +34,42 @@ impl Image {
         }
         let symbols = sections.symbols(LittleEndian, file, elf::SHT_SYMTAB)?;
         let mut functions = Vec::new();
+        let mut plain = HashMap::new();
         for symbol in symbols.iter() {
+            let name = symbol.name(LittleEndian, symbols.strings())?;
+            let name = std::str::from_utf8(name).context("a symbol that is not UTF-8")?;
+            if !name.starts_with('_') && symbol.st_size(LittleEndian) > 0 {
+                let place = (symbol.st_value(LittleEndian), symbol.st_size(LittleEndian));
+                plain.insert(name.to_owned(), place);
+            }
             if symbol.st_type() != elf::STT_FUNC {
                 continue;
             }
-            let name = symbol.name(LittleEndian, symbols.strings())?;
-            let name = std::str::from_utf8(name).context("a symbol that is not UTF-8")?;
             let name = format!("{:#}", rustc_demangle::demangle(name));
             functions.push((name, symbol.st_size(LittleEndian)));
         }
         functions.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
-        Ok(Self { bytes, functions })
+        let mut relocations = Vec::new();
+        for section in sections.iter() {
+            let Some((list, _)) = section.rela(LittleEndian, file)? else {
+                continue;
+            };
+            for one in list {
+                let kind = one.r_type(LittleEndian, false);
+                ensure!(
+                    kind == elf::R_X86_64_RELATIVE,
+                    "a relocation of type {kind}"
+                );
+                let value = one.r_addend(LittleEndian).cast_unsigned();
+                relocations.push((one.r_offset(LittleEndian), value));
+            }
+        }
+        Ok(Self {
+            bytes,
+            functions,
+            symbols: plain,
+            relocations,
+        })
     }
 
     /// Returns the functions of a module and of the modules in it.

@@ -5,6 +5,7 @@
 //! the same program without the memory manager. Each figure has a ceiling, which may only be lowered.
 
 mod ceilings;
+mod cost;
 mod image;
 pub mod matrix;
 
@@ -27,20 +28,27 @@ const LARGEST: usize = 60;
 /// Prints the size with all features and with none, and checks both against their ceilings. Checks that the symbols of
 /// each feature are in the program with all features, and that none is in the program without. With `--each`, also
 /// prints the size without each single feature. With `--functions`, prints the largest functions instead, with all
-/// features or with those named in a list separated by commas; `none` is the empty list.
+/// features or with those named in a list separated by commas; `none` is the empty list. With `--beside`, prints the size
+/// beside that of other crates. With `--table`, measures everything that the tables of `docs/embedding.md` have, and
+/// compares it with them; `--write` writes them instead.
 ///
 /// # Errors
-/// If the program cannot be built, if a figure is not at its ceiling, if the symbols of a feature are missing or
-/// remain, or if an argument is unknown.
+/// If the program cannot be built, if a figure is not at its ceiling or not that of the page, if the symbols of a feature
+/// are missing or remain, or if an argument is unknown.
 pub fn run(arguments: &[&str]) -> Result<()> {
     install::rust_target(KERNEL_TARGET)?;
     match arguments {
         [] => check(false),
         ["--each"] => check(true),
+        ["--beside"] => cost::print_beside(),
+        ["--table"] => cost::tables(false),
+        ["--table", "--write"] => cost::tables(true),
         ["--functions"] => functions(&names()),
         ["--functions", "none"] => functions(&[]),
         ["--functions", list] => functions(&list.split(',').collect::<Vec<_>>()),
-        _ => bail!("size takes no argument, --each, or --functions and a list of features"),
+        _ => bail!(
+            "size takes no argument, --each, --beside, --table [--write], or --functions and a list of features"
+        ),
     }
 }
 
@@ -50,9 +58,12 @@ fn names() -> Vec<&'static str> {
 }
 
 fn check(each: bool) -> Result<()> {
-    let empty = built(None)?.bytes;
-    let all = built(Some(&names()))?;
-    let none = built(Some(&[]))?;
+    let empty = built(&[])?.0.bytes;
+    let all = built(&memory_manager(&names()))?;
+    cost::check("all features", &all, empty)?;
+    let none = built(&memory_manager(&[]))?;
+    cost::check("no feature", &none, empty)?;
+    let (all, none) = (all.0, none.0);
     let mut complaints = Vec::new();
     println!("{:<28} {:>9} {:>9} {:>6}", "", "bytes", "KB", "most");
     for (ceiling, image) in CEILINGS.iter().zip([&all, &none]) {
@@ -84,7 +95,7 @@ fn without_each(all: u64) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for feature in FEATURES {
         let without = feature.without(FEATURES);
-        let image = built(Some(&without))?;
+        let (image, _) = built(&memory_manager(&without))?;
         let saved = i128::from(all) - i128::from(image.bytes);
         println!("without {:<20} {:>9}", feature.name, -saved);
         complaints.extend(remaining(feature, &image));
@@ -104,27 +115,25 @@ fn remaining(feature: &Feature, image: &Image) -> Vec<String> {
 }
 
 fn functions(features: &[&str]) -> Result<()> {
-    for (name, bytes) in built(Some(features))?.functions.iter().take(LARGEST) {
+    let (image, _) = built(&memory_manager(features))?;
+    for (name, bytes) in image.functions.iter().take(LARGEST) {
         println!("{bytes:>7} {name}");
     }
     Ok(())
 }
 
-/// Builds the program with these features of the memory manager, or without the memory manager, and reads it.
-fn built(features: Option<&[&str]>) -> Result<Image> {
-    let mut list = String::new();
-    if let Some(features) = features {
-        list.push_str("manager");
-        for feature in features {
-            list.push(',');
-            list.push_str(feature);
-        }
-    }
+/// Returns the features of the program that has these features of the memory manager.
+fn memory_manager<'a>(features: &[&'a str]) -> Vec<&'a str> {
+    [&["manager", "fork"], features].concat()
+}
+
+/// Builds the program with these features, and reads it. Without a feature, the program is empty.
+fn built(features: &[&str]) -> Result<(Image, PathBuf)> {
     let folder = shell::target_folder().join("size");
     let mut command = shell::cargo(["build", "-q", "--locked", "-p", PACKAGE]);
     command
         .args(["--profile", "size", "--target", KERNEL_TARGET])
-        .args(["--features", &list, "--target-dir"])
+        .args(["--features", &features.join(","), "--target-dir"])
         .arg(&folder);
     shell::run(&mut command)?;
     let path: PathBuf = [KERNEL_TARGET, "size", PACKAGE].iter().collect();
@@ -132,5 +141,5 @@ fn built(features: Option<&[&str]>) -> Result<Image> {
     let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
     let image = Image::read(&bytes)?;
     ensure!(!image.functions.is_empty(), "{PACKAGE} has no symbols");
-    Ok(image)
+    Ok((image, path))
 }

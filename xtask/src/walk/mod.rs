@@ -15,7 +15,7 @@ mod names;
 mod page;
 mod program;
 mod stays;
-mod trace;
+pub mod trace;
 
 use std::fs;
 use std::path::{Path, PathBuf};

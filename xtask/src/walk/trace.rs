@@ -48,6 +48,44 @@ pub fn events(
     traced.follow(functions)
 }
 
+/// Runs `program`, which has no dynamic linker, and returns the number of instructions of the second call of the function
+/// at `function`. An instruction that repeats itself, such as REP STOS, counts once. `relocations` are the words that a
+/// loader would write: each has an address, and a value to which the address of the image is added.
+///
+/// # Errors
+/// If the program cannot be traced, or does not call the function twice.
+pub fn instructions(program: &Path, function: u64, relocations: &[(u64, u64)]) -> Result<u64> {
+    let mut traced = Traced::start(program, &[])?;
+    for (place, value) in relocations {
+        let word = (traced.base + value).to_le_bytes();
+        traced.memory.write_all_at(&word, traced.base + place)?;
+    }
+    let start = traced.base + function;
+    traced.plant(start, None)?;
+    let byte = traced.breakpoints[&start].byte;
+    let mut registers = traced.run_to_breakpoint()?;
+    registers.rip = start;
+    traced.step_over(start, byte, registers)?;
+    registers = traced.run_to_breakpoint()?;
+    registers.rip = start;
+    traced.memory.write_all_at(&[byte], start)?;
+    ptrace::setregs(traced.id, registers)?;
+    let end = (traced.word(registers.rsp)?, registers.rsp + 8);
+    let mut count = 0;
+    loop {
+        ptrace::step(traced.id, None)?;
+        let stop = waitpid(traced.id, None)?;
+        let stepped = matches!(stop, WaitStatus::Stopped(_, Signal::SIGTRAP));
+        ensure!(stepped, "a step ended otherwise: {stop:?}");
+        let now = ptrace::getregs(traced.id)?;
+        count += u64::from(now.rip != registers.rip);
+        if (now.rip, now.rsp) == end {
+            return Ok(count);
+        }
+        registers = now;
+    }
+}
+
 /// A breakpoint in the traced process.
 #[derive(Clone, Copy)]
 struct Breakpoint {
@@ -292,6 +330,56 @@ mod tests {
             ",
         ),
     ];
+
+    /// A program without libraries. The second call of `measured` executes five instructions.
+    #[cfg(target_arch = "x86_64")]
+    const BARE: &str = "
+        #![no_std]
+        #![no_main]
+        #[panic_handler]
+        fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+            loop {}
+        }
+        core::arch::global_asm!(
+            \".globl _start, measured\",
+            \".type measured, @function\",
+            \"_start: mov ebx, 2\",
+            \"call measured\",
+            \"mov ebx, 64\",
+            \"call measured\",
+            \"2: jmp 2b\",
+            \"measured: mov ecx, ebx\",
+            \"lea rdi, [rsp - 128]\",
+            \"xor eax, eax\",
+            \"rep stosb\",
+            \"ret\",
+        );
+    ";
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_repeated_instruction_counts_once() {
+        use object::{Object, ObjectSymbol};
+
+        let root = shell::target_folder().join("count-fixture");
+        fs::create_dir_all(&root).expect("a folder");
+        let (source, program) = (root.join("main.rs"), root.join("fixture"));
+        fs::write(&source, BARE).expect("written");
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        rustc
+            .args(["--crate-name", "fixture", "--edition", "2024"])
+            .args(["-Cpanic=abort", "-Clink-arg=-nostartfiles"])
+            .args(["-Clink-arg=-nostdlib", "-Clink-arg=-static-pie"])
+            .arg("-o")
+            .arg(&program)
+            .arg(&source);
+        shell::run(&mut rustc).expect("it compiles");
+        let bytes = fs::read(&program).expect("a program");
+        let file = object::File::parse(&*bytes).expect("an ELF file");
+        let measured = file.symbol_by_name("measured").expect("a symbol");
+        let count = instructions(&program, measured.address(), &[]);
+        assert_eq!(count.expect("a count"), 5);
+    }
 
     #[test]
     fn a_walk_is_that_of_the_calls_that_a_program_makes() {
