@@ -1,17 +1,34 @@
 //! The entries of page tables that several address spaces share.
 
-use memwright_table::{CpuId, Gather, Machine, PageRange, TableTotals};
+use memwright_table::{CpuId, Gather, Machine, PageRange, PageSize, TableTotals};
 
 use crate::mm::core::Core;
 use crate::types::stats::Row;
 
 impl<M: Machine> Core<M> {
-    /// Leaves the shared tables of `range` to the other address spaces that share them.
-    pub(crate) fn leave_shared(&self, cpu: CpuId, range: PageRange, gather: &mut Gather<'_, M>) {
+    /// Removes the last-level page tables that are entirely in `range` with all entries, and leaves shared ones to the
+    /// other address spaces that share them. Returns whether nothing is mapped any more.
+    #[inline]
+    pub(crate) fn remove_tables(
+        &self,
+        cpu: CpuId,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
+        range.len() >= PageSize::Size2M.pages() && self.remove_whole_tables(cpu, range, gather)
+    }
+
+    fn remove_whole_tables(
+        &self,
+        cpu: CpuId,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
         if self.table.has_shared() {
             let left = self.table.leave_tables(range, gather);
             self.note_left(cpu, &left);
         }
+        self.table.cut_tables(range, gather)
     }
 
     /// Counts the entries of the tables that a fork shares with this address space, the child's.

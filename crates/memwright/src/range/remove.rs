@@ -10,11 +10,12 @@ impl<M: Machine> Core<M> {
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
         self.note_peak(cpu);
         let mut gather = self.gather();
-        self.leave_shared(cpu, range, &mut gather);
-        let mut cursor = self.table.cursor(range).pausing();
-        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
-        cursor.remove_all(&mut gather);
-        cursor.free_tables(&mut gather);
+        if !self.remove_tables(cpu, range, &mut gather) {
+            let mut cursor = self.table.cursor(range).pausing();
+            self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
+            cursor.remove_all(&mut gather);
+            cursor.free_tables(&mut gather);
+        }
         let counts = gather.close();
         self.note_gather(cpu, counts);
     }
