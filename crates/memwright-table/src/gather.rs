@@ -474,13 +474,15 @@ impl<'t, M: Machine> Gather<'t, M> {
         let frames = self.table.frames();
         let first = frames.first_frame(frame);
         let meta = frames.meta(first);
-        self.counts.released_objects += u64::from(meta.kind() == FrameKind::Object);
+        // There are too few frames for either sum to wrap.
+        let objects = &mut self.counts.released_objects;
+        *objects = objects.wrapping_add(u64::from(meta.kind() == FrameKind::Object));
         if meta.claim(self.held) {
             self.held = first.number();
         } else {
             self.hold_shared(first, false);
         }
-        self.held_count += 1;
+        self.held_count = self.held_count.wrapping_add(1);
     }
 
     /// Drops the references of removed swap entries to their slots. No flush is needed, because CPUs do not cache swap

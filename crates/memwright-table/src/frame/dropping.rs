@@ -42,17 +42,18 @@ impl<'a, M: Machine> Dropping<'a, M> {
         }
     }
 
-    /// Drops the reference of each of the leading `slots`, as long as they map pages with rights whose frames have the
-    /// same state as the last one. Returns the other slots. Does not write the slots.
+    /// Drops the reference of each of the last `slots`, as long as they map pages with rights whose frames have the same
+    /// state. Returns the slots before them. Goes backwards, so that the frame of the first page is allocated first again.
+    /// Does not write the slots.
     #[inline(never)]
     pub(crate) fn drop_alike<'s>(&mut self, slots: &'s [SlotOf<M>]) -> &'s [SlotOf<M>] {
         let metas = self.frames.metas();
         let state = self.state;
         let mut freed: i64 = 0;
         let mut rest = slots;
-        while let [first, others @ ..] = rest {
+        while let [others @ .., last] = rest {
             step::<M::Threads>(Step::Entry);
-            let Some(meta) = metas.of_entry(first.load(Ordering::Relaxed)) else {
+            let Some(meta) = metas.of_entry(last.load(Ordering::Relaxed)) else {
                 break;
             };
             if meta.state() != state {

@@ -57,7 +57,8 @@ impl<M: Machine> Frames<M> {
                 cache.count_freed(kind, freed);
                 (kind, freed) = (state.kind(), 0);
             }
-            freed += 1 << state.order();
+            // No order reaches the number of bits, and there are too few frames for the sum to wrap.
+            freed = i64::wrapping_add(freed, 1i64.wrapping_shl(state.order().into()));
             self.free_uncounted(&mut cache, frame, meta);
         }
         cache.count_freed(kind, freed);

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use super::batch::SWAPPED;
 use super::level::{ENTRIES, ROOT_LEVEL, USER_ENTRIES};
 use super::numbers;
-use super::shared::{count_empty, is_shared_table, stop_sharing};
+use super::shared::{count_empty_last, is_shared_table, stop_sharing};
 use crate::addr::Frame;
 use crate::arch::{Slot, TableSlot, word};
 use crate::entry::Entry;
@@ -94,17 +94,17 @@ impl<M: Machine> Table<M> {
         let mut dropping = Dropping::new(frames);
         loop {
             rest = dropping.drop_alike(rest);
-            let Some((first, others)) = rest.split_first() else {
+            let Some((last, others)) = rest.split_last() else {
                 break;
             };
-            let word = first.load(Ordering::Relaxed);
+            let word = last.load(Ordering::Relaxed);
             if word == 0 {
                 if ENTRIES - rest.len() - empty == live {
                     break;
                 }
-                let count = count_empty::<M>(rest);
+                let count = count_empty_last::<M>(rest);
                 empty += count;
-                rest = &rest[count..];
+                rest = &rest[..rest.len() - count];
                 continue;
             }
             rest = others;

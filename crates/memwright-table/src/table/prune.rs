@@ -44,11 +44,10 @@ impl<M: Machine> Table<M> {
 
     /// Frees the last-level tables that are entirely in `range`, which the caller unmaps, with all entries, and the tables
     /// above them that become empty. Counts the entries in the gather. Keeps shared tables. The calling thread can yield.
-    /// Returns whether no table but the root is left, and nothing is mapped.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
-    pub fn cut_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> bool {
+    pub fn cut_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) {
         // Pages that another operation has removed but not flushed yet must not be accessible either (rule:
         // see-pending-flushes).
         gather.rely_on_pending();
@@ -56,6 +55,10 @@ impl<M: Machine> Table<M> {
         let mut pruning = Pruning::<M, true>::new(self, points, gather);
         pruning.free_below(self.root(), ROOT_LEVEL, range);
         pruning.drop_cut();
+    }
+
+    /// Whether the root has no entries: nothing is mapped, and there are no other tables.
+    pub fn is_bare(&self) -> bool {
         self.frames().meta(self.root()).live.load(Ordering::Relaxed) == 0
     }
 }

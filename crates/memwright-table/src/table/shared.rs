@@ -172,6 +172,22 @@ pub(super) fn count_empty<M: Machine>(slots: &[SlotOf<M>]) -> usize {
     slots.len() - rest.len() + single.count()
 }
 
+/// Returns the number of empty slots at the end of `slots`.
+pub(super) fn count_empty_last<M: Machine>(slots: &[SlotOf<M>]) -> usize {
+    let mut rest = slots;
+    while let Some((more, group)) = rest.split_last_chunk::<TOGETHER>() {
+        if combined::<M>(group).1 != 0 {
+            break;
+        }
+        rest = more;
+    }
+    let single = rest
+        .iter()
+        .rev()
+        .take_while(|slot| slot.load(Ordering::Relaxed) == 0);
+    slots.len() - rest.len() + single.count()
+}
+
 /// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
 const OF_ONE: Bits = Bits::UFFD_WP
     .union(Bits::WATCHED)

@@ -7,7 +7,7 @@ use crate::types::stats::Row;
 
 impl<M: Machine> Core<M> {
     /// Removes the last-level page tables that are entirely in `range` with all entries, and leaves shared ones to the
-    /// other address spaces that share them. Returns whether nothing is mapped any more.
+    /// other address spaces that share them. Returns whether it has freed all tables of the range that are empty.
     #[inline]
     pub(crate) fn remove_tables(
         &self,
@@ -15,20 +15,20 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> bool {
-        range.len() >= PageSize::Size2M.pages() && self.remove_whole_tables(cpu, range, gather)
+        let length = range.end.number().wrapping_sub(range.start.number());
+        let can_have = length >= PageSize::Size2M.pages();
+        if can_have {
+            self.remove_whole_tables(cpu, range, gather);
+        }
+        can_have
     }
 
-    fn remove_whole_tables(
-        &self,
-        cpu: CpuId,
-        range: PageRange,
-        gather: &mut Gather<'_, M>,
-    ) -> bool {
+    fn remove_whole_tables(&self, cpu: CpuId, range: PageRange, gather: &mut Gather<'_, M>) {
         if self.table.has_shared() {
             let left = self.table.leave_tables(range, gather);
             self.note_left(cpu, &left);
         }
-        self.table.cut_tables(range, gather)
+        self.table.cut_tables(range, gather);
     }
 
     /// Counts the entries of the tables that a fork shares with this address space, the child's.
