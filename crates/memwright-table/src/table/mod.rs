@@ -15,7 +15,8 @@
 //!   A walk therefore reads either the old state or the complete new one.
 //! - **Shrinking.** [`Table::free_tables`] frees empty tables. Its caller holds the write lock of the address space, so
 //!   that no walk is in progress. The tables are freed through the gather, after every CPU that has the root loaded has
-//!   invalidated its cached upper-level entries (rule: flush-freed-tables). A shared table is freed when the last
+//!   invalidated its cached upper-level entries (rule: flush-freed-tables). [`Table::cut_tables`] frees last-level tables
+//!   with their entries in the same way (`prune.rs`). A shared table is freed when the last
 //!   address space leaves it (`leave_tables.rs`). The drop of a [`Table`] frees its remaining tables. As a second
 //!   defense, a cursor that has locked a table checks in the table's metadata that it still is the table of this root,
 //!   level and address, and walks again if it is not. Code that violates the protocol can therefore read an unexpected

@@ -13,7 +13,7 @@
 //!   path can omit this, because cursors are the only way to change entries. A [`Look`](super::Look) reads a shared
 //!   table, and shows its pages as neither exclusive nor writable.
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
-//!   without reading its entries.
+//!   without reading its entries. If no other address space shares the table, it drops the entries after its flush.
 //!
 //! The lock of a shared table protects its entries. The entry above it is protected by the lock of its upper table, as
 //! always. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
