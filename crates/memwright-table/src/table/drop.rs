@@ -47,7 +47,9 @@ impl<M: Machine> Table<M> {
                     if stop_sharing(self.frames.meta(lower)) {
                         left += 1;
                     } else {
-                        self.drop_last_shared(lower);
+                        self.wait_for_copy(lower);
+                        self.drop_below(lower, 1);
+                        self.frames.release(lower);
                     }
                 }
                 Slot::Table(lower) => {
@@ -76,15 +78,21 @@ impl<M: Machine> Table<M> {
 impl<M: Machine> Table<M> {
     /// Drops a table that was shared, and that no other address space shares any more.
     pub(super) fn drop_last_shared(&self, table: Frame) -> Dropped {
-        // An address space that has replaced the table by a copy holds the lock until its CPUs have flushed.
+        self.wait_for_copy(table);
+        self.drop_last_level(table)
+    }
+
+    /// Waits until no address space copies the table: one that has replaced the table by a copy holds the lock until its
+    /// CPUs have flushed.
+    fn wait_for_copy(&self, table: Frame) {
         let lock = &self.frames().meta(table).lock;
         lock.lock::<M::Threads>(Rank::Table);
         lock.unlock::<M::Threads>(Rank::Table);
-        self.drop_last_level(table)
     }
 
     /// Frees a last-level table that is not linked, and drops what its entries hold. The caller ensures that no CPU walks
     /// the table, and that no thread locks it.
+    #[inline(never)]
     pub(super) fn drop_last_level(&self, table: Frame) -> Dropped {
         let frames = self.frames();
         let numbers = frames.meta(table).live.load(Ordering::Relaxed);

@@ -186,7 +186,12 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     let rule = CopyRule::SHARED_TABLE;
     let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
     loop {
-        let copied = copy_counted(frames, slots, targets);
+        // An image that should be small copies all entries by the code of a fork.
+        let copied = if cfg!(feature = "inline") {
+            copy_counted(frames, slots, targets)
+        } else {
+            0
+        };
         (slots, targets) = (&slots[copied..], &targets[copied..]);
         let Some(first) = slots.first() else {
             return;

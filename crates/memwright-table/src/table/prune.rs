@@ -37,13 +37,14 @@ impl<M: Machine> Table<M> {
         points: PausePoints<M::Threads>,
         gather: &mut Gather<'_, M>,
     ) -> u64 {
-        let mut pruning = Pruning::<M, false>::new(self, points, gather);
+        let mut pruning = Pruning::new(self, points, false, gather);
         pruning.free_below(self.root(), ROOT_LEVEL, range);
         pruning.freed
     }
 
     /// Frees the last-level tables that are entirely in `range`, which the caller unmaps, with all entries, and the tables
-    /// above them that become empty. Counts the entries in the gather. Keeps shared tables. The calling thread can yield.
+    /// above them that become empty. Counts the entries in the gather. Keeps shared tables, and without the feature
+    /// `inline` all that are not empty. The calling thread can yield.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -52,7 +53,7 @@ impl<M: Machine> Table<M> {
         // see-pending-flushes).
         gather.rely_on_pending();
         let points = PausePoints::<M::Threads>::every(TABLES);
-        let mut pruning = Pruning::<M, true>::new(self, points, gather);
+        let mut pruning = Pruning::new(self, points, true, gather);
         pruning.free_below(self.root(), ROOT_LEVEL, range);
         pruning.drop_cut();
     }
@@ -95,22 +96,25 @@ impl<M: Machine> Cursor<'_, M> {
 /// The number of tables between two scheduling points.
 const TABLES: u32 = 128;
 
-/// The state of freeing tables. With `CUT`, whole last-level tables are freed with their entries.
-struct Pruning<'a, 'g, M: Machine, const CUT: bool> {
+/// The state of freeing tables.
+struct Pruning<'a, 'g, M: Machine> {
     table: &'a Table<M>,
     gather: &'a mut Gather<'g, M>,
     freed: u64,
     points: PausePoints<M::Threads>,
+    /// Whether whole last-level tables are freed with their entries.
+    cuts: bool,
     /// The first of the tables that were cut and not freed yet, which are linked through their metadata.
     cut: u32,
     /// The number of references that the entries of these tables hold.
     cut_pages: u32,
 }
 
-impl<'a, 'g, M: Machine, const CUT: bool> Pruning<'a, 'g, M, CUT> {
+impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
     fn new(
         table: &'a Table<M>,
         points: PausePoints<M::Threads>,
+        cuts: bool,
         gather: &'a mut Gather<'g, M>,
     ) -> Self {
         Self {
@@ -118,6 +122,8 @@ impl<'a, 'g, M: Machine, const CUT: bool> Pruning<'a, 'g, M, CUT> {
             gather,
             freed: 0,
             points,
+            // An image that should be small has no code for it.
+            cuts: cuts && cfg!(feature = "inline"),
             cut: END,
             cut_pages: 0,
         }
@@ -139,13 +145,15 @@ impl<'a, 'g, M: Machine, const CUT: bool> Pruning<'a, 'g, M, CUT> {
                     let part = PageRange::new(start, start.add(span)).intersect(range);
                     self.free_below(lower, level - 1, part);
                 }
-                let cuts = CUT && level == ABOVE && is_whole(start, range);
+                let cuts = cfg!(feature = "inline")
+                    && self.cuts
+                    && level == ABOVE
+                    && is_whole(start, range);
                 if self.free_one((node, slot), lower, start, cuts) {
                     self.freed += 1;
-                    if CUT {
+                    self.gather.relieve();
+                    if cuts {
                         self.relieve();
-                    } else {
-                        self.gather.relieve();
                     }
                 }
                 self.points.round();
