@@ -21,15 +21,15 @@ impl<'a> Metas<'a> {
         Self { lowest, all }
     }
 
-    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers have the
-    /// number from a table, a list or a reference; one with a number of unknown origin calls [`find`](Self::find).
+    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers have
+    /// the number from a table, a list or a reference; one with a number of unknown origin calls [`find`](Self::find).
     #[inline]
     pub(crate) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
-    /// Returns the metadata of the frame that the entry `word` of a last-level table maps with rights. Returns `None` if
-    /// the entry does not map a page with rights or holds no reference.
+    /// Returns the metadata of the frame that the entry `word` of a last-level table maps with rights. Returns `None`
+    /// if the entry does not map a page with rights or holds no reference.
     #[inline(always)]
     pub(crate) fn of_entry(self, word: u64) -> Option<&'a Meta> {
         self.all

@@ -42,9 +42,9 @@ impl<'a, M: Machine> Dropping<'a, M> {
         }
     }
 
-    /// Drops the reference of each of the last `slots`, as long as they map pages with rights whose frames have the same
-    /// state. Returns the slots before them. Goes backwards, so that the frame of the first page is allocated first again.
-    /// Does not write the slots.
+    /// Drops the reference of each of the last `slots`, as long as they map pages with rights whose frames have the
+    /// same state. Returns the slots before them. Goes backwards, so that the frame of the first page is allocated
+    /// first again. Does not write the slots.
     #[inline(never)]
     pub(crate) fn drop_alike<'s>(&mut self, slots: &'s [SlotOf<M>]) -> &'s [SlotOf<M>] {
         let metas = self.frames.metas();

@@ -82,16 +82,16 @@ impl<M: Machine> Table<M> {
         self.drop_last_level(table)
     }
 
-    /// Waits until no address space copies the table: one that has replaced the table by a copy holds the lock until its
-    /// CPUs have flushed.
+    /// Waits until no address space copies the table: one that has replaced the table by a copy holds the lock until
+    /// its CPUs have flushed.
     fn wait_for_copy(&self, table: Frame) {
         let lock = &self.frames().meta(table).lock;
         lock.lock::<M::Threads>(Rank::Table);
         lock.unlock::<M::Threads>(Rank::Table);
     }
 
-    /// Frees a last-level table that is not linked, and drops what its entries hold. The caller ensures that no CPU walks
-    /// the table, and that no thread locks it.
+    /// Frees a last-level table that is not linked, and drops what its entries hold. The caller ensures that no CPU
+    /// walks the table, and that no thread locks it.
     #[inline(never)]
     pub(super) fn drop_last_level(&self, table: Frame) -> Dropped {
         let frames = self.frames();

@@ -250,8 +250,8 @@ fn copy_counted<M: Machine>(
         if word & word::mask(clear) != 0 {
             word::take(&slots[count], clear);
         }
-        // Of the bits that a CPU may have set in the original meanwhile, the copy has none: the accessed bit is withheld,
-        // and no CPU sets the dirty bit, because the entry above permits no stores.
+        // Of the bits that a CPU may have set in the original meanwhile, the copy has none: the accessed bit is
+        // withheld, and no CPU sets the dirty bit, because the entry above permits no stores.
         targets[count].store(word::without(word, withhold), Ordering::Release);
         count += 1;
     }

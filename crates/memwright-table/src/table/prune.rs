@@ -1,9 +1,9 @@
 //! Frees tables that have become empty, and whole last-level tables with their entries.
 //!
-//! A last-level table is *cut* if all of its pages are unmapped: it is unlinked before its entries are removed. After one
-//! flush, no CPU walks it, and no translation that a CPU cached of its pages remains. The references that the entries
-//! hold are then dropped in one pass over the words, without an atomic operation on any entry and without a list of the
-//! frames.
+//! A last-level table is *cut* if all of its pages are unmapped: it is unlinked before its entries are removed. After
+//! one flush, no CPU walks it, and no translation that a CPU cached of its pages remains. The references that the
+//! entries hold are then dropped in one pass over the words, without an atomic operation on any entry and without a
+//! list of the frames.
 
 use core::sync::atomic::Ordering;
 
@@ -42,9 +42,9 @@ impl<M: Machine> Table<M> {
         pruning.freed
     }
 
-    /// Frees the last-level tables that are entirely in `range`, which the caller unmaps, with all entries, and the tables
-    /// above them that become empty. Counts the entries in the gather. Keeps shared tables, and without the feature
-    /// `inline` all that are not empty. The calling thread can yield.
+    /// Frees the last-level tables that are entirely in `range`, which the caller unmaps, with all entries, and the
+    /// tables above them that become empty. Counts the entries in the gather. Keeps shared tables, and without the
+    /// feature `inline` all that are not empty. The calling thread can yield.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -168,8 +168,8 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
         }
     }
 
-    /// Unlinks `lower` from `slot` of `node` if it is empty, or if `cuts` is true and it is not shared. Frees it after the
-    /// flush of the gather. Returns whether it was unlinked.
+    /// Unlinks `lower` from `slot` of `node` if it is empty, or if `cuts` is true and it is not shared. Frees it after
+    /// the flush of the gather. Returns whether it was unlinked.
     fn free_one(
         &mut self,
         (node, slot): (Frame, &SlotOf<M>),
