@@ -20,7 +20,7 @@ struct Flavour {
     by_fault: bool,
 }
 
-const FLAVOURS: [Flavour; 4] = [
+const FLAVOURS: [Flavour; 6] = [
     Flavour {
         name: "aarch64",
         flags: "--cfg simulated=\"aarch64\"",
@@ -32,6 +32,11 @@ const FLAVOURS: [Flavour; 4] = [
         by_fault: false,
     },
     Flavour {
+        name: "riscv64-sv39",
+        flags: "--cfg simulated=\"riscv64\" --cfg simulated_sv39",
+        by_fault: false,
+    },
+    Flavour {
         name: "aarch64-by-fault",
         flags: "--cfg simulated=\"aarch64\" --cfg simulated_by_fault",
         by_fault: true,
@@ -39,6 +44,11 @@ const FLAVOURS: [Flavour; 4] = [
     Flavour {
         name: "riscv64-by-fault",
         flags: "--cfg simulated=\"riscv64\" --cfg simulated_by_fault",
+        by_fault: true,
+    },
+    Flavour {
+        name: "riscv64-sv39-by-fault",
+        flags: "--cfg simulated=\"riscv64\" --cfg simulated_sv39 --cfg simulated_by_fault",
         by_fault: true,
     },
 ];

@@ -29,10 +29,17 @@ enum Arch {
     X86_64,
     Aarch64,
     Riscv64,
+    /// RISC-V with page tables of three levels.
+    Riscv64Sv39,
 }
 
 impl Arch {
-    const ALL: [Self; 3] = [Self::X86_64, Self::Aarch64, Self::Riscv64];
+    const ALL: [Self; 4] = [
+        Self::X86_64,
+        Self::Aarch64,
+        Self::Riscv64,
+        Self::Riscv64Sv39,
+    ];
 
     /// Returns the name on the command line.
     fn name(self) -> &'static str {
@@ -40,6 +47,7 @@ impl Arch {
             Self::X86_64 => "x86_64",
             Self::Aarch64 => "aarch64",
             Self::Riscv64 => "riscv64",
+            Self::Riscv64Sv39 => "riscv64-sv39",
         }
     }
 
@@ -48,7 +56,24 @@ impl Arch {
         match self {
             Self::X86_64 => KERNEL_TARGET,
             Self::Aarch64 => ARM_TARGET,
-            Self::Riscv64 => RISCV_TARGET,
+            Self::Riscv64 | Self::Riscv64Sv39 => RISCV_TARGET,
+        }
+    }
+
+    /// Returns the features of the kernel.
+    fn features(self) -> &'static str {
+        match self {
+            Self::X86_64 | Self::Aarch64 | Self::Riscv64 => "bare",
+            Self::Riscv64Sv39 => "bare,sv39",
+        }
+    }
+
+    /// Returns the program that emulates the machine.
+    fn emulator(self) -> &'static str {
+        match self {
+            Self::X86_64 => "qemu-system-x86_64",
+            Self::Aarch64 => "qemu-system-aarch64",
+            Self::Riscv64 | Self::Riscv64Sv39 => "qemu-system-riscv64",
         }
     }
 
@@ -57,7 +82,7 @@ impl Arch {
         match self {
             Self::X86_64 => QEMU,
             Self::Aarch64 => QEMU_ARM,
-            Self::Riscv64 => QEMU_RISCV,
+            Self::Riscv64 | Self::Riscv64Sv39 => QEMU_RISCV,
         }
     }
 
@@ -74,7 +99,9 @@ impl Arch {
                 "isa-debug-exit,iobase=0xf4,iosize=4",
             ],
             Self::Aarch64 => &["-machine", "virt", "-cpu", "max", "-semihosting"],
-            Self::Riscv64 => &["-machine", "virt", "-cpu", "rv64", "-bios", "default"],
+            Self::Riscv64 | Self::Riscv64Sv39 => {
+                &["-machine", "virt", "-cpu", "rv64", "-bios", "default"]
+            }
         }
     }
 
@@ -82,7 +109,7 @@ impl Arch {
     fn success(self) -> i32 {
         match self {
             Self::X86_64 => 33,
-            Self::Aarch64 | Self::Riscv64 => 0,
+            Self::Aarch64 | Self::Riscv64 | Self::Riscv64Sv39 => 0,
         }
     }
 }
@@ -103,7 +130,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     };
     ensure!(
         !wanted.is_empty(),
-        "example kernel [x86_64 | aarch64 | riscv64]"
+        "example kernel [x86_64 | aarch64 | riscv64 | riscv64-sv39]"
     );
     for arch in wanted {
         install::rust_target(arch.target())?;
@@ -128,14 +155,13 @@ pub fn lint(deadline: Instant) -> Result<()> {
 
 /// Returns a command of cargo for the example kernel.
 fn cargo(command: &str, arch: Arch) -> Command {
-    let package = [
+    let mut command = shell::cargo([command, "-q", "--target", arch.target()]);
+    command.args([
         "-p",
         "memwright-example-kernel",
         "--features",
-        "memwright-example-kernel/bare",
-    ];
-    let mut command = shell::cargo([command, "-q", "--target", arch.target()]);
-    command.args(package);
+        arch.features(),
+    ]);
     command
 }
 
@@ -160,7 +186,7 @@ fn build(arch: Arch) -> Result<PathBuf> {
 /// If QEMU cannot be started, or if the kernel fails or is still running at the time limit. The error contains what the
 /// kernel printed.
 fn boot(arch: Arch, image: &Path) -> Result<String> {
-    let mut command = Command::new(format!("qemu-system-{}", arch.name()));
+    let mut command = Command::new(arch.emulator());
     command
         .args(arch.machine())
         .args(["-accel", "tcg", "-smp", "2", "-m", "64M", "-no-reboot"])
@@ -236,5 +262,10 @@ mod tests {
     #[test]
     fn the_kernel_prints_what_its_page_shows_on_riscv64() {
         prints_what_its_page_shows(Arch::Riscv64);
+    }
+
+    #[test]
+    fn the_kernel_prints_what_its_page_shows_on_riscv64_sv39() {
+        prints_what_its_page_shows(Arch::Riscv64Sv39);
     }
 }

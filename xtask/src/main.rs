@@ -69,7 +69,7 @@ usage: cargo xtask TASK
             run them on a Linux kernel, and write its column
   conformance --against A,B
             compare two columns: series of Linux, or memwright
-  example kernel [x86_64 | aarch64 | riscv64]
+  example kernel [x86_64 | aarch64 | riscv64 | riscv64-sv39]
             build the example kernel for bare metal, and run it under QEMU
   experiments [NAME]...
             run the command of each page of docs/experiments, or of the named ones, and write the figures into it;
@@ -96,7 +96,7 @@ usage: cargo xtask TASK
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
             run long sequences of mostly valid system calls on live descriptors, memory and children, on Memwright
-  architectures [--all] [aarch64 | riscv64 | aarch64-by-fault | riscv64-by-fault]...
+  architectures [--all] [aarch64 | riscv64 | riscv64-sv39, or one of these with -by-fault]...
             run the tests of the libraries on the named simulated machines, whose page tables are not those of x86-64;
             without a name, on those whose processors set accessed and dirty bits; with --all, the tests of all orders of
             steps too, and without a name on all machines
@@ -125,7 +125,9 @@ usage: cargo xtask TASK
             measure the memory manager in a program for no operating system, built for size, with all of its features
             and with none; the sizes may only fall, and the symbols of a feature that is off must be gone; or also
             without each feature; or print the largest functions
-  features  check that the memory manager compiles with no feature, with each alone, with each left out, and with all
+  features [--tests]
+            check that the memory manager compiles with no feature, with each alone, with each left out, and with all,
+            and that its tests pass with none; with --tests, with each choice, which takes ten minutes
   prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
             ~/.cache/memwright/tools, which takes minutes
   workloads [--install] [--memwright] [--releases] [NAME]...
@@ -174,7 +176,7 @@ fn main() -> ExitCode {
         ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
         ["size", rest @ ..] => size::run(rest),
-        ["features"] => size::matrix::run(),
+        ["features", arguments @ ..] => size::matrix::run(arguments),
         ["prose"] => prose::run().and_then(|outcome| match outcome {
             Outcome::Passed => Ok(()),
             Outcome::Skipped(why) => {

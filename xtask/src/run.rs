@@ -120,7 +120,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         Stage::Prose => prose::run(),
         Stage::House => house::run(&[]).map(|()| Outcome::Passed),
         Stage::Size => size::run(&[]).map(|()| Outcome::Passed),
-        Stage::Features => size::matrix::run().map(|()| Outcome::Passed),
+        Stage::Features => size::matrix::run(&[]).map(|()| Outcome::Passed),
         Stage::Miri => Ok(match miri::run()? {
             miri::Outcome::Passed => Outcome::Passed,
             miri::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),

@@ -9,9 +9,9 @@ use memwright_linux_base::sync;
 use memwright_table::addr::{CpuId, CpuSet, FrameRange};
 use memwright_table::machine::{Invalidation, Machine};
 use memwright_table::sync::{GaveWay, Threads};
-use memwright_table::{Frame, X86_64};
+use memwright_table::{Frame, X86_64, X86_64Registers};
 
-use crate::arch::fpu;
+use crate::arch::{self, fpu};
 use crate::clock::stretch;
 use crate::memory::paging::{self, DIRECT_BASE};
 use crate::memory::ranges;
@@ -72,6 +72,10 @@ unsafe impl Machine for Hardware {
     }
 
     #[inline]
+    fn registers(&self) -> Option<X86_64Registers> {
+        Some(arch::paging_registers())
+    }
+
     fn load_root(&self, root: Frame) {
         // SAFETY: the memory manager creates every root from the template, whose upper half it copies.
         unsafe { tlb::load(root, false) };
@@ -123,6 +127,8 @@ unsafe impl Machine for Hardware {
 }
 
 impl Threads for Hardware {
+    const HALTS: bool = true;
+
     #[inline(always)]
     fn cpu() -> CpuId {
         CpuId::known(percpu::current().index.load(Ordering::Relaxed))

@@ -76,7 +76,7 @@ impl HugeScan {
         };
         let mut failed = false;
         let is_over = self.hand.go_on(self.tasks, |space, page| {
-            match space.scan_for_huge(page, &mut budget) {
+            match space.huge_pages().scan(page, &mut budget) {
                 Scanned::Until(next) => Some(next),
                 Scanned::End => None,
                 Scanned::NoFrames(next) => {

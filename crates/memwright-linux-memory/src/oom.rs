@@ -147,7 +147,9 @@ impl OomKiller {
 
     /// Kills a process and logs the reason. If `tell`, also writes the reason to standard error.
     fn kill(&self, victim: &Arc<Process>, reason: &str, tell: bool) {
-        let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
+        let kib = victim
+            .space()
+            .map_or(0, |space| space.usage().resident_pages() * 4);
         let name = victim.name();
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
@@ -216,8 +218,8 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
             continue;
         };
         let size = Size {
-            resident: space.resident_pages(),
-            swapped: space.swapped_pages(),
+            resident: space.usage().resident_pages(),
+            swapped: space.usage().swapped_pages(),
             tables: space.table().table_frames(),
             open_files: process.files().map_or(0, |files| files.kernel_bytes()),
             areas: space.area_count() as u64,

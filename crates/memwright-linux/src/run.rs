@@ -162,7 +162,7 @@ fn page_fault(current: &Current<'_>, faults: &Faults, address: u64, access: Acce
 #[cold]
 #[inline(never)]
 fn key_fault(current: &Current<'_>, address: u64, write: bool) {
-    let key = current.with_space(|space| space.key_at(VirtAddr::new(address)));
+    let key = current.with_space(|space| space.protection_keys().at(VirtAddr::new(address)));
     let access = if write { Access::WRITE } else { Access::READ };
     refuse_access(
         current.thread,

@@ -90,7 +90,7 @@ fn fork() {
     touch(&process, 32, 2);
     let child = process.on(CPU, |space| operation(|| space.fork()));
     let child = child.expect("memory for a child");
-    assert_eq!(child.resident_pages(), 4);
+    assert_eq!(child.usage().resident_pages(), 4);
     drop(child);
 }
 

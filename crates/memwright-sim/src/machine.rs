@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use memwright_table::{
-    CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS, Machine, Region,
-    Tags, Threads, Topology, sync,
+    Architecture, CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS,
+    Machine, Region, Tags, Threads, Topology, Uses, sync,
 };
 
 use crate::cost::Cost;
-use crate::format::Arch;
+use crate::format::{self, Arch};
 use crate::locked::locked;
 use crate::memory_type::{self, MemoryType};
 use crate::mistake::Mistake;
@@ -167,6 +167,8 @@ pub struct MachineOptions {
     pub device: u32,
     /// Whether the CPUs have set up their page attribute tables for write-combining.
     pub write_combining: bool,
+    /// The CPU whose control registers permit no use of the page tables, if there is one.
+    pub wrong_registers_on: Option<CpuId>,
 }
 
 impl Default for MachineOptions {
@@ -179,6 +181,7 @@ impl Default for MachineOptions {
             tags: 0,
             device: 0,
             write_combining: true,
+            wrong_registers_on: None,
         }
     }
 }
@@ -590,6 +593,16 @@ unsafe impl Machine for SimulatedMachine {
         self.board.cores.len()
     }
 
+    fn registers(&self) -> Option<<Arch as Architecture>::Registers> {
+        let is_wrong = self.board.options.wrong_registers_on == Some(Self::cpu());
+        let uses = Uses {
+            tags: self.keeps_translations(),
+            write_combining: self.has_write_combining(),
+            sets_accessed_and_dirty: Arch::SETS_ACCESSED_AND_DIRTY,
+        };
+        format::registers(uses, is_wrong)
+    }
+
     fn load_root(&self, root: Frame) {
         let keep = self.mistake() == Some(Mistake::KeptForever);
         let tags = self.board.options.tags;
@@ -705,6 +718,12 @@ macro_rules! machine_around {
 
             fn cpu_count(&self) -> usize {
                 self.machine.cpu_count()
+            }
+
+            fn registers(
+                &self,
+            ) -> Option<<$crate::Arch as ::memwright_table::Architecture>::Registers> {
+                self.machine.registers()
             }
 
             fn load_root(&self, root: ::memwright_table::Frame) {

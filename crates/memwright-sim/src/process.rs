@@ -1,11 +1,12 @@
 //! User programs on the simulated machine, driven as a kernel would drive them.
 
+use crate::Arch;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Policy};
 use memwright_table::sync::relax;
-use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
+use memwright_table::{CpuId, Frames, HasTable, Loaded, PAGE_SIZE, Table, VirtAddr};
 
 use crate::leak::LeakOnPanic;
 use crate::locked::locked;
@@ -33,14 +34,33 @@ pub enum Signal {
     OutOfMemory,
 }
 
+/// What a CPU has loaded.
+enum Root {
+    /// The table of the host, because no process runs on the CPU.
+    Idle(Arc<Table<SimulatedMachine>>),
+    /// The table of a process.
+    Space(Arc<Space>),
+}
+
+impl HasTable for Root {
+    type Machine = SimulatedMachine;
+
+    fn table(&self) -> &Table<SimulatedMachine> {
+        match self {
+            Self::Idle(table) => table,
+            Self::Space(space) => space.table(),
+        }
+    }
+}
+
 /// The part of a kernel that memory management needs: the host records which address space each CPU has loaded.
 pub struct Host {
     machine: SimulatedMachine,
     memory: Arc<Memory<SimulatedMachine>>,
     /// The table that a CPU loads when no process runs there.
-    idle: Table<SimulatedMachine>,
-    /// For each CPU, the loaded address space, or `None` if `idle` is loaded.
-    loaded: Vec<Mutex<Option<Arc<Space>>>>,
+    idle: Arc<Table<SimulatedMachine>>,
+    /// What each CPU has loaded; `None` once the machine is off.
+    loaded: Vec<Mutex<Option<Loaded<Root>>>>,
 }
 
 impl Host {
@@ -56,18 +76,18 @@ impl Host {
             Memory::new(frames.clone(), Policy::default()).expect("room for the zero frame"),
         );
         let idle = Table::new(frames, None).expect("room for the idle table");
-        let loaded = machine.cpus().map(|_| Mutex::new(None)).collect();
-        let host = Arc::new(Self {
+        let idle = Arc::new(idle);
+        let load = |cpu| {
+            let _running = machine.run_on(cpu);
+            Mutex::new(Some(Loaded::new(Root::Idle(idle.clone()))))
+        };
+        let loaded = machine.cpus().map(load).collect();
+        Arc::new(Self {
             machine,
             memory,
             idle,
             loaded,
-        });
-        for cpu in host.machine.cpus() {
-            let _running = host.machine.run_on(cpu);
-            host.idle.load();
-        }
-        host
+        })
     }
 
     /// Returns the machine.
@@ -97,14 +117,8 @@ impl Host {
     /// Switches `cpu` to `space`, and makes the calling host thread act as `cpu`.
     pub fn enter(&self, cpu: CpuId, space: &Arc<Space>) -> RunningOn {
         let running = self.machine.run_on(cpu);
-        let mut loaded = locked(&self.loaded[cpu.index()]);
-        let same = loaded
-            .as_ref()
-            .is_some_and(|loaded| Arc::ptr_eq(loaded, space));
-        if !same {
-            space.table().load();
-            self.leave(&mut loaded, cpu);
-            *loaded = Some(space.clone());
+        if !self.has_loaded(cpu, space) {
+            self.switch(cpu, Root::Space(space.clone()));
         }
         running
     }
@@ -113,22 +127,25 @@ impl Host {
     pub fn evict(&self, space: &Arc<Space>) {
         for cpu in self.machine.cpus() {
             let _running = self.machine.run_on(cpu);
-            let mut loaded = locked(&self.loaded[cpu.index()]);
-            if loaded
-                .as_ref()
-                .is_some_and(|loaded| Arc::ptr_eq(loaded, space))
-            {
-                self.idle.load();
-                self.leave(&mut loaded, cpu);
+            if self.has_loaded(cpu, space) {
+                self.switch(cpu, Root::Idle(self.idle.clone()));
             }
         }
     }
 
-    fn leave(&self, loaded: &mut Option<Arc<Space>>, cpu: CpuId) {
-        match loaded.take() {
-            Some(before) => before.table().note_unloaded(cpu),
-            None => self.idle.note_unloaded(cpu),
+    fn has_loaded(&self, cpu: CpuId, space: &Arc<Space>) -> bool {
+        match locked(&self.loaded[cpu.index()]).as_ref().map(Loaded::get) {
+            Some(Root::Space(loaded)) => Arc::ptr_eq(loaded, space),
+            Some(Root::Idle(_)) | None => false,
         }
+    }
+
+    /// Loads `next` on `cpu`, as which the calling thread acts.
+    fn switch(&self, cpu: CpuId, next: Root) {
+        let mut loaded = locked(&self.loaded[cpu.index()]);
+        let before = loaded.take().expect("the machine is on");
+        let (next, _before) = before.switch(next);
+        *loaded = Some(next);
     }
 }
 
@@ -136,8 +153,10 @@ impl Drop for Host {
     /// Switches the machine off. No CPU uses any page table afterwards.
     fn drop(&mut self) {
         for cpu in self.machine.cpus() {
-            let mut loaded = locked(&self.loaded[cpu.index()]);
-            self.leave(&mut loaded, cpu);
+            let _running = self.machine.run_on(cpu);
+            if let Some(loaded) = locked(&self.loaded[cpu.index()]).take() {
+                loaded.stop();
+            }
         }
     }
 }
@@ -157,11 +176,7 @@ impl Process {
     /// If the memory for the program cannot be allocated.
     #[must_use]
     pub fn new(host: &Arc<Host>) -> Self {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_0000_0000),
-            highest: VirtAddr::USER_END,
-        };
+        let layout = Layout::of::<Arch>();
         let space =
             Space::new(host.memory.clone(), layout, None).expect("room for an empty address space");
         Self::with_space(host, space, CpuId::new(0))

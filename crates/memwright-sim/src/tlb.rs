@@ -83,7 +83,7 @@ impl Translation {
 /// The key of a cached upper level: the level, and the part of the page number that selects the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory {
-    /// The level whose entry is cached: 4, 3 or 2.
+    /// The level whose entry is cached: 2, 3 or 4.
     pub level: u8,
     /// The page number without the bits that lower levels translate.
     pub prefix: u64,
@@ -158,7 +158,7 @@ impl Tlb {
     /// starts from this entry.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
-        [2, 3, 4].into_iter().find_map(|level| {
+        (2..=4).find_map(|level| {
             self.directories
                 .get(&Directory::of(level, page))
                 .map(|cached| (level, *cached))
@@ -173,7 +173,7 @@ impl Tlb {
     /// Drops all entries that translate `page`: the leaves of every size, and the entries of the upper levels. INVLPG
     /// and a page fault do the same. Returns the number of leaves dropped.
     pub fn drop_address(&mut self, page: u64) -> u64 {
-        for level in [2, 3, 4] {
+        for level in 2..=4 {
             self.directories.remove(&Directory::of(level, page));
         }
         self.drop_leaves(page, 1)
@@ -320,10 +320,10 @@ mod tests {
             rights: Rights::ALL,
         };
         tlb.insert_directory(Directory::of(2, 700), cached);
-        tlb.insert_directory(Directory::of(4, 700), cached);
+        tlb.insert_directory(Directory::of(3, 700), cached);
         tlb.invalidate(&Invalidation::All);
         assert_eq!(tlb.find_directory(701).map(|(level, _)| level), Some(2));
-        assert_eq!(tlb.find_directory(1024).map(|(level, _)| level), Some(4));
+        assert_eq!(tlb.find_directory(1024).map(|(level, _)| level), Some(3));
         tlb.invalidate(&Invalidation::AllAndTables);
         assert!(tlb.find_directory(700).is_none());
     }

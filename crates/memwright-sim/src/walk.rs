@@ -1,10 +1,10 @@
-//! The page walk of hardware with four levels.
+//! The page walk of hardware.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::{Frame, PageSize};
 
-use crate::format::{self, PRESENT};
+use crate::format::{self, LEVELS, PRESENT};
 use crate::machine::Memory;
 use crate::tlb::{CachedDirectory, Directory, Rights, Tlb, Translation};
 
@@ -84,7 +84,8 @@ fn table_below(memory: &Memory, level: u8, entry: u64) -> Option<Frame> {
 /// do, and a store in the leaf, with one atomic exchange per entry. If an entry changed since it was read, the walk
 /// starts again.
 ///
-/// The leaf itself is not cached: the caller does that with the returned translation.
+/// The leaf itself is not cached: the caller does that with the returned translation. Addresses of the upper half, and
+/// those that are not canonical, are not present for a program.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
     let mut reads = 0;
     loop {
@@ -102,9 +103,12 @@ fn walk_once(
     tlb: &mut Tlb,
     reads: &mut u64,
 ) -> Option<Result<Translation, WalkFault>> {
+    if page >> (9 * u32::from(LEVELS) - 1) != 0 {
+        return Some(Err(WalkFault::NotPresent));
+    }
     let (mut level, mut table, mut rights) = match tlb.find_directory(page) {
         Some((level, cached)) => (level - 1, cached.table, cached.rights),
-        None => (4, root, Rights::ALL),
+        None => (LEVELS, root, Rights::ALL),
     };
     loop {
         let word = memory.word(table, index(level, page));
@@ -183,7 +187,7 @@ fn leaf(
 /// This is the reference for what a TLB may hold.
 #[must_use]
 pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translation, WalkFault>> {
-    let (mut level, mut table, mut rights) = (4, root, Rights::ALL);
+    let (mut level, mut table, mut rights) = (LEVELS, root, Rights::ALL);
     loop {
         let entry = memory
             .word(table, index(level, page))
@@ -211,7 +215,7 @@ pub fn look_directory(
     directory: Directory,
 ) -> Option<CachedDirectory> {
     let page = directory.prefix << (9 * (u32::from(directory.level) - 1));
-    let (mut level, mut table, mut rights) = (4, root, Rights::ALL);
+    let (mut level, mut table, mut rights) = (LEVELS, root, Rights::ALL);
     loop {
         let entry = memory
             .word(table, index(level, page))
@@ -237,10 +241,10 @@ pub fn any_reachable(
     root: Frame,
     mut choose: impl FnMut(usize) -> usize,
 ) -> Option<u64> {
-    let (mut level, mut table, mut page) = (4u8, root, 0u64);
+    let (mut level, mut table, mut page) = (LEVELS, root, 0u64);
     loop {
         // The upper half of the root belongs to the kernel.
-        let slots = if level == 4 { 256 } else { 512 };
+        let slots = if level == LEVELS { 256 } else { 512 };
         let present: Vec<usize> = (0..slots)
             .filter(|&slot| memory.word(table, slot).load(Ordering::SeqCst) & PRESENT != 0)
             .collect();
@@ -260,7 +264,7 @@ pub fn any_reachable(
 
 /// Calls `visit` with every present leaf of the user half.
 pub fn for_each_leaf(memory: &Memory, root: Frame, visit: &mut impl FnMut(Translation)) {
-    descend(memory, root, 4, 0, Rights::ALL, visit);
+    descend(memory, root, LEVELS, 0, Rights::ALL, visit);
 }
 
 fn descend(
@@ -271,7 +275,7 @@ fn descend(
     rights: Rights,
     visit: &mut impl FnMut(Translation),
 ) {
-    let slots = if level == 4 { 256 } else { 512 };
+    let slots = if level == LEVELS { 256 } else { 512 };
     for slot in 0..slots {
         let entry = memory.word(table, slot).load(Ordering::SeqCst);
         if entry & PRESENT == 0 {

@@ -206,10 +206,11 @@ fn a_watched_page_is_filled_and_protected_whole() {
     let (start, length) = (at(huge(0)), 2 * HUGE_BYTES);
     assert!(
         space
+            .uffd()
             .watch(at(huge(0) + 1), HUGE_BYTES, &watch, modes)
             .is_err()
     );
-    assert_eq!(space.watch(start, length, &watch, modes), Ok(()));
+    assert_eq!(space.uffd().watch(start, length, &watch, modes), Ok(()));
     assert_eq!(read(&process, SECOND, huge(0)), Err(Signal::Bus));
     let frames = host.memory().frames();
     let mut fill = |frame, part: u64| {
@@ -217,14 +218,14 @@ fn a_watched_page_is_filled_and_protected_whole() {
         Ok::<(), memwright::uffd::FillError>(())
     };
     let page = start.page();
-    assert_eq!(space.fill_hugetlb(page, true, &mut fill), Ok(()));
-    assert!(space.fill_hugetlb(page, true, &mut fill).is_err());
+    assert_eq!(space.uffd().fill_hugetlb(page, true, &mut fill), Ok(()));
+    assert!(space.uffd().fill_hugetlb(page, true, &mut fill).is_err());
     assert_eq!(read(&process, SECOND, huge(0) + 77), Ok(77));
     assert_eq!(write(&process, SECOND, huge(0) + 77, 1), Err(Signal::Bus));
-    assert!(space.write_protect(start, 4096, false).is_err());
-    assert_eq!(space.write_protect(start, HUGE_BYTES, false), Ok(()));
+    assert!(space.uffd().write_protect(start, 4096, false).is_err());
+    assert_eq!(space.uffd().write_protect(start, HUGE_BYTES, false), Ok(()));
     write(&process, SECOND, huge(0) + 77, 1).expect("no longer protected");
-    assert_eq!(space.write_protect(start, HUGE_BYTES, true), Ok(()));
+    assert_eq!(space.uffd().write_protect(start, HUGE_BYTES, true), Ok(()));
     assert_eq!(write(&process, SECOND, huge(0) + 78, 1), Err(Signal::Bus));
     process
         .on(FIRST, |space| {

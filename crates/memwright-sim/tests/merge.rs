@@ -41,7 +41,7 @@ fn scan(host: &Host, process: &Process) {
 fn a_store_to_a_merged_page_is_seen_by_nobody_else() {
     let (host, process) = equal_pages();
     scan(&host, &process);
-    assert_eq!(process.space().merged_pages().merged, PAGES);
+    assert_eq!(process.space().ksm().merged_pages().merged, PAGES);
     write(&process, SECOND, 0, 1).expect("writable");
     write(&process, FIRST, 1, 2).expect("writable");
     for cpu in [FIRST, SECOND] {

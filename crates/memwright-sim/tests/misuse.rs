@@ -10,19 +10,19 @@ use std::sync::atomic::Ordering;
 use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
 use memwright_table::sync::{Rank, assert_may_allocate, assert_none_held, pause};
 use memwright_table::{
-    Architecture, Bits, CpuId, Entry, Frame, FrameKind, Frames, Page, PageRange, Table, VirtAddr,
+    Architecture, Bits, CpuId, Entry, Frame, FrameKind, Frames, Loaded, Page, PageRange, Table,
+    VirtAddr,
 };
 
 type Machine = SimulatedMachine;
 type Lock<T> = memwright_table::sync::Lock<T, Machine>;
 
-const FIRST: CpuId = CpuId::new(0);
 const PAGE: Page = Page::new(0x1234);
 
 /// A row of the table in the page: the mistake, a part of the panic's message, and a function that makes the mistake.
 type Misuse = (&'static str, &'static str, fn());
 
-const MISUSES: [Misuse; 16] = [
+const MISUSES: [Misuse; 18] = [
     (
         "`Threads::cpu` returns a number that is not below `cpu_count`",
         "CPU 3 of a machine with 2 CPUs",
@@ -34,9 +34,19 @@ const MISUSES: [Misuse; 16] = [
         drop_of_a_loaded_table,
     ),
     (
-        "`note_unloaded` names a CPU that has not loaded the table",
+        "A CPU leaves a table that another CPU has loaded",
+        "CPU 1 leaves a table that CPU 0 has loaded",
+        leave_on_another_cpu,
+    ),
+    (
+        "A CPU loads a table twice without leaving it, and leaves it twice",
         "CPU 0 has not loaded the table",
-        unload_without_load,
+        leave_twice,
+    ),
+    (
+        "A CPU whose registers do not permit the use of the tables loads one, if `Machine::registers` reads them",
+        "CPU 1: ",
+        wrong_registers,
     ),
     (
         "An entry maps the frame of a page table",
@@ -137,13 +147,37 @@ fn cpu_out_of_range() {
 
 fn drop_of_a_loaded_table() {
     let (_frames, table) = table();
-    table.load();
+    let loaded = Loaded::new(&table);
+    drop(loaded);
     drop(table);
 }
 
-fn unload_without_load() {
+fn leave_on_another_cpu() {
+    let machine = machine(2);
+    let table = Table::new(machine.frames(), None).expect("memory");
+    // The table stays loaded, so it is never dropped.
+    let loaded = Loaded::new(&*Box::leak(Box::new(table)));
+    let _running = machine.run_on(CpuId::new(1));
+    loaded.stop();
+}
+
+fn wrong_registers() {
+    let second = CpuId::new(1);
+    let machine = Machine::new(MachineOptions {
+        wrong_registers_on: Some(second),
+        ..MachineOptions::default()
+    });
+    let table = Table::new(machine.frames(), None).expect("memory");
+    let _running = machine.run_on(second);
+    Loaded::new(&table).stop();
+}
+
+fn leave_twice() {
     let (_frames, table) = table();
-    table.note_unloaded(FIRST);
+    let twice = [Loaded::new(&table), Loaded::new(&table)];
+    for loaded in twice {
+        loaded.stop();
+    }
 }
 
 fn table_as_a_page() {
@@ -252,6 +286,10 @@ fn write_to_a_free_frame() {
 #[test]
 fn every_misuse_is_reported() {
     for (misuse, expected, commit) in MISUSES {
+        // A kernel on RISC-V cannot read the register that matters.
+        if cfg!(simulated = "riscv64") && expected == "CPU 1: " {
+            continue;
+        }
         // Another thread, because the list of held locks is per thread.
         let message = std::thread::spawn(move || catch_unwind(commit))
             .join()

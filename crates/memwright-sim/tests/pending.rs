@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use memwright_sim::{Incoherence, MachineOptions, SimulatedMachine};
 use memwright_table::{
-    Bits, CopyRule, CpuId, Edit, Entry, FrameKind, Frames, Gather, Page, PageRange, Table,
+    Bits, CopyRule, CpuId, Edit, Entry, FrameKind, Frames, Gather, Loaded, Page, PageRange, Table,
 };
 
 type Machine = SimulatedMachine;
@@ -18,7 +18,8 @@ const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 struct Bench {
     machine: Machine,
     frames: Arc<Frames<Machine>>,
-    table: Table<Machine>,
+    table: Arc<Table<Machine>>,
+    loaded: Vec<Loaded<Arc<Table<Machine>>>>,
 }
 
 impl Bench {
@@ -26,11 +27,12 @@ impl Bench {
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
-        let table = Table::new(frames.clone(), None).expect("memory");
-        for cpu in machine.cpus() {
+        let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
+        let load = |cpu| {
             let _running = machine.run_on(cpu);
-            table.load();
-        }
+            Loaded::new(table.clone())
+        };
+        let loaded = machine.cpus().map(load).collect();
         let frame = frames
             .allocate_zeroed(0, FrameKind::Anonymous)
             .expect("memory")
@@ -47,6 +49,7 @@ impl Bench {
             machine,
             frames,
             table,
+            loaded,
         }
     }
 
@@ -75,8 +78,9 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        for cpu in self.machine.cpus() {
-            self.table.note_unloaded(cpu);
+        for (cpu, loaded) in self.machine.cpus().zip(self.loaded.drain(..)) {
+            let _running = self.machine.run_on(cpu);
+            loaded.stop();
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{
-    Bits, CpuId, Edit, Entry, FrameKind, Frames, Gather, Marks, Page, PageRange, Table, Tracked,
+    Bits, CpuId, Edit, Entry, FrameKind, Frames, Gather, Loaded, Marks, Page, PageRange, Table,
+    Tracked,
 };
 
 type Machine = SimulatedMachine;
@@ -21,7 +22,8 @@ const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 struct Bench {
     machine: Machine,
     _frames: Arc<Frames<Machine>>,
-    table: Table<Machine>,
+    table: Arc<Table<Machine>>,
+    loaded: Vec<Loaded<Arc<Table<Machine>>>>,
 }
 
 impl Bench {
@@ -39,11 +41,12 @@ impl Bench {
     fn with(bits: Bits) -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
-        let table = Table::new(frames.clone(), None).expect("memory");
-        for cpu in machine.cpus() {
+        let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
+        let load = |cpu| {
             let _running = machine.run_on(cpu);
-            table.load();
-        }
+            Loaded::new(table.clone())
+        };
+        let loaded = machine.cpus().map(load).collect();
         if bits.contains(Bits::WATCHED) {
             table.cursor(range()).mark(Marks::UFFD_WP).expect("memory");
         }
@@ -59,6 +62,7 @@ impl Bench {
             machine,
             _frames: frames,
             table,
+            loaded,
         }
     }
 
@@ -153,8 +157,9 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        for cpu in self.machine.cpus() {
-            self.table.note_unloaded(cpu);
+        for (cpu, loaded) in self.machine.cpus().zip(self.loaded.drain(..)) {
+            let _running = self.machine.run_on(cpu);
+            loaded.stop();
         }
     }
 }

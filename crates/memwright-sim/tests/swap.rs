@@ -149,9 +149,11 @@ fn a_protected_page_comes_back_protected() {
             .expect("known");
         let modes = WatchModes::WRITE_PROTECT;
         space
+            .uffd()
             .watch(at(0), bytes(PAGES), &watch, modes)
             .expect("mapped");
         space
+            .uffd()
             .write_protect(at(0), bytes(PAGES), true)
             .expect("watched");
     });

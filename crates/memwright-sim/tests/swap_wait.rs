@@ -363,9 +363,9 @@ fn the_present_bits_of_the_entry_count() {
         waiting.meanwhile(move |process| {
             process.on(SECOND, |space| {
                 let modes = WatchModes::WRITE_PROTECT;
-                let watched = space.watch(at(0), bytes(PAGES), &watch, modes);
+                let watched = space.uffd().watch(at(0), bytes(PAGES), &watch, modes);
                 watched.expect("mapped");
-                let protected = space.write_protect(at(0), bytes(PAGES), true);
+                let protected = space.uffd().write_protect(at(0), bytes(PAGES), true);
                 protected.expect("watched");
             });
         });
@@ -434,9 +434,9 @@ fn populating_waits_without_a_lock() {
                 ELSEWHERE,
             );
         });
-        let populated = |space: &Space| space.populate(at(0), bytes(PAGES), true);
+        let populated = |space: &Space| space.residency().populate(at(0), bytes(PAGES), true);
         assert_eq!(waiting.process.on(FIRST, populated), Ok(()));
-        assert_eq!(waiting.process.space().swapped_pages(), 0);
+        assert_eq!(waiting.process.space().usage().swapped_pages(), 0);
         check_contents(&waiting.process, FIRST, 0);
         waiting.end();
     });
@@ -540,10 +540,14 @@ fn shared_memory_whose_read_fails_stays_in_swap() {
 fn shared_memory_is_shown_after_a_wait_without_a_lock() {
     let (waiting, object) = sharing("off");
     let watch = watch(false);
-    let watched = |space: &Space| space.watch(at(0), bytes(PAGES), &watch, WatchModes::MINOR);
+    let watched = |space: &Space| {
+        space
+            .uffd()
+            .watch(at(0), bytes(PAGES), &watch, WatchModes::MINOR)
+    };
     waiting.process.on(FIRST, watched).expect("mapped");
     let fill = |page: u64| {
-        let fill = |space: &Space| space.fill(at(page).page(), Fill::Object, false);
+        let fill = |space: &Space| space.uffd().fill(at(page).page(), Fill::Object, false);
         waiting.process.on(FIRST, fill)
     };
     waiting.meanwhile(|process| unmap(process, SECOND, 0, 1));

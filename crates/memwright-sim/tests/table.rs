@@ -6,7 +6,8 @@ use std::sync::Arc;
 use memwright_sim::{Adversary, Arch, MachineOptions, SimulatedMachine};
 use memwright_table::{
     Architecture, Bits, Change, CopyRule, CopyStop, CpuId, Edit, Entry, Frame, FrameKind, Frames,
-    GatherCounts, Invalidation, Machine as _, MoveRule, Page, PageRange, PageSize, Present, Table,
+    GatherCounts, Invalidation, Loaded, Machine as _, MoveRule, Page, PageRange, PageSize, Present,
+    Table,
 };
 
 type Machine = SimulatedMachine;
@@ -22,7 +23,8 @@ const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 struct Bench {
     machine: Machine,
     frames: Arc<Frames<Machine>>,
-    table: Table<Machine>,
+    table: Arc<Table<Machine>>,
+    loaded: Vec<Loaded<Arc<Table<Machine>>>>,
     idle: Table<Machine>,
 }
 
@@ -33,16 +35,18 @@ impl Bench {
             ..MachineOptions::default()
         });
         let frames = machine.frames();
-        let table = Table::new(frames.clone(), None).expect("memory");
+        let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
         let idle = Table::new(frames.clone(), None).expect("memory");
-        for cpu in machine.cpus() {
+        let load = |cpu| {
             let _running = machine.run_on(cpu);
-            table.load();
-        }
+            Loaded::new(table.clone())
+        };
+        let loaded = machine.cpus().map(load).collect();
         Self {
             machine,
             frames,
             table,
+            loaded,
             idle,
         }
     }
@@ -131,15 +135,11 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        for cpu in self.machine.cpus() {
+        for (cpu, loaded) in self.machine.cpus().zip(self.loaded.drain(..)) {
             let _running = self.machine.run_on(cpu);
-            self.idle.load();
-            self.table.note_unloaded(cpu);
-        }
-        // Record that no CPU has loaded `idle`: a table must not count as loaded when it is dropped. Its root stays
-        // loaded, but no CPU accesses memory any more.
-        for cpu in self.machine.cpus() {
-            self.idle.note_unloaded(cpu);
+            // The root of `idle` stays loaded, but the CPU accesses memory no more.
+            let (idle, _) = loaded.switch(&self.idle);
+            idle.stop();
         }
     }
 }

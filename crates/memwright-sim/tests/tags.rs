@@ -9,7 +9,9 @@ use std::sync::Arc;
 use memwright::{Advice, Rights};
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_sim::{MachineOptions, Mistake, SimulatedMachine};
-use memwright_table::{Bits, Entry, FrameKind, Invalidation, Machine, Page, PageRange, Table};
+use memwright_table::{
+    Bits, Entry, FrameKind, Invalidation, Loaded, Machine, Page, PageRange, Table,
+};
 use support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, program, read, write};
 
 fn boot(tags: usize) -> Arc<Host> {
@@ -140,20 +142,20 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
 const PAGE: Page = Page::new(0x1234);
 
 /// Creates a table that the second CPU has loaded, with one page whose translation the CPU has cached.
-fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
+fn loaded(machine: &SimulatedMachine) -> Loaded<Arc<Table<SimulatedMachine>>> {
     let frames = machine.frames();
-    let table = Table::new(frames.clone(), None).expect("memory");
+    let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
     let frame = frames.allocate_zeroed(0, FrameKind::Anonymous);
     let entry = Entry::page(frame.expect("memory").into_raw(), Bits::READ | Bits::WRITE);
     let range = PageRange::single(PAGE);
     table.cursor(range).fill(entry).expect("memory");
     let _running = machine.run_on(SECOND);
-    table.load();
+    let loaded = Loaded::new(table);
     machine
         .on(SECOND)
         .write(PAGE.address(), b"x")
         .expect("mapped");
-    table
+    loaded
 }
 
 /// An interrupt for a root that the CPU no longer has loaded must drop the translations that the CPU has kept for that
@@ -164,25 +166,25 @@ fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
         tags: 4,
         ..MachineOptions::default()
     });
-    let table = table(&machine);
+    let loaded = loaded(&machine);
+    let table = loaded.get().clone();
     let idle = Table::new(table.frames().clone(), None).expect("memory");
-    {
+    let loaded_idle = {
         let _running = machine.run_on(SECOND);
-        idle.load();
-    }
+        Loaded::new(&idle)
+    };
     // The CPU has switched away, but has not recorded that yet, so it is interrupted.
     let mut gather = table.gather();
     table
         .cursor(PageRange::single(PAGE))
         .remove_all(&mut gather);
     assert_eq!(gather.finish().interrupted, 1);
-    table.note_unloaded(SECOND);
     let _running = machine.run_on(SECOND);
-    table.load();
-    idle.note_unloaded(SECOND);
+    loaded.stop();
+    let loaded = Loaded::new(table);
+    loaded_idle.stop();
     assert!(machine.on(SECOND).read(PAGE.address(), &mut [0]).is_err());
-    machine.load_root(idle.root());
-    table.note_unloaded(SECOND);
+    loaded.leave(idle.root());
 }
 
 #[test]
@@ -191,7 +193,8 @@ fn the_machine_keeps_apart_what_it_keeps() {
         tags: 2,
         ..MachineOptions::default()
     });
-    let table = table(&machine);
+    let loaded = loaded(&machine);
+    let table = loaded.get().clone();
     let idle = Table::new(table.frames().clone(), None).expect("memory");
     let _running = machine.run_on(SECOND);
     machine.load_root(idle.root());
@@ -209,5 +212,5 @@ fn the_machine_keeps_apart_what_it_keeps() {
     let walks = machine.cost(SECOND).walks;
     assert!(machine.on(SECOND).read(PAGE.address(), &mut [0]).is_ok());
     assert_eq!(machine.cost(SECOND).walks, walks + 1);
-    table.note_unloaded(SECOND);
+    loaded.stop();
 }

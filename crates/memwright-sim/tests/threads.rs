@@ -136,7 +136,7 @@ fn cpus_that_touch_new_pages_at_once_agree_on_one_frame_each() {
             .expect("readable");
         assert_eq!(bytes, [1, 2, 3], "page {page}");
     }
-    assert_eq!(process.space().resident_pages(), 32);
+    assert_eq!(process.space().usage().resident_pages(), 32);
     process.space().audit().expect("consistent");
     assert_coherent(&host);
 }

@@ -4,9 +4,9 @@
 use memwright::{HugeMode, MapRequest, Rights};
 use memwright_sim::process::{Host, Process};
 use memwright_sim::walk::{self, Intent, WalkFault};
-use memwright_sim::{MachineOptions, tlb};
+use memwright_sim::{Arch, MachineOptions, tlb};
 use memwright_table::{
-    Bits, CpuId, Edit, Page, PageAccess, PageRange, PageSize, Translation, VirtAddr,
+    Architecture, Bits, CpuId, Edit, Page, PageAccess, PageRange, PageSize, Translation, VirtAddr,
 };
 
 const CPU: CpuId = CpuId::new(0);
@@ -87,7 +87,7 @@ fn translations_are_those_of_the_processor() {
     compare(&child, start, 16);
     // Beyond user memory no page is mapped.
     let beyond = process.on(CPU, |space| {
-        space.table().translate(Page::USER_END, PageAccess::Load)
+        space.table().translate(Arch::USER.end, PageAccess::Load)
     });
     assert_eq!(beyond, None);
 }
@@ -130,7 +130,7 @@ fn a_store_sets_the_dirty_bit_and_a_load_does_not() {
         entry.present().expect("a page").bits
     };
     process
-        .on(CPU, |space| space.populate(start, 4096, true))
+        .on(CPU, |space| space.residency().populate(start, 4096, true))
         .unwrap();
     let clean = Edit {
         set: Bits::empty(),

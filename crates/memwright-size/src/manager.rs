@@ -4,15 +4,11 @@ use alloc::sync::Arc;
 use core::hint::black_box;
 
 use memwright::{Access, AddressSpace, Layout, MapRequest, Memory, Policy, Rights};
-use memwright_table::{Frames, PAGE_SIZE, Region, VirtAddr};
+use memwright_table::{Frames, PAGE_SIZE, Region, VirtAddr, X86_64};
 
 use crate::machine::{ALL, Bare};
 
-const LAYOUT: Layout = Layout {
-    lowest: VirtAddr::new(0x1_0000),
-    mmap_top: VirtAddr::new(0x7fff_f000_0000),
-    highest: VirtAddr::USER_END,
-};
+const LAYOUT: Layout = Layout::of::<X86_64>();
 
 /// Maps four pages, stores to one, forks, makes the page read-only in the child, and unmaps it in the parent. Returns
 /// `None` if an operation fails. The arguments of the operations are unknown at compile time.

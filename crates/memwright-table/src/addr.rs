@@ -14,8 +14,9 @@ pub const MAX_CPUS: usize = 64;
 pub struct VirtAddr(u64);
 
 impl VirtAddr {
-    /// The first address beyond user memory. The last page of the lower half stays unused, as on Linux
-    /// (`TASK_SIZE_MAX`, 7.2).
+    /// The first address beyond user memory if page tables have four levels. The last page of the lower half stays unused,
+    /// as on Linux (`TASK_SIZE_MAX`, 7.2). [`Architecture::USER`](crate::Architecture::USER) is the user memory of an
+    /// architecture.
     pub const USER_END: VirtAddr = VirtAddr(0x7fff_ffff_f000);
 
     /// The address `value`.
@@ -169,9 +170,6 @@ impl FrameRange {
 pub struct Page(u64);
 
 impl Page {
-    /// The first page beyond user memory.
-    pub const USER_END: Page = VirtAddr::USER_END.page();
-
     /// The page with this number.
     #[inline]
     pub const fn new(number: u64) -> Self {

@@ -24,6 +24,7 @@ mod runs;
 mod send;
 mod upper;
 
+use crate::arch::Architecture;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
@@ -531,7 +532,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         if self.shared_count as usize == SHARED_HELD {
             self.counts.early += 1;
             self.shrunk
-                .add(Page::new(0), Page::USER_END.number(), PageSize::Size4K);
+                .add(M::Arch::USER.start, M::Arch::USER.len(), PageSize::Size4K);
             self.relied = true;
             self.flush();
         }

@@ -62,7 +62,7 @@
 //! let all = FrameRange { start: Frame::new(0), count: FRAMES };
 //! let frames = Arc::new(Frames::new(Toy::new(), &[Region { range: all, node: 0 }]).unwrap());
 //! let table = Table::new(Arc::clone(&frames), None).unwrap();
-//! table.load();
+//! let loaded = Loaded::new(&table);
 //!
 //! // Map a page: the table takes over the reference to its frame.
 //! let page = PageRange::single(VirtAddr::new(0x40_0000).page());
@@ -84,7 +84,7 @@
 //! assert_eq!(frames.used_by(FrameKind::Anonymous), 1);
 //! gather.finish();
 //! assert_eq!(frames.used_by(FrameKind::Anonymous), 0);
-//! # table.note_unloaded(CpuId::new(0));
+//! loaded.stop();
 //! ```
 //!
 //! # Lock order
@@ -112,7 +112,7 @@
 //!
 //! - A reference that was converted into a raw frame ([`FrameRef::into_raw`]) is adopted exactly once.
 //! - Tables are freed only under the write lock of their address space.
-//! - A CPU loads a root by [`Table::load`], or calls [`Table::note_loaded`] first, so that it receives invalidations.
+//! - A CPU loads the root of a table by [`Loaded`] only, so that it receives invalidations.
 #![no_std]
 #![deny(missing_docs)]
 
@@ -140,7 +140,10 @@ pub use addr::{
     CpuId, CpuSet, Frame, FrameRange, MAX_CPUS, PAGE_SIZE, Page, PageRange, PageSize, PhysAddr,
     VirtAddr,
 };
-pub use arch::{Aarch64, Architecture, ByFault, Riscv64, X86_64};
+pub use arch::{
+    Aarch64, Aarch64Registers, Architecture, ByFault, Riscv64, Riscv64Sv39, Uses, WrongRegister,
+    X86_64, X86_64Registers,
+};
 pub use entry::{
     Bits, CacheMode, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change,
 };
@@ -154,6 +157,7 @@ pub use handle::{OutOfMemory, Shared, TryPush};
 pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
 pub use rising::{Rising, RisingRoom};
+pub use root::{HasTable, Loaded};
 pub use sync::{OneCpu, Threads};
 pub use table::{
     AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, EditedRuns, Extent,

@@ -7,7 +7,7 @@
 use core::ptr::NonNull;
 
 use crate::addr::{CpuId, CpuSet, Frame, FrameRange};
-use crate::arch::X86_64;
+use crate::arch::{X86_64, X86_64Registers};
 use crate::machine::{Invalidation, Machine};
 use crate::sync::{Functions, GaveWay, Step, Threads};
 
@@ -18,6 +18,7 @@ unsafe extern "Rust" {
     safe fn memwright_linked_has_memory(range: FrameRange) -> bool;
     safe fn memwright_linked_template() -> Option<Frame>;
     safe fn memwright_linked_cpu_count() -> usize;
+    safe fn memwright_linked_registers() -> Option<X86_64Registers>;
     safe fn memwright_linked_load_root(root: Frame);
     safe fn memwright_linked_keeps_translations() -> bool;
     safe fn memwright_linked_load_kept_root(root: Frame);
@@ -69,6 +70,11 @@ unsafe impl Machine for Linked {
     }
 
     #[inline(always)]
+    fn registers(&self) -> Option<X86_64Registers> {
+        memwright_linked_registers()
+    }
+
+    #[inline(always)]
     fn load_root(&self, root: Frame) {
         memwright_linked_load_root(root);
     }
@@ -115,6 +121,9 @@ unsafe impl Machine for Linked {
 }
 
 impl Threads for Linked {
+    // The machine of an image halts its CPUs.
+    const HALTS: bool = true;
+
     #[inline(always)]
     fn cpu() -> CpuId {
         memwright_linked_cpu()
@@ -172,7 +181,9 @@ macro_rules! link_machine {
         const _: () = {
             use ::core::ptr::NonNull;
             use $crate::sync::{GaveWay, Step, Threads};
-            use $crate::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine, X86_64};
+            use $crate::{
+                CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine, X86_64, X86_64Registers,
+            };
 
             const fn has_the_tables_of_linked<M: Machine<Arch = X86_64>>() {}
             const _: () = has_the_tables_of_linked::<$type>();
@@ -182,6 +193,7 @@ macro_rules! link_machine {
                 memwright_linked_has_memory, has_memory(range: FrameRange) -> bool;
                 memwright_linked_template, template() -> Option<Frame>;
                 memwright_linked_cpu_count, cpu_count() -> usize;
+                memwright_linked_registers, registers() -> Option<X86_64Registers>;
                 memwright_linked_load_root, load_root(root: Frame) -> ();
                 memwright_linked_keeps_translations, keeps_translations() -> bool;
                 memwright_linked_load_kept_root, load_kept_root(root: Frame) -> ();

@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use crate::addr::{CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
-use crate::arch::{Architecture, Tables};
+use crate::arch::{Architecture, Tables, Uses, WrongRegister};
 use crate::sync::Threads;
 
 /// A set of translations that CPUs must invalidate.
@@ -108,6 +108,12 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// The number of CPUs of the machine.
     fn cpu_count(&self) -> usize;
 
+    /// Returns the control registers of the calling CPU, if the machine reads them. [`Frames::new`](crate::Frames::new)
+    /// then checks those of the CPU that calls it, and debug builds check those of each CPU that loads a table.
+    fn registers(&self) -> Option<<Self::Arch as Architecture>::Registers> {
+        None
+    }
+
     /// Makes `root` the root table of this CPU. Drops every non-global translation of the old root, or keeps these
     /// translations under the tag of the old root for [`load_kept_root`](Machine::load_kept_root). Also drops the
     /// translations that the CPU kept of a root table that was in the frame `root` before.
@@ -165,6 +171,22 @@ pub unsafe trait Machine: Send + Sync + 'static {
     }
 }
 
+/// Checks the registers of the calling CPU, if the machine reads them.
+///
+/// # Errors
+/// The first field with a wrong value.
+pub(crate) fn check_registers<M: Machine>(machine: &M) -> Result<(), WrongRegister> {
+    let uses = Uses {
+        tags: machine.keeps_translations(),
+        write_combining: machine.has_write_combining(),
+        sets_accessed_and_dirty: M::Arch::SETS_ACCESSED_AND_DIRTY,
+    };
+    match machine.registers() {
+        Some(registers) => M::Arch::check(&registers, uses),
+        None => Ok(()),
+    }
+}
+
 /// A slot of the page tables of a machine.
 pub(crate) type SlotOf<M> = <<M as Machine>::Arch as Tables>::Slot;
 
@@ -209,6 +231,11 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     #[inline]
     fn cpu_count(&self) -> usize {
         (**self).cpu_count()
+    }
+
+    #[inline]
+    fn registers(&self) -> Option<<T::Arch as Architecture>::Registers> {
+        (**self).registers()
     }
 
     #[inline]

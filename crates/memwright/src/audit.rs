@@ -1,7 +1,7 @@
 //! Consistency checks of an address space, for the end of a run and for tests.
 
 use memwright_table::{
-    Bits, Entry, FrameKind, Machine, Page, PageRange, PageSize, Present, VirtAddr,
+    Architecture, Bits, Entry, FrameKind, Machine, Page, PageSize, Present, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -136,9 +136,7 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
 
 fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), AuditError> {
     let (mut found, mut objects, mut swapped, mut device) = (0, 0, 0, 0);
-    let mut cursor = core
-        .table
-        .look(PageRange::new(Page::new(0), Page::USER_END));
+    let mut cursor = core.table.look(M::Arch::USER);
     while let Some(extent) = cursor.next_filled() {
         let page = extent.range.start;
         match extent.entry {

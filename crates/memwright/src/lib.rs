@@ -14,16 +14,11 @@
 //! use memwright::{
 //!     Access, AddressSpace, FaultKind, Layout, MapRequest, Memory, Policy, Rights, Row,
 //! };
-//! use memwright_sim::{MachineOptions, SimulatedMachine};
-//! use memwright_table::VirtAddr;
+//! use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
 //!
 //! let machine = SimulatedMachine::new(MachineOptions::default());
 //! let memory = Arc::new(Memory::new(machine.frames(), Policy::default())?);
-//! let layout = Layout {
-//!     lowest: VirtAddr::new(0x1_0000),
-//!     mmap_top: VirtAddr::new(0x7fff_f000_0000),
-//!     highest: VirtAddr::USER_END,
-//! };
+//! let layout = Layout::of::<Arch>();
 //! let parent = AddressSpace::new(memory.clone(), layout, None)?;
 //!
 //! // Four pages of private anonymous memory; the first store to one faults.
@@ -52,8 +47,9 @@
 //!
 //! # Source tree
 //!
-//! Each folder uses only the folders above it in this list. Operations are methods of [`AddressSpace`] and [`Memory`].
-//! A method is in the folder of the operation that it performs, which need not be the folder of the type.
+//! Each folder uses only the folders above it in this list. Operations are methods of [`AddressSpace`], of its themes
+//! ([`theme`]), and of [`Memory`]. A method is in the folder of the operation that it performs, which need not be the
+//! folder of the type.
 //!
 //! ```text
 //! types/     values that all layers share: errors, account rows, trace events, policies, settings of huge pages
@@ -94,7 +90,7 @@
 //! | `share` | a fork copies all page tables, whatever the policy is |
 //! | `swap` | no swap device can be added ([`Memory::add_swap`] returns `None`), and no anonymous page is swapped out |
 //! | `trace` | no event is sent to a [`TraceSink`], and no lock statistics are taken |
-//! | `tracking` | [`AddressSpace::scan`] fails, and every page counts as soft-dirty |
+//! | `tracking` | [`Tracking::scan`](theme::Tracking::scan) fails, and every page counts as soft-dirty |
 //! | `uffd` | no memory can be registered with a userfaultfd ([`uffd::WatchError::Unsupported`]) |
 //!
 //! # How a fault is handled
@@ -283,6 +279,13 @@ pub use types::stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use types::trace::{Event, TraceSink};
 pub use vma::area::{AreaFlags, Backed};
 pub use vma::writable::{Verdict, View, writable};
+
+/// The operations of an address space that a kernel does not need first, by theme.
+pub mod theme {
+    pub use crate::mm::theme::{
+        HugePages, Ksm, Numa, ProtectionKeys, Residency, Tracking, Uffd, Usage,
+    };
+}
 
 /// Objects that areas can map, and the types from which objects are built.
 pub mod object {

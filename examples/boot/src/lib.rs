@@ -25,13 +25,17 @@ mod device_tree;
 pub use arch::interrupt_other;
 pub use arch::{Context, cpu, enter, start_second};
 #[cfg(target_arch = "riscv64")]
-pub use arch::{hart, sbi};
+pub use arch::{PAGING_MODE, hart, sbi};
 
 /// The number of CPUs.
 pub const CPUS: usize = 2;
 
 /// The virtual address of physical address 0: all physical memory is mapped from here on.
-pub const MEMORY_BASE: u64 = 0xffff_8000_0000_0000;
+pub const MEMORY_BASE: u64 = if cfg!(feature = "sv39") {
+    0xffff_ffc0_0000_0000
+} else {
+    0xffff_8000_0000_0000
+};
 
 /// The number of bytes of the stack of each CPU.
 const STACK: usize = 128 << 10;

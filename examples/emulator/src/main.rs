@@ -18,7 +18,7 @@ use memwright::{
 };
 use memwright_table::table::PageAccess;
 use memwright_table::{
-    CpuId, Frame, FrameRange, Frames, PAGE_SIZE, Page, PageRange, Region, VirtAddr,
+    CpuId, Frame, FrameRange, Frames, Loaded, PAGE_SIZE, Page, PageRange, Region, VirtAddr, X86_64,
 };
 
 use machine::{Emulator, FRAMES};
@@ -61,11 +61,7 @@ fn start() -> Result<Guest, Box<dyn Error>> {
 
 impl Guest {
     fn space(&self) -> Result<Space, Box<dyn Error>> {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_f000_0000),
-            highest: VirtAddr::USER_END,
-        };
+        let layout = Layout::of::<X86_64>();
         Ok(AddressSpace::new(self.memory.clone(), layout, None)?)
     }
 
@@ -111,7 +107,6 @@ impl Guest {
 
 /// The first store to a page faults, and the fault handler maps a zeroed frame.
 fn first_fault(guest: &Guest, space: &Space) -> Result<VirtAddr, Box<dyn Error>> {
-    space.table().load();
     let address = space.map(&MapRequest::anonymous(BYTES, READ_WRITE))?;
     assert_eq!(guest.store(space, address, 1)?, [FaultKind::DemandZero]);
     assert_eq!(guest.store(space, address, 2)?, []);
@@ -121,47 +116,48 @@ fn first_fault(guest: &Guest, space: &Space) -> Result<VirtAddr, Box<dyn Error>>
 
 /// A protection change invalidates the translation in the TLB of another CPU before the call returns.
 fn two_cpus(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn Error>> {
-    let on_other_cpu = |work: &(dyn Fn() + Sync)| {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                Emulator::run_as(OTHER_CPU);
-                work();
-            });
-        });
-    };
-    on_other_cpu(&|| {
-        space.table().load();
+    let loaded = on_other_cpu(|| {
+        let loaded = Loaded::new(space);
         assert_eq!(guest.store(space, address, 3), Ok(vec![]));
+        loaded
     });
     space.protect(address, BYTES, Rights::READ)?;
     assert_eq!(guest.count(Row::FlushCpusInterrupted), 1);
-    on_other_cpu(&|| assert_eq!(guest.store(space, address, 4), Err(FaultError::Denied)));
+    on_other_cpu(|| assert_eq!(guest.store(space, address, 4), Err(FaultError::Denied)));
     // The right to store is restored without a fault, and without a flush on another CPU.
     space.protect(address, BYTES, READ_WRITE)?;
-    on_other_cpu(&|| {
+    on_other_cpu(|| {
         assert_eq!(guest.store(space, address, 5), Ok(vec![]));
-        space.table().note_unloaded(OTHER_CPU);
+        loaded.stop();
     });
     assert_eq!(guest.count(Row::FlushCpusInterrupted), 1);
     println!("the other CPU was interrupted once");
     Ok(())
 }
 
-/// A child shares the parent's pages until one of the two stores to them.
-fn fork(guest: &Guest, parent: &Space, address: VirtAddr) -> Result<(), Box<dyn Error>> {
-    let child = parent.fork()?;
-    assert_eq!(guest.store(parent, address, 6)?, [FaultKind::Copy]);
-    switch(parent, &child);
-    assert_eq!(guest.load(&child, address)?, (5, vec![]));
-    switch(&child, parent);
-    println!("parent and child differ");
-    Ok(())
+/// Performs `work` on a thread that acts as the other CPU.
+fn on_other_cpu<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        Emulator::run_as(OTHER_CPU);
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).expect("no panic")
 }
 
-/// Loads the root table of `to` on the calling CPU, CPU 0, which has that of `from` loaded.
-fn switch(from: &Space, to: &Space) {
-    to.table().load();
-    from.table().note_unloaded(CpuId::new(0));
+/// A child shares the parent's pages until one of the two stores to them. The calling CPU runs the parent, then the
+/// child, and the parent again.
+fn fork<'s>(
+    guest: &Guest,
+    loaded: Loaded<&'s Space>,
+    address: VirtAddr,
+) -> Result<Loaded<&'s Space>, Box<dyn Error>> {
+    let child = loaded.get().fork()?;
+    assert_eq!(guest.store(loaded.get(), address, 6)?, [FaultKind::Copy]);
+    let (loaded, parent) = loaded.switch(&child);
+    assert_eq!(guest.load(&child, address)?, (5, vec![]));
+    let (loaded, _child) = loaded.switch(parent);
+    println!("parent and child differ");
+    Ok(loaded)
 }
 
 /// A page that was swapped out is read back by the next access.
@@ -190,7 +186,9 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
         counts_accesses: false.into(),
         events: WatchEvents::empty(),
     })?;
-    space.watch(address, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
+    space
+        .uffd()
+        .watch(address, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
     let range = PageRange::from_addresses(address, BYTES).expect("aligned");
     let written = || -> Result<Vec<Page>, Box<dyn Error>> {
         let scan = Scan::written(true);
@@ -199,7 +197,7 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
             pages.extend(run.iter());
             run.len()
         };
-        space.scan(range, &scan, &mut take)?;
+        space.tracking().scan(range, &scan, &mut take)?;
         Ok(pages)
     };
     written()?;
@@ -214,9 +212,10 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
 fn main() -> Result<(), Box<dyn Error>> {
     let guest = start()?;
     let space = guest.space()?;
+    let loaded = Loaded::new(&space);
     let address = first_fault(&guest, &space)?;
     two_cpus(&guest, &space, address)?;
-    fork(&guest, &space, address)?;
+    let loaded = fork(&guest, loaded, address)?;
     swap_out_and_in(&guest, &space, address)?;
     track(&guest, &space, address)?;
     space.audit()?;
@@ -225,6 +224,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let refused = guest.count(Row::FaultRefused);
     assert_eq!(guest.traps.load(Ordering::Relaxed), handled + refused);
     println!("{handled} faults were handled, and {refused} refused");
-    space.table().note_unloaded(CpuId::new(0));
+    loaded.stop();
     Ok(())
 }

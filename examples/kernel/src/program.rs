@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright::{Access, AddressSpace, FaultError, FaultKind};
 use memwright_example_boot::{self as boot, Context, Trap};
 use memwright_table::sync::{Lock, Rank, Threads};
-use memwright_table::{Machine, VirtAddr};
+use memwright_table::{Loaded, Machine, VirtAddr};
 
 use crate::Hardware;
 
@@ -203,13 +203,10 @@ pub fn wait_for_second() -> Ended {
 pub fn serve() -> ! {
     loop {
         let job = GIVEN.take();
-        let table = job.space.table();
-        table.load();
+        let loaded = Loaded::new(&job.space);
         let ended = job.run();
         // A table may be dropped only if no CPU has it loaded.
-        let hardware = job.space.memory().frames().machine();
-        hardware.load_root(hardware.root);
-        table.note_unloaded(Hardware::cpu());
+        loaded.leave(job.space.memory().frames().machine().root);
         drop(job);
         ENDED.put(ended);
     }

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 
 use memwright_example_boot::{self as boot, CPUS, MEMORY_BASE};
 use memwright_table::sync::Threads;
-use memwright_table::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine, Riscv64};
+use memwright_table::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine};
 
 use crate::Hardware;
 
@@ -17,7 +17,10 @@ const SFENCE_VMA: u64 = 1;
 // only. SFENCE.VMA invalidates before the next instruction. The firmware returns from a remote fence when each hart has
 // executed it. The root table is not in `memory`, and its upper half never changes.
 unsafe impl Machine for Hardware {
-    type Arch = Riscv64;
+    #[cfg(not(feature = "sv39"))]
+    type Arch = memwright_table::Riscv64;
+    #[cfg(feature = "sv39")]
+    type Arch = memwright_table::Riscv64Sv39;
     type Threads = Self;
 
     fn memory_base(&self) -> NonNull<u8> {
@@ -37,9 +40,9 @@ unsafe impl Machine for Hardware {
     }
 
     fn load_root(&self, root: Frame) {
-        let sv48 = 9 << 60 | u64::from(root.number());
+        let satp = boot::PAGING_MODE << 60 | u64::from(root.number());
         // SAFETY: the upper half of every root is that of the template, in which the kernel is mapped.
-        unsafe { asm!("csrw satp, {}", "sfence.vma", in(reg) sv48, options(nostack)) };
+        unsafe { asm!("csrw satp, {}", "sfence.vma", in(reg) satp, options(nostack)) };
     }
 
     fn invalidate_local(&self, what: &Invalidation) {

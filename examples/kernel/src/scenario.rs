@@ -15,7 +15,7 @@ use memwright::{
 };
 use memwright_example_boot::println;
 use memwright_table::sync::Threads;
-use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Loaded, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use crate::Hardware;
 use crate::program::{Ended, Job, Program, TRAPS, second_has_ended, wait_for_second};
@@ -137,11 +137,7 @@ impl Scenario {
 
     /// Creates an address space, and maps the programs.
     fn process(&self) -> Outcome<Process> {
-        let layout = Layout {
-            lowest: VirtAddr::new(0x1_0000),
-            mmap_top: VirtAddr::new(0x7fff_f000_0000),
-            highest: VirtAddr::USER_END,
-        };
+        let layout = Layout::of::<<Hardware as Machine>::Arch>();
         let template = self.memory.frames().machine().template();
         let space = Space::new(self.memory.clone(), layout, template)?;
         let code = space.map(&MapRequest::anonymous(PAGE_SIZE as u64, READ_WRITE))?;
@@ -214,7 +210,9 @@ impl Scenario {
         self.load(On::First, parent, 1, 1, NO_FAULT)?;
         // The parent is now the only owner of the original.
         self.store(On::First, parent, 1, 11, WRITE_ONLY)?;
+        // The second CPU keeps no translation of the child when it loads the root of the parent.
         self.load(On::Second, &child, 1, 21, NO_FAULT)?;
+        self.load(On::Second, parent, 1, 11, NO_FAULT)?;
         child.space.audit()?;
         drop(child);
         for page in 2..PAGES {
@@ -233,7 +231,9 @@ impl Scenario {
             events: WatchEvents::empty(),
         })?;
         let (space, data) = (&process.space, process.data);
-        space.watch(data, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
+        space
+            .uffd()
+            .watch(data, BYTES, &watch, WatchModes::WRITE_PROTECT)?;
         let range = PageRange::from_addresses(data, BYTES).ok_or("unaligned")?;
         let written = || -> Outcome<Vec<u64>> {
             let mut pages = Vec::new();
@@ -244,7 +244,9 @@ impl Scenario {
                 );
                 run.len()
             };
-            space.scan(range, &Scan::written(true), &mut take)?;
+            space
+                .tracking()
+                .scan(range, &Scan::written(true), &mut take)?;
             Ok(pages)
         };
         check("pages written before", &written()?, &[0, 1, 2, 3].into())?;
@@ -252,7 +254,7 @@ impl Scenario {
         self.store(On::Second, process, 3, 33, NO_FAULT)?;
         check("pages written", &written()?, &[1, 3].into())?;
         check("pages written after", &written()?, &[].into())?;
-        space.unwatch(data, BYTES, &watch)?;
+        space.uffd().unwatch(data, BYTES, &watch)?;
         Ok(())
     }
 
@@ -319,10 +321,8 @@ pub fn run(memory: &Arc<Memory<Hardware>>) -> Outcome {
         expected: 0,
     };
     let process = scenario.process()?;
-    process.space.table().load();
+    let loaded = Loaded::new(&process.space);
     let outcome = scenario.perform(&process);
-    let machine = memory.frames().machine();
-    machine.load_root(machine.root);
-    process.space.table().note_unloaded(Hardware::cpu());
+    loaded.leave(memory.frames().machine().root);
     outcome
 }

@@ -1,7 +1,9 @@
 //! `cargo xtask features`: checks that the memory manager compiles with each choice of features that an embedder is
-//! likely to make.
+//! likely to make, and that its tests pass.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Result, bail};
 
 use super::ceilings::{FEATURES, Feature};
 use super::names;
@@ -11,23 +13,34 @@ use crate::shell;
 const PACKAGE: &str = "memwright";
 
 /// Compiles the memory manager with no feature, with each feature alone, with each one left out, and with all. A
-/// warning is an error.
+/// warning is an error. Runs its tests with no feature and, with `--tests`, with every choice.
 ///
 /// # Errors
-/// If a choice does not compile.
-pub fn run() -> Result<()> {
-    let folder = shell::target_folder().join("features");
+/// If a choice does not compile, if a test fails, or if an argument is unknown.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let tests_all = match arguments {
+        [] => false,
+        ["--tests"] => true,
+        _ => bail!("features takes no argument or --tests"),
+    };
     for list in choices(FEATURES) {
-        let mut command = shell::cargo(["check", "-q", "--locked", "-p", PACKAGE]);
-        command
-            .args(["--no-default-features", "--features"])
-            .arg(list.join(","))
-            .arg("--target-dir")
-            .arg(&folder)
-            .env("RUSTFLAGS", "-Dwarnings");
-        shell::run(&mut command)?;
+        shell::run(cargo("check", &list).env("RUSTFLAGS", "-Dwarnings"))?;
+        if list.is_empty() || tests_all {
+            shell::run(cargo("test", &list).args(["--test", "scenarios"]))?;
+        }
     }
     Ok(())
+}
+
+/// Returns a command of cargo for the memory manager with the features of `list`.
+fn cargo(command: &str, list: &[&str]) -> Command {
+    let mut command = shell::cargo([command, "-q", "--locked", "-p", PACKAGE]);
+    command
+        .args(["--no-default-features", "--features"])
+        .arg(list.join(","))
+        .arg("--target-dir")
+        .arg(shell::target_folder().join("features"));
+    command
 }
 
 /// Returns the choices of features, each as a list of names.

@@ -8,6 +8,7 @@ use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 
 use memwright_linux_abi::channel::{EXIT_PORT, RUN_BEGINS};
+use memwright_table::X86_64Registers;
 
 /// Model-specific registers that the kernel writes.
 pub mod msr {
@@ -171,6 +172,24 @@ pub unsafe fn read_msr(register: u32) -> u64 {
         asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
     }
     u64::from(high) << 32 | u64::from(low)
+}
+
+/// Returns the control registers of this CPU that apply to page tables.
+pub fn paging_registers() -> X86_64Registers {
+    const EFER: u32 = 0xc000_0080;
+    const PAT: u32 = 0x277;
+    let (cr0, cr4): (u64, u64);
+    // SAFETY: the reads have no effect. Both model-specific registers are in every processor of x86-64.
+    let [efer, pat] = unsafe {
+        asm!("mov {}, cr0", "mov {}, cr4", out(reg) cr0, out(reg) cr4, options(nomem, nostack, preserves_flags));
+        [EFER, PAT].map(|register| read_msr(register))
+    };
+    X86_64Registers {
+        efer,
+        cr0,
+        cr4,
+        pat,
+    }
 }
 
 /// Loads CR3 with the address of a root table, which becomes the current one. Invalidates translations other than

@@ -7,7 +7,9 @@ use core::sync::atomic::Ordering;
 use memwright::Sight;
 use memwright_linux_abi::{Memory, Space};
 use memwright_linux_tasks::process::{Cgroup, CountedPages, Walked};
-use memwright_table::{Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush};
+use memwright_table::{
+    Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush, VirtAddr,
+};
 
 /// The charge of a group, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,9 +115,9 @@ impl Measuring {
     }
 
     fn add_space(&mut self, memory: &Memory, space: &Space) {
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let all = PageRange::new(Page::new(0), VirtAddr::USER_END.page());
         let frames = memory.frames();
-        space.survey(all, |sight| {
+        space.usage().survey(all, |sight| {
             if let Sight::Entry(area, extent, _) = sight
                 && let Entry::Present(page) = extent.entry
             {
@@ -216,7 +218,10 @@ impl Cgroups {
         };
         for process in self.oom.tasks.living_in(group) {
             if let Some(space) = process.space() {
-                let (all, objects) = (space.resident_pages(), space.resident_object_pages());
+                let (all, objects) = (
+                    space.usage().resident_pages(),
+                    space.usage().resident_object_pages(),
+                );
                 counted.private += all.saturating_sub(objects);
                 counted.mapped += objects;
                 counted.spaces += 1;

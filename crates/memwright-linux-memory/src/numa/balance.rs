@@ -99,12 +99,12 @@ impl Expiry for Balancing {
             let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             let mut budget = u64::from(self.size()) * MEBIBYTE;
             self.hand.go_on(self.tasks, |space, page| {
-                if !space.wants_hints(round) {
+                if !space.numa().wants_hints(round) {
                     return None;
                 }
-                let rest = space.scan_for_hints(page, &mut budget);
+                let rest = space.numa().scan_for_hints(page, &mut budget);
                 if rest.is_none() {
-                    space.end_scan_for_hints(round);
+                    space.numa().end_scan_for_hints(round);
                 }
                 rest
             });

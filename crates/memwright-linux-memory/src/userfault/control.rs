@@ -392,7 +392,7 @@ impl Command<'_> {
             .userfaults
             .vfs
             .reclaim
-            .retry(|| space.watch(start, wanted.length, &self.watch, modes));
+            .retry(|| space.uffd().watch(start, wanted.length, &self.watch, modes));
         watched.map_err(watch_errno)?;
         let mut commands = offered::RANGE;
         if space.has_hugetlb(start, wanted.length) {
@@ -417,6 +417,7 @@ impl Command<'_> {
         let range = self.range()?;
         let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
         space
+            .uffd()
             .unwatch(VirtAddr::new(range.start), range.length, &self.watch)
             .map_err(watch_errno)?;
         self.wake_range(range.start, range.length);
@@ -440,7 +441,7 @@ impl Command<'_> {
             return Ok(0);
         }
         let counts = modes.enable & switch.bits() != 0;
-        space.count_accesses(&self.watch, counts);
+        space.uffd().count_accesses(&self.watch, counts);
         if let Some((features, _)) = &mut self.userfault.state.lock().agreed {
             features.set(switch, self.watch.counts_accesses());
         }
@@ -482,7 +483,7 @@ impl Command<'_> {
             .userfaults
             .vfs
             .reclaim
-            .retry(|| space.write_protect(start, wanted.length, protect));
+            .retry(|| space.uffd().write_protect(start, wanted.length, protect));
         protected.map_err(watch_errno)?;
         if wanted.mode == 0 {
             self.wake_range(wanted.start, wanted.length);
@@ -494,7 +495,9 @@ impl Command<'_> {
         let wanted = self.protection()?;
         let start = VirtAddr::new(wanted.start);
         let space = self.space()?;
-        let protected = space.read_write_protect(start, wanted.length, wanted.mode == 1);
+        let protected = space
+            .uffd()
+            .read_write_protect(start, wanted.length, wanted.mode == 1);
         protected.map_err(watch_errno)?;
         if wanted.mode == 0 {
             self.wake_range(wanted.start, wanted.length);
@@ -527,7 +530,7 @@ impl Command<'_> {
             let page = VirtAddr::new(wanted.to + ahead).page();
             let fill = Fill::Bytes(contents);
             let reclaim = &self.userfaults.vfs.reclaim;
-            let filled = reclaim.retry(|| space.fill(page, fill, protect));
+            let filled = reclaim.retry(|| space.uffd().fill(page, fill, protect));
             filled.map_err(Errno::from)
         })
     }
@@ -544,12 +547,14 @@ impl Command<'_> {
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
         let frames = self.userfaults.vfs.memory.frames();
         loop {
-            let filled = space.fill_hugetlb(page, protect, &mut |frame, part| {
-                let from = wanted.from + ahead + part * PAGE_SIZE as u64;
-                self.userfaults.user().read_bytes(from, bytes)?;
-                frames.write(frame, 0, bytes);
-                Ok(())
-            });
+            let filled = space
+                .uffd()
+                .fill_hugetlb(page, protect, &mut |frame, part| {
+                    let from = wanted.from + ahead + part * PAGE_SIZE as u64;
+                    self.userfaults.user().read_bytes(from, bytes)?;
+                    frames.write(frame, 0, bytes);
+                    Ok(())
+                });
             if filled != Err(Errno::EAGAIN) || self.caller.task().fatal_pending() {
                 return filled;
             }
@@ -581,7 +586,7 @@ impl Command<'_> {
                 pages: (wanted.length - done) / PAGE_SIZE as u64,
                 holes: wanted.mode & MOVE_MODE_ALLOW_SRC_HOLES != 0,
             };
-            let (pages, result) = space.relocate(&relocation, &self.watch);
+            let (pages, result) = space.uffd().relocate(&relocation, &self.watch);
             done += pages * PAGE_SIZE as u64;
             result
         });
@@ -607,7 +612,7 @@ impl Command<'_> {
         self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
             let reclaim = &self.userfaults.vfs.reclaim;
-            let filled = reclaim.retry(|| space.fill(page, fill, protect));
+            let filled = reclaim.retry(|| space.uffd().fill(page, fill, protect));
             filled.map_err(Errno::from)
         })
     }
@@ -621,7 +626,7 @@ impl Command<'_> {
         mut page: impl FnMut(u64, PageSize) -> Result<(), Errno>,
     ) -> Result<u64, Errno> {
         let range = PageRange::from_addresses(VirtAddr::new(target.start), target.length);
-        let Some(unit) = range.and_then(|range| space.fill_unit(range)) else {
+        let Some(unit) = range.and_then(|range| space.uffd().fill_unit(range)) else {
             return self.conclude(target, 0, Err(Errno::ENOENT));
         };
         let mut done = 0;

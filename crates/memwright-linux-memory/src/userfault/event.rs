@@ -211,7 +211,7 @@ impl ChildContext {
     fn announce(&self, userfaults: &'static Userfaults, thread: &Arc<Thread>, child: &Arc<Space>) {
         let parent = &self.parent;
         let Some((features, _)) = parent.state.lock().agreed.clone() else {
-            child.forget_watch(&self.watch);
+            child.uffd().forget_watch(&self.watch);
             return;
         };
         let agreed = Some((features, self.watch.clone()));

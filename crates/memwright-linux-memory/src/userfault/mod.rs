@@ -262,7 +262,7 @@ impl Drop for UserfaultFile {
     fn drop(&mut self) {
         let watch = self.userfault.state.lock().agreed.take();
         if let (Some((_, watch)), Some(space)) = (watch, self.userfault.space.upgrade()) {
-            space.forget_watch(&watch);
+            space.uffd().forget_watch(&watch);
         }
         // No thread can read these events any more.
         let events = core::mem::take(&mut self.userfault.state.lock().events);

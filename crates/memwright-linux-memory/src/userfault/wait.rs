@@ -59,7 +59,7 @@ impl Userfaults {
         let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
         let place = VirtAddr::new(address);
         // If the memory is no longer registered, retry the access.
-        let Some(watched) = space.watched(place.page()) else {
+        let Some(watched) = space.uffd().watched(place.page()) else {
             return Waited::Again;
         };
         let Some(userfault) = self.find(watched.watch.number) else {

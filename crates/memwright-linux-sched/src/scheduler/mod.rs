@@ -79,7 +79,7 @@ use memwright_linux_base::{
     ordered::Ordered,
     sync::{self, Grows, Lock, Rank},
 };
-use memwright_table::{CpuId, CpuSet, OutOfMemory};
+use memwright_table::{CpuId, CpuSet, Loaded, OutOfMemory};
 use place::{Candidate, may_steal, place, slice_is_over};
 use timers::TimerAction;
 
@@ -129,7 +129,7 @@ struct Cpu<T> {
     /// The running thread; `None` while idle. Written by this CPU.
     current: Lock<Option<Arc<T>>>,
     /// The address space whose page table is loaded. With a single CPU, the last one stays loaded while the CPU idles.
-    loaded: Lock<Option<Arc<Space>>>,
+    loaded: Lock<Option<Loaded<Arc<Space>>>>,
     /// The state for the next context. This CPU writes it before a context switch, and the next context takes it after
     /// the switch.
     left: Lock<Left<T>>,
@@ -611,31 +611,26 @@ impl<T: Schedulable> Scheduler<T> {
 
     /// Makes an address space current on this CPU. Returns the previous one, if it differs.
     fn exchange_space(&self, space: &Arc<Space>) -> Option<Arc<Space>> {
-        let previous = {
-            let mut loaded = self.cpu().loaded.lock();
-            if loaded
-                .as_ref()
-                .is_some_and(|loaded| Arc::ptr_eq(loaded, space))
-            {
-                return None;
-            }
-            loaded.replace(space.clone())
+        let mut loaded = self.cpu().loaded.lock();
+        let Some(before) = loaded.take() else {
+            *loaded = Some(Loaded::new(space.clone()));
+            return None;
         };
-        space.table().load();
-        if let Some(previous) = &previous {
-            previous.table().note_unloaded(sync::cpu());
+        if Arc::ptr_eq(before.get(), space) {
+            *loaded = Some(before);
+            return None;
         }
-        previous
+        let (next, previous) = before.switch(space.clone());
+        *loaded = Some(next);
+        Some(previous)
     }
 
     /// Replaces the loaded address space by the kernel's own page table. Returns the replaced address space, or `None`
     /// if none was loaded.
     fn leave_space(&self) -> Option<Arc<Space>> {
         let root = self.host.kernel_root()?;
-        let previous = self.cpu().loaded.lock().take()?;
-        self.host.load_root(root);
-        previous.table().note_unloaded(sync::cpu());
-        Some(previous)
+        let loaded = self.cpu().loaded.lock().take()?;
+        Some(loaded.leave(root))
     }
 
     /// Unloads the loaded address space, so that it can be destroyed.

@@ -52,7 +52,7 @@ pub const fn ticks(nanoseconds: u64) -> u64 {
 
 /// Returns the peak resident size of an address space in KiB.
 pub fn peak_resident_kib(space: &Space) -> u64 {
-    space.resident_peak() * 4
+    space.usage().resident_peak() * 4
 }
 
 #[cfg(test)]

@@ -231,9 +231,10 @@ impl Programs {
         let is_fixed = current.process().personality.load(Ordering::Relaxed) & FIXED_ADDRESSES != 0;
         let random = self.spaces.random.as_ref().filter(|_| !is_fixed);
         let space = self.spaces.create(&limits, capabilities, random)?;
-        space.refuse_huge(current.with_space(|space| space.huge_refusal()));
-        if current.with_space(|space| space.merges_all()) {
-            let merged = reclaim.retry(|| space.merge_all(true));
+        let refusal = current.with_space(|space| space.huge_pages().refusal());
+        space.huge_pages().refuse(refusal);
+        if current.with_space(|space| space.ksm().merges_all()) {
+            let merged = reclaim.retry(|| space.ksm().merge_all(true));
             merged.map_err(|_| Errno::ENOMEM)?;
             self.merge_scan.want();
         }

@@ -2,6 +2,8 @@
 //! and without FEAT_HAFT (Arm Architecture Reference Manual for A-profile, "The AArch64 Virtual Memory System
 //! Architecture").
 
+use memwright_table::{Aarch64Registers, Uses};
+
 use super::Leaf;
 use crate::tlb::Rights;
 
@@ -93,5 +95,22 @@ pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     Some(Leaf {
         address: entry & ADDRESS,
         pat,
+    })
+}
+
+/// Returns the control registers as a kernel sets them, with 39-bit addresses if `is_wrong`.
+pub(crate) fn registers(uses: Uses, is_wrong: bool) -> Option<Aarch64Registers> {
+    let size = if is_wrong { 25 } else { 16 };
+    let records = if uses.sets_accessed_and_dirty {
+        3 << 39
+    } else {
+        0
+    };
+    Some(Aarch64Registers {
+        // HD and HA, IPS of 48 bits, TTBR1 with the 4 KiB granule, and TTBR0: inner shareable, write-back.
+        tcr: records | 5 << 32 | 0xb510 << 16 | 0x3500 | size,
+        mair: 0x0004_44ff,
+        // SPAN, I, SA, C and M.
+        sctlr: 1 << 23 | 1 << 12 | 1 << 3 | 1 << 2 | 1,
     })
 }

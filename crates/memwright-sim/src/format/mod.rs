@@ -5,7 +5,8 @@
 //!
 //! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="aarch64"'` or
 //! `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64. With `--cfg simulated_by_fault` too, the processors
-//! fault in place of setting accessed and dirty bits.
+//! fault in place of setting accessed and dirty bits. With `--cfg simulated_sv39` too, those of RISC-V have tables of
+//! three levels.
 
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod x86_64;
@@ -28,6 +29,9 @@ pub type Arch = Processor;
 /// The architecture of the simulated machine.
 #[cfg(simulated_by_fault)]
 pub type Arch = memwright_table::ByFault<Processor>;
+
+/// The number of levels of the page tables.
+pub(crate) const LEVELS: u8 = if cfg!(simulated_sv39) { 3 } else { 4 };
 
 /// Whether a walk records accesses and stores in the entry. Otherwise, an access that the entry does not record yet
 /// faults.

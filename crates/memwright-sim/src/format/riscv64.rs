@@ -1,10 +1,17 @@
-//! RISC-V, Sv48, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
+//! RISC-V, Sv48 or Sv39, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
 //! without Svvptc and Svnapot (RISC-V Privileged Architecture, "Supervisor-Level ISA").
+
+use std::convert::Infallible;
+
+use memwright_table::Uses;
 
 use super::Leaf;
 use crate::tlb::Rights;
 
+#[cfg(not(simulated_sv39))]
 pub(crate) use memwright_table::Riscv64 as Processor;
+#[cfg(simulated_sv39)]
+pub(crate) use memwright_table::Riscv64Sv39 as Processor;
 
 /// Set in an entry that the processor uses.
 pub(crate) const PRESENT: u64 = 1 << 0;
@@ -95,4 +102,9 @@ pub(crate) fn leaf(_level: u8, entry: u64) -> Option<Leaf> {
 
 fn address(entry: u64) -> u64 {
     (entry & NUMBER) >> NUMBER_SHIFT << 12
+}
+
+/// Returns `None`: a kernel in supervisor mode cannot read the register that matters.
+pub(crate) fn registers(_uses: Uses, _is_wrong: bool) -> Option<Infallible> {
+    None
 }

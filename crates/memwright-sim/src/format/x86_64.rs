@@ -1,5 +1,7 @@
 //! x86-64 with four levels (Intel SDM volume 3A, "4-Level Paging and 5-Level Paging").
 
+use memwright_table::{Uses, X86_64Registers};
+
 use super::Leaf;
 use crate::tlb::Rights;
 
@@ -90,4 +92,23 @@ fn pat_index(level: u8, entry: u64) -> u8 {
     };
     let bit = |mask, value| if entry & mask != 0 { value } else { 0 };
     bit(WRITE_THROUGH, 1) | bit(CACHE_DISABLE, 2) | bit(high, 4)
+}
+
+/// Returns the control registers as a kernel sets them, without NXE if `is_wrong`.
+pub(crate) fn registers(uses: Uses, is_wrong: bool) -> Option<X86_64Registers> {
+    let nxe = if is_wrong { 0 } else { 1 << 11 };
+    let pat = if uses.write_combining {
+        0x0007_0406_0007_0106
+    } else {
+        0x0007_0406_0007_0406
+    };
+    Some(X86_64Registers {
+        // LME, LMA and SCE.
+        efer: nxe | 1 << 10 | 1 << 8 | 1,
+        // PG, WP, NE, ET, MP and PE.
+        cr0: 0x8001_0033,
+        // SMAP, SMEP, OSFXSR, PGE and PAE, and PCIDE.
+        cr4: 0x0030_02a0 | u64::from(uses.tags) << 17,
+        pat,
+    })
 }

@@ -1,7 +1,8 @@
 //! The steps of read-write protection, and the comparison of the pages that count as accessed.
 
+use crate::Arch;
 use memwright::track::{Categories, Scan};
-use memwright_table::{CpuId, Entry, Page};
+use memwright_table::{Architecture, CpuId, Entry, Page};
 
 use super::tracking::{Space, scanned};
 use super::{Difference, Lockstep, address};
@@ -19,7 +20,7 @@ const FOR_ACCESSED: Scan = Scan {
 };
 
 /// The number of pages of user memory.
-const EVERYTHING: u64 = Page::USER_END.number();
+const EVERYTHING: u64 = Arch::USER.len();
 
 impl Lockstep {
     pub(super) fn read_write_protect(
@@ -36,7 +37,7 @@ impl Lockstep {
         };
         self.by_watcher(
             (what, process, cpu, range, Watcher::Accesses),
-            |space, at, length, _| space.read_write_protect(at, length, protect),
+            |space, at, length, _| space.uffd().read_write_protect(at, length, protect),
             |model, from, pages, _| model.read_write_protect(process, from, pages, protect),
         )
     }
@@ -48,7 +49,7 @@ impl Lockstep {
         counts: bool,
     ) -> Result<(), Difference> {
         let watch = self.watcher(process, Watcher::Accesses)?;
-        self.processes[&process].on(cpu, |space| space.count_accesses(&watch, counts));
+        self.processes[&process].on(cpu, |space| space.uffd().count_accesses(&watch, counts));
         // If the context recorded accesses before this step, the hardware may have loaded pages speculatively.
         self.find_speculated(process);
         self.model.count_accesses(process, counts);

@@ -67,8 +67,9 @@ impl Lockstep {
         fill: Fill<'_>,
         protect: bool,
     ) -> Result<(), Kind> {
-        let filled =
-            self.processes[&process].on(cpu, |space| space.fill(Page::new(page), fill, protect));
+        let filled = self.processes[&process].on(cpu, |space| {
+            space.uffd().fill(Page::new(page), fill, protect)
+        });
         filled.map_err(kind_of_fill)
     }
 
@@ -126,7 +127,7 @@ impl Lockstep {
         };
         let watch = self.watcher(process, kind)?;
         let (done, outcome) =
-            self.processes[&process].on(cpu, |space| space.relocate(&relocation, &watch));
+            self.processes[&process].on(cpu, |space| space.uffd().relocate(&relocation, &watch));
         for page in 0..done {
             let (from, to) = (from + page, relocation.to.number() + page);
             if let Err(refusal) = self.model.relocate(process, from, to) {

@@ -1,8 +1,9 @@
 //! Checks the reference counts of frames and swap slots.
 
+use crate::Arch;
 use std::collections::{BTreeMap, BTreeSet};
 
-use memwright_table::{Bits, Entry, Frame, FrameKind, Page, PageRange, Present};
+use memwright_table::{Architecture, Bits, Entry, Frame, FrameKind, PageRange, Present};
 
 use super::Lockstep;
 
@@ -97,7 +98,7 @@ impl Lockstep {
         for process in self.processes.values() {
             let table = process.space().table();
             tables += table.table_frames();
-            let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
+            let mut cursor = table.look(Arch::USER);
             // The shared table of the last entry, and whether another address space has shown it.
             let mut last = None;
             while let Some(extent) = cursor.next_filled() {

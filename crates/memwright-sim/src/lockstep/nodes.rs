@@ -35,7 +35,9 @@ impl Lockstep {
         let (from, pages) = self.scale.range(range);
         let policy = self.policy(node);
         let bound = self.processes[&process].on(cpu, |space| {
-            space.bind(address(from), bytes(pages), policy, false)
+            space
+                .numa()
+                .bind(address(from), bytes(pages), policy, false)
         });
         let is_hole = |page| self.model.is_free(process, page, 1);
         let hole = (from..from + pages).any(is_hole);
@@ -67,10 +69,10 @@ impl Lockstep {
         let choice = NodeChoice::only(node);
         for page in (from..from + pages).map(Page::new) {
             let space = self.processes[&process].space().clone();
-            let moved =
-                self.processes[&process].on(cpu, |space| space.migrate(page, choice, moving));
+            let moved = self.processes[&process]
+                .on(cpu, |space| space.numa().migrate(page, choice, moving));
             match moved {
-                Ok(Moved::To(at) | Moved::Stays(at)) if space.node_of(page) == Ok(at) => {}
+                Ok(Moved::To(at) | Moved::Stays(at)) if space.numa().node_of(page) == Ok(at) => {}
                 Ok(other) => return disagree(format!("migrate: {other:?} is not where it is")),
                 Err(Unmoved::NoArea) if !self.model.is_free(process, page.number(), 1) => {
                     return disagree(format!("migrate: no area at {page:?}"));
@@ -86,7 +88,9 @@ impl Lockstep {
 
     pub(super) fn hint(&mut self, process: usize, cpu: CpuId) {
         let mut budget = u64::MAX / 2;
-        self.processes[&process].on(cpu, |space| space.scan_for_hints(Page::new(0), &mut budget));
+        self.processes[&process].on(cpu, |space| {
+            space.numa().scan_for_hints(Page::new(0), &mut budget)
+        });
         self.succeeded("hint");
     }
 }

@@ -1,11 +1,11 @@
 //! What programs can read about the memory of processes, in files such as `/proc/PID/smaps` and `/proc/PID/pagemap`.
 
 use memwright::Sight;
-use memwright_table::{Bits, Entry, FrameKind, Page, PageRange};
+use memwright_table::{Architecture, Bits, Entry, FrameKind};
 
 use super::{Difference, Lockstep};
-use crate::SimulatedMachine;
 use crate::script::Script;
+use crate::{Arch, SimulatedMachine};
 
 /// What programs can read about the memory of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +57,12 @@ impl Lockstep {
             .values()
             .map(|process| {
                 let space = process.space();
-                let of_objects = space.resident_object_pages();
-                (space.resident_pages(), of_objects, space.swapped_pages())
+                let of_objects = space.usage().resident_object_pages();
+                (
+                    space.usage().resident_pages(),
+                    of_objects,
+                    space.usage().swapped_pages(),
+                )
             })
             .collect();
         let memory = self.host.memory();
@@ -66,9 +70,10 @@ impl Lockstep {
         let seen = self.processes.values().zip(counters);
         seen.map(|(process, (resident, of_objects, swapped))| {
             let mut entries = Vec::new();
-            let all = PageRange::new(Page::new(0), Page::USER_END);
+            let all = Arch::USER;
             process
                 .space()
+                .usage()
                 .survey(all, |sight: Sight<'_, SimulatedMachine>| {
                     let Sight::Entry(_, extent, others) = sight else {
                         return true;

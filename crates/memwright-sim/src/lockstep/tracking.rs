@@ -6,7 +6,7 @@ use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
 use memwright::{FolioSplit, Sight};
-use memwright_table::{Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
 
 use super::kinds::{Kind, agree, disagree};
 use super::{Difference, Lockstep, address, bytes};
@@ -14,7 +14,7 @@ use crate::machine::SimulatedMachine;
 use crate::model::{Model, Refusal, Stored};
 use crate::process::Process;
 use crate::script::{Range, Watcher};
-use crate::terms;
+use crate::{Arch, terms};
 
 /// Returns a scan for written pages with asynchronous write protection.
 fn for_written(protect: bool) -> Scan {
@@ -82,7 +82,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("watch", process, cpu, range, kind),
-            |space, at, length, watch| space.watch(at, length, watch, modes_of(kind)),
+            |space, at, length, watch| space.uffd().watch(at, length, watch, modes_of(kind)),
             |model, from, pages, watch| model.watch(process, from, pages, watch),
         )
     }
@@ -96,7 +96,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("unwatch", process, cpu, range, kind),
-            |space, at, length, watch| space.unwatch(at, length, watch),
+            |space, at, length, watch| space.uffd().unwatch(at, length, watch),
             |model, from, pages, watch| model.unwatch(process, from, pages, watch),
         )
     }
@@ -111,7 +111,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("write-protect", process, cpu, range, kind),
-            |space, at, length, _| space.write_protect(at, length, protect),
+            |space, at, length, _| space.uffd().write_protect(at, length, protect),
             |model, from, pages, _| model.write_protect(process, from, pages, protect),
         )
     }
@@ -164,7 +164,7 @@ impl Lockstep {
     }
 
     pub(super) fn clear_soft_dirty(&mut self, process: usize, cpu: CpuId) {
-        self.processes[&process].on(cpu, |space| space.clear_soft_dirty());
+        self.processes[&process].on(cpu, |space| space.tracking().clear_soft_dirty());
         self.model.clear_soft_dirty(process);
         self.clears = true;
         self.succeeded("clear soft-dirty");
@@ -197,7 +197,9 @@ impl Lockstep {
         let range = PageRange::new(Page::new(from), Page::new(from + pages));
         let order = order.into();
         let splits = self.processes[&process].on(cpu, |space| {
-            space.split_folios(range, FolioSplit { order, at: None })
+            space
+                .huge_pages()
+                .split_folios(range, FolioSplit { order, at: None })
         });
         if splits.split > 0 {
             self.succeeded("split");
@@ -211,9 +213,9 @@ impl Lockstep {
         for page in uncertain {
             let range = PageRange::single(Page::new(page));
             let mut is_there = false;
-            self.processes[&process]
-                .space()
-                .survey(range, |sight: Sight<'_, SimulatedMachine>| {
+            self.processes[&process].space().usage().survey(
+                range,
+                |sight: Sight<'_, SimulatedMachine>| {
                     if let Sight::Entry(_, extent, _) = sight {
                         is_there |= match extent.entry {
                             // A discarded anonymous page leaves no marker. A page with a marker was protected before it
@@ -226,7 +228,8 @@ impl Lockstep {
                         };
                     }
                     true
-                });
+                },
+            );
             if !is_there {
                 self.model.went(process, page);
             }
@@ -313,7 +316,7 @@ pub(super) fn scanned(
 ) -> (Vec<u64>, Result<Page, WatchError>) {
     let range = PageRange::new(Page::new(from), Page::new(from + pages));
     let mut found = Found(Vec::new());
-    let outcome = space.scan(range, scan, &mut found);
+    let outcome = space.tracking().scan(range, scan, &mut found);
     (found.0, outcome)
 }
 
@@ -333,10 +336,11 @@ impl Take for Found {
 
 /// Returns the soft-dirty pages.
 fn soft_dirty(process: &Process) -> Vec<u64> {
-    let range = PageRange::new(Page::new(0), Page::USER_END);
+    let range = Arch::USER;
     let mut found = Vec::new();
     process
         .space()
+        .usage()
         .survey(range, |sight: Sight<'_, SimulatedMachine>| {
             match sight {
                 Sight::Area(area) => {

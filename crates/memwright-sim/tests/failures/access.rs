@@ -94,23 +94,29 @@ fn locked_memory() {
         let shared = MapRequest::object(file.clone(), 0, bytes(8), READ_WRITE, true);
         map(trial, &program, 16, shared);
         trial.on("mlock", &program, |space| {
-            space.lock(at(1), bytes(4), false)
+            space.residency().lock(at(1), bytes(4), false)
         });
         trial.on("mlock2", &program, |space| {
-            space.lock(at(3), bytes(4), true)
+            space.residency().lock(at(3), bytes(4), true)
         });
         trial.write(&program, 6, 1);
-        trial.on("munlock", &program, |space| space.unlock(at(2), bytes(1)));
+        trial.on("munlock", &program, |space| {
+            space.residency().unlock(at(2), bytes(1))
+        });
         trial.on("mlockall", &program, |space| {
-            let all = space.lock_all(true, LockFuture::Populated, false);
-            all.map(|rest| space.populate_now(rest))
+            let all = space
+                .residency()
+                .lock_all(true, LockFuture::Populated, false);
+            all.map(|rest| space.residency().populate_now(rest))
         });
         map(trial, &program, 32, own());
         trial.write(&program, 33, 2);
         trial.on("msync", &program, |space| {
             space.sync(at(16), bytes(8), SyncFlags::WAIT)
         });
-        trial.on("munlockall", &program, |space| space.unlock_all());
+        trial.on("munlockall", &program, |space| {
+            space.residency().unlock_all()
+        });
     });
 }
 
@@ -122,19 +128,23 @@ fn keys_and_populated_memory() {
         let own = || MapRequest::anonymous(bytes(16), READ_WRITE);
         map(trial, &program, 0, own());
         trial.on("populate", &program, |space| {
-            space.populate(at(1), bytes(4), true)
+            space.residency().populate(at(1), bytes(4), true)
         });
         trial.on("populate", &program, |space| {
-            space.populate(at(6), bytes(2), false)
+            space.residency().populate(at(6), bytes(2), false)
         });
         trial.write(&program, 2, 3);
-        let key = program.process.on(FIRST, |space| space.allocate_key());
+        let key = program
+            .process
+            .on(FIRST, |space| space.protection_keys().allocate());
         let key = key.expect("a key");
         trial.on("pkey_mprotect", &program, |space| {
-            space.protect_by_key(at(2), bytes(3), READ, key)
+            space.protection_keys().protect(at(2), bytes(3), READ, key)
         });
         trial.on("pkey_mprotect", &program, |space| {
-            space.protect_execute_only(at(6), bytes(3), key)
+            space
+                .protection_keys()
+                .protect_execute_only(at(6), bytes(3), key)
         });
         trial.on("mprotect", &program, |space| {
             space.protect(at(3), bytes(5), Rights::empty())

@@ -62,12 +62,14 @@ fn collapse() {
         for page in [0, 1, 100, 511, HUGE + 5] {
             trial.write(&program, HEAD + page, (page % 200) as u8 + 1);
         }
-        let before = program.process.on(FIRST, |space| space.resident_pages());
+        let before = program
+            .process
+            .on(FIRST, |space| space.usage().resident_pages());
         // Collapse may return an out-of-memory error, as on Linux. It has then changed nothing.
         trial.on("collapse", &program, |space| {
             let outcome = space.advise(at(HEAD), bytes(HUGE), Advice::Collapse);
             if outcome.is_err() {
-                assert_eq!(space.resident_pages(), before);
+                assert_eq!(space.usage().resident_pages(), before);
             }
             outcome
         });
@@ -78,7 +80,7 @@ fn collapse() {
         trial.step("scan", || {
             let mut budget = 4096;
             program.process.on(FIRST, |space| {
-                space.scan_for_huge(at(0).page(), &mut budget);
+                space.huge_pages().scan(at(0).page(), &mut budget);
             });
             Ok::<_, memwright::ForkError>(())
         });

@@ -92,22 +92,24 @@ fn shared_pages() {
         trial.forget(&child, HEAD..HEAD + HUGE);
         trial.on("register", &program, |space| {
             let modes = WatchModes::MISSING | WatchModes::WRITE_PROTECT;
-            space.watch(at(HEAD), bytes(HUGE), &watch, modes)
+            space.uffd().watch(at(HEAD), bytes(HUGE), &watch, modes)
         });
         trial.on("fill", &program, |space| {
-            space.fill_hugetlb::<FillError>(at(HEAD).page(), false, &mut |_, _| Ok(()))
+            space
+                .uffd()
+                .fill_hugetlb::<FillError>(at(HEAD).page(), false, &mut |_, _| Ok(()))
         });
         trial.on("poison", &program, |space| {
-            match space.fill(at(HEAD).page(), Fill::Poison, false) {
+            match space.uffd().fill(at(HEAD).page(), Fill::Poison, false) {
                 Err(FillError::Exists) => Ok(()),
                 other => other,
             }
         });
         trial.on("protect", &program, |space| {
-            space.write_protect(at(HEAD), bytes(HUGE), true)
+            space.uffd().write_protect(at(HEAD), bytes(HUGE), true)
         });
         trial.on("unregister", &program, |space| {
-            space.unwatch(at(HEAD), bytes(HUGE), &watch)
+            space.uffd().unwatch(at(HEAD), bytes(HUGE), &watch)
         });
         trial.step("read", || {
             let frames = trial.host.frames();

@@ -50,10 +50,10 @@ fn merged_by_advice() {
 fn merged_as_a_whole() {
     run(&machine(512), 8, 1, |trial| {
         let program = equal(trial);
-        trial.on("prctl", &program, |space| space.merge_all(true));
+        trial.on("prctl", &program, |space| space.ksm().merge_all(true));
         scan(trial);
         trial.write(&program, 4, 8);
-        trial.on("prctl", &program, |space| space.merge_all(false));
+        trial.on("prctl", &program, |space| space.ksm().merge_all(false));
         trial.on("madvise", &program, |space| {
             space.advise(at(0), bytes(8), Advice::Mergeable)
         });

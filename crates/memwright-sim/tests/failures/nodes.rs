@@ -31,21 +31,22 @@ fn policies_and_pages_that_move() {
         trial.on("map", &program, |space| space.map(&own));
         trial.on("mbind", &program, |space| {
             let wanted = policy(PlaceMode::Bind, 2);
-            space.bind(at(2), bytes(4), Some(wanted), false)
+            space.numa().bind(at(2), bytes(4), Some(wanted), false)
         });
         trial.on("mbind", &program, |space| {
             let wanted = policy(PlaceMode::Interleave, 3);
-            space.bind(at(5), bytes(3), Some(wanted), false)
+            space.numa().bind(at(5), bytes(3), Some(wanted), false)
         });
         for page in 0..9 {
             trial.write(&program, page, page as u8 + 1);
         }
         trial.on("set_mempolicy_home_node", &program, |space| {
-            space.set_home_node(at(2), bytes(2), 1, |_| true)
+            space.numa().set_home_node(at(2), bytes(2), 1, |_| true)
         });
         trial.on("migrate", &program, |space| {
             let choice = NodeChoice::only(1);
             space
+                .numa()
                 .migrate(at(0).page(), choice, Moving::Own)
                 .map(|moved| {
                     assert_eq!(moved, Moved::To(1));
@@ -53,12 +54,12 @@ fn policies_and_pages_that_move() {
         });
         program.process.on(FIRST, |space| {
             let mut budget = 1000;
-            space.scan_for_hints(at(0).page(), &mut budget);
+            space.numa().scan_for_hints(at(0).page(), &mut budget);
         });
         trial.read(&program, 1);
         trial.write(&program, 8, 20);
         trial.on("mbind", &program, |space| {
-            space.bind(at(3), bytes(2), None, false)
+            space.numa().bind(at(3), bytes(2), None, false)
         });
     });
 }
@@ -97,7 +98,7 @@ fn pages_that_several_show_move() {
         ] {
             let choice = NodeChoice::only(node);
             trial.on("migrate", who, |space| {
-                let moved = space.migrate(at(page).page(), choice, Moving::All)?;
+                let moved = space.numa().migrate(at(page).page(), choice, Moving::All)?;
                 assert_eq!(moved, Moved::To(node), "page {page}");
                 Ok::<(), Unmoved>(())
             });

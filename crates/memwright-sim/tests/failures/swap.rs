@@ -46,7 +46,7 @@ fn out_and_in() {
         });
         page_out(trial, &program);
         trial.on("willneed", &program, |space| {
-            space.populate(at(5), bytes(3), true)
+            space.residency().populate(at(5), bytes(3), true)
         });
         trial.on("dontneed", &program, |space| {
             space.advise(at(8), bytes(2), Advice::DontNeed)

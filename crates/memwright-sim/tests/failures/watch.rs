@@ -29,7 +29,7 @@ fn map(trial: &Trial, program: &Program, page: u64, pages: u64) {
 
 fn protect(trial: &Trial, program: &Program, page: u64, pages: u64, on: bool) {
     trial.on("protect", program, |space| {
-        space.write_protect(at(page), bytes(pages), on)
+        space.uffd().write_protect(at(page), bytes(pages), on)
     });
 }
 
@@ -50,7 +50,9 @@ fn protection_and_its_end() {
         let watch = watch(trial, false);
         for (page, pages) in [(0, 1000), (1300, 8)] {
             trial.on("register", &program, |space| {
-                space.watch(at(page), bytes(pages), &watch, WatchModes::WRITE_PROTECT)
+                space
+                    .uffd()
+                    .watch(at(page), bytes(pages), &watch, WatchModes::WRITE_PROTECT)
             });
         }
         protect(trial, &program, 0, 1000, true);
@@ -78,14 +80,16 @@ fn protection_and_its_end() {
         trial.expect(&program, 3010, 1);
         trial.on("munmap", &program, |space| space.unmap(at(200), bytes(3)));
         trial.on("unregister", &program, |space| {
-            space.unwatch(at(0), bytes(150), &watch)
+            space.uffd().unwatch(at(0), bytes(150), &watch)
         });
         trial.on("unregister", &program, |space| {
-            space.unwatch(at(1300), bytes(8), &watch)
+            space.uffd().unwatch(at(1300), bytes(8), &watch)
         });
         trial.write(&program, 1304, 6);
         let space = program.process.space();
-        program.process.on(FIRST, |_| space.forget_watch(&watch));
+        program
+            .process
+            .on(FIRST, |_| space.uffd().forget_watch(&watch));
         trial.write(&program, 3010, 7);
     });
 }
@@ -108,10 +112,12 @@ fn fills_and_moves() {
         let watch = watch(trial, false);
         let modes = WatchModes::MISSING | WatchModes::WRITE_PROTECT;
         trial.on("register", &program, |space| {
-            space.watch(at(0), bytes(32), &watch, modes)
+            space.uffd().watch(at(0), bytes(32), &watch, modes)
         });
         trial.on("register", &program, |space| {
-            space.watch(at(1700), bytes(8), &watch, modes | WatchModes::MINOR)
+            space
+                .uffd()
+                .watch(at(1700), bytes(8), &watch, modes | WatchModes::MINOR)
         });
         let page = [5; PAGE_SIZE];
         for (index, fill, protect, value) in [
@@ -123,16 +129,16 @@ fn fills_and_moves() {
             (1702, Fill::Object, false, 9),
         ] {
             trial.on("fill", &program, |space| {
-                space.fill(at(index).page(), fill, protect)
+                space.uffd().fill(at(index).page(), fill, protect)
             });
             trial.expect(&program, index, value);
         }
         trial.on("poison", &program, |space| {
-            space.fill(at(4).page(), Fill::Poison, false)
+            space.uffd().fill(at(4).page(), Fill::Poison, false)
         });
-        let again = program
-            .process
-            .on(FIRST, |space| space.fill(at(1).page(), Fill::Zeroes, false));
+        let again = program.process.on(FIRST, |space| {
+            space.uffd().fill(at(1).page(), Fill::Zeroes, false)
+        });
         assert_eq!(again, Err(FillError::Exists));
         let mut done = 0;
         trial.on("move", &program, |space| {
@@ -142,7 +148,7 @@ fn fills_and_moves() {
                 pages: 4 - done,
                 holes: true,
             };
-            let (moved, outcome) = space.relocate(&relocation, &watch);
+            let (moved, outcome) = space.uffd().relocate(&relocation, &watch);
             done += moved;
             for page in (600..600 + done).filter(|page| *page != 602) {
                 trial.forget(&program, page..page + 1);
@@ -154,10 +160,10 @@ fn fills_and_moves() {
         let child = trial.fork(&program);
         trial.write(&child, 3, 10);
         trial.on("unregister", &program, |space| {
-            space.unwatch(at(0), bytes(32), &watch)
+            space.uffd().unwatch(at(0), bytes(32), &watch)
         });
         trial.on("unregister", &program, |space| {
-            space.unwatch(at(1700), bytes(8), &watch)
+            space.uffd().unwatch(at(1700), bytes(8), &watch)
         });
         trial.write(&program, 2, 11);
         trial.write(&program, 12, 12);
@@ -170,6 +176,7 @@ fn scan(trial: &Trial, program: &Program) {
     let range = PageRange::new(at(0).page(), at(1000).page());
     trial.on("scan", program, |space| {
         space
+            .tracking()
             .scan(
                 range,
                 &scan,
@@ -201,7 +208,9 @@ fn track(trial: &Trial, policy: &str) {
     }
     let watch = watch(trial, true);
     trial.on("register", &program, |space| {
-        space.watch(at(0), bytes(1000), &watch, WatchModes::WRITE_PROTECT)
+        space
+            .uffd()
+            .watch(at(0), bytes(1000), &watch, WatchModes::WRITE_PROTECT)
     });
     protect(trial, &program, 0, 1000, true);
     trial.write(&program, 1, 2);
@@ -214,13 +223,13 @@ fn track(trial: &Trial, policy: &str) {
     trial.write(&program, 0, 4);
     trial.write(&child, 600, 5);
     program.process.on(FIRST, |space| {
-        space.clear_soft_dirty();
+        space.tracking().clear_soft_dirty();
     });
     trial.write(&program, 0, 6);
     trial.write(&program, 7, 6);
     scan(trial, &program);
     trial.on("unregister", &program, |space| {
-        space.unwatch(at(0), bytes(1000), &watch)
+        space.uffd().unwatch(at(0), bytes(1000), &watch)
     });
     trial.write(&program, 600, 7);
 }

@@ -34,12 +34,12 @@ fn armed(counts: bool) -> World {
 
 fn set_mode(world: &World, counts: bool) {
     let watch = world.watch.as_ref().expect("registered");
-    let call = |space: &Space| space.count_accesses(watch, counts);
+    let call = |space: &Space| space.uffd().count_accesses(watch, counts);
     world.process().on(FIRST, call);
 }
 
 fn rw_protect(world: &World, protect: bool) {
-    let call = |space: &Space| space.read_write_protect(at(0), bytes(1), protect);
+    let call = |space: &Space| space.uffd().read_write_protect(at(0), bytes(1), protect);
     world.process().on(FIRST, call).expect("registered");
 }
 
@@ -226,7 +226,7 @@ fn wait_and_swap_in() {
 /// Moves the page to the second node. A busy page is not moved.
 fn migrate(world: &World) {
     let choice = NodeChoice::only(1);
-    let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::Own);
+    let call = |space: &Space| space.numa().migrate(at(0).page(), choice, Moving::Own);
     let moved = world.process().on(FIRST, call);
     assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
 }

@@ -91,7 +91,9 @@ fn zeroes() -> World {
     let split = |space: &Space| {
         let huge = PageRange::new(at(BEGIN).page(), at(BEGIN + HUGE).page());
         let order = PAGES.trailing_zeros();
-        space.split_folios(huge, FolioSplit { order, at: None })
+        space
+            .huge_pages()
+            .split_folios(huge, FolioSplit { order, at: None })
     };
     assert_eq!(world.process().on(FIRST, split).split, 1);
     let rest = bytes(HUGE - PAGES);
@@ -113,7 +115,8 @@ fn split_of_zeroes_and_write() {
         &[
             |world| {
                 let page = PageRange::single(at(BEGIN).page());
-                let split = |space: &Space| space.split_folios(page, FolioSplit::SINGLE);
+                let split =
+                    |space: &Space| space.huge_pages().split_folios(page, FolioSplit::SINGLE);
                 assert_eq!(world.process().on(FIRST, split).split, 1);
             },
             |world| world.try_write(BEGIN, 2),
@@ -206,7 +209,7 @@ fn promised() -> World {
     });
     let watch = watch.expect("heap");
     let modes = WatchModes::MISSING;
-    let call = |space: &Space| space.watch(at(BEGIN), HUGE_BYTES, &watch, modes);
+    let call = |space: &Space| space.uffd().watch(at(BEGIN), HUGE_BYTES, &watch, modes);
     world.process().on(FIRST, call).expect("mapped");
     world
 }
@@ -221,7 +224,8 @@ fn fill_in_vain_and_drop() {
         &[
             |world| {
                 let refused = &mut |_, _| Err(FillError::Invalid);
-                let fill = |space: &Space| space.fill_hugetlb(at(BEGIN).page(), false, refused);
+                let fill =
+                    |space: &Space| space.uffd().fill_hugetlb(at(BEGIN).page(), false, refused);
                 assert_eq!(world.process().on(FIRST, fill), Err(FillError::Invalid));
             },
             |world| {
@@ -318,7 +322,7 @@ fn split_and_protect() {
 /// Write-protects the complete range of the huge page.
 fn arm(world: &World) {
     let protected = world.process().on(FIRST, |space| {
-        space.write_protect(at(BEGIN), bytes(HUGE), true)
+        space.uffd().write_protect(at(BEGIN), bytes(HUGE), true)
     });
     protected.expect("watched");
     world.over();

@@ -266,7 +266,9 @@ fn clear_soft_dirty_and_own() {
         &family,
         &[
             |world| {
-                world.process().on(FIRST, |space| space.clear_soft_dirty());
+                world
+                    .process()
+                    .on(FIRST, |space| space.tracking().clear_soft_dirty());
             },
             write_in_child,
         ],
@@ -333,7 +335,7 @@ fn migrate_and_own() {
         &[
             |world| {
                 let choice = NodeChoice::only(1);
-                let call = |space: &Space| space.migrate(at(0).page(), choice, Moving::All);
+                let call = |space: &Space| space.numa().migrate(at(0).page(), choice, Moving::All);
                 let moved = world.process().on(FIRST, call);
                 assert!(moved.is_ok() || moved == Err(Unmoved::Busy), "{moved:?}");
             },

@@ -168,7 +168,7 @@ fn scan_two_tables(world: &World) -> bool {
     let mut reported = Reported(false);
     let range = PageRange::new(at(1).page(), at(3).page());
     let outcome = world.process().on(FIRST, |space| {
-        space.scan(range, &written(true), &mut reported)
+        space.tracking().scan(range, &written(true), &mut reported)
     });
     outcome.expect("watched");
     reported.0
@@ -180,7 +180,7 @@ fn scan_two_tables(world: &World) -> bool {
 fn scan_two_tables_and_write() {
     let begin = || {
         let world = World::written(2, 3).watched(3, true, WRITES);
-        let arm = |space: &Space| space.write_protect(at(0), bytes(3), true);
+        let arm = |space: &Space| space.uffd().write_protect(at(0), bytes(3), true);
         world.process().on(FIRST, arm).expect("watched");
         write(world.process(), FIRST, 1, 2).expect("writable");
         write(world.process(), SECOND, 2, 2).expect("writable");
@@ -242,7 +242,9 @@ fn copy_and_fault() {
         &[
             |world| {
                 let filled = world.process().on(FIRST, |space| {
-                    space.fill(at(0).page(), Fill::Bytes(&[7; PAGE_SIZE]), false)
+                    space
+                        .uffd()
+                        .fill(at(0).page(), Fill::Bytes(&[7; PAGE_SIZE]), false)
                 });
                 filled.expect("nothing there");
                 world.over();
@@ -278,7 +280,7 @@ fn watched_shared(modes: WatchModes, there: bool) -> World {
 }
 
 fn fill(world: &World, fill: Fill<'_>) {
-    let call = |space: &Space| space.fill(at(0).page(), fill, false);
+    let call = |space: &Space| space.uffd().fill(at(0).page(), fill, false);
     let filled = world.process().on(FIRST, call);
     assert!(matches!(filled, Ok(()) | Err(FillError::NotThere)));
 }
@@ -326,7 +328,7 @@ fn copy_to_shared_memory_and_write() {
         &[
             |world| {
                 let bytes = Fill::Bytes(&[7; PAGE_SIZE]);
-                let call = |space: &Space| space.fill(at(0).page(), bytes, true);
+                let call = |space: &Space| space.uffd().fill(at(0).page(), bytes, true);
                 assert_eq!(world.process().on(FIRST, call), Ok(()));
                 world.over();
             },
@@ -356,7 +358,7 @@ fn unregister_and_wait() {
                 let watch = world.watch.as_ref().expect("watched");
                 let call = world
                     .process()
-                    .on(FIRST, |space| space.unwatch(at(0), bytes(1), watch));
+                    .on(FIRST, |space| space.uffd().unwatch(at(0), bytes(1), watch));
                 call.expect("watched");
                 world.over();
             },

@@ -187,7 +187,7 @@ impl World {
         });
         let watch = watch.expect("heap");
         self.process().on(FIRST, |space| {
-            let watched = space.watch(at(0), bytes(pages), &watch, modes);
+            let watched = space.uffd().watch(at(0), bytes(pages), &watch, modes);
             watched.expect("mapped");
         });
         self.watch = Some(watch);
@@ -198,7 +198,7 @@ impl World {
     pub fn matches(&self, cpu: CpuId, page: Page, wanted: &Scan) -> bool {
         let mut found = false;
         let outcome = self.process().on(cpu, |space| {
-            space.scan(
+            space.tracking().scan(
                 PageRange::single(page),
                 wanted,
                 &mut |run: PageRange, _: Categories, _: Share| {
@@ -213,7 +213,7 @@ impl World {
 
     /// Write-protects the first page, or removes the protection.
     pub fn write_protect(&self, cpu: CpuId, protect: bool) {
-        let call = |space: &Space| space.write_protect(at(0), bytes(1), protect);
+        let call = |space: &Space| space.uffd().write_protect(at(0), bytes(1), protect);
         self.process().on(cpu, call).expect("watched");
     }
 

@@ -37,12 +37,14 @@ fn migrate_as(
     moving: Moving,
 ) -> Result<Moved, Unmoved> {
     process.on(cpu, |space| {
-        space.migrate(START.add(page), NodeChoice::only(node), moving)
+        space
+            .numa()
+            .migrate(START.add(page), NodeChoice::only(node), moving)
     })
 }
 
 fn node_of(process: &Process, page: u64) -> Result<u8, Unmoved> {
-    process.on(FIRST, |space| space.node_of(START.add(page)))
+    process.on(FIRST, |space| space.numa().node_of(START.add(page)))
 }
 
 /// Returns the bits of the entry of a page.
@@ -77,7 +79,7 @@ fn equal_pages_of_two_nodes_are_merged_only_where_they_may() {
             }
         });
         let nodes = [0, 1, 2, 3].map(|page| node_of(&process, page).expect("there"));
-        assert_eq!(process.space().merged_pages().merged, 4);
+        assert_eq!(process.space().ksm().merged_pages().merged, 4);
         let frames = merging.counts(host.memory()).shared;
         if across {
             assert_eq!((frames, nodes), (1, [nodes[0]; 4]));
@@ -117,7 +119,9 @@ fn a_strict_policy_looks_at_every_page_up_to_the_last() {
             home: None,
         };
         process.on(FIRST, |space| {
-            space.bind(at(0), support::bytes(pages), Some(policy), true)
+            space
+                .numa()
+                .bind(at(0), support::bytes(pages), Some(policy), true)
         })
     };
     // The range ends inside the area, right after a present page.
@@ -212,7 +216,7 @@ fn what_is_pinned_shared_or_without_room_stays() {
     let process = program(&host, 2, READ_WRITE);
     write(&process, FIRST, 0, 7).expect("writable");
     let frame = {
-        let pins = process.on(FIRST, |space| space.node_of(START));
+        let pins = process.on(FIRST, |space| space.numa().node_of(START));
         assert_eq!(pins, Ok(0));
         process.on(FIRST, |space| {
             let cursor = space.table().cursor(PageRange::single(START));
@@ -251,7 +255,9 @@ fn what_is_pinned_shared_or_without_room_stays() {
 fn scan(process: &Process) {
     let mut budget = u64::MAX / 2;
     let end = process.on(FIRST, |space| {
-        space.scan_for_hints(memwright_table::Page::new(0), &mut budget)
+        space
+            .numa()
+            .scan_for_hints(memwright_table::Page::new(0), &mut budget)
     });
     assert_eq!(end, None);
 }

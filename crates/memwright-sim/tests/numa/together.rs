@@ -369,16 +369,16 @@ fn a_policy_of_shared_memory_is_everybodys() {
     let bound = policy(PlaceMode::Bind, 2);
     let bind = |process: &Process, page, pages, policy| {
         process.on(FIRST, |space| {
-            space.bind(at(page), bytes(pages), policy, false)
+            space.numa().bind(at(page), bytes(pages), policy, false)
         })
     };
     assert_eq!(bind(&one, 2, 2, Some(bound)), Ok(()));
     let dealt = policy(PlaceMode::Interleave, 3);
     assert_eq!(bind(&other, 44, 4, Some(dealt)), Ok(()));
     // `placement_at` returns the policy that applies, even if another process has set it.
-    assert_eq!(other.space().placement_at(at(42)), Some(Some(bound)));
-    assert_eq!(one.space().placement_at(at(5)), Some(Some(dealt)));
-    assert_eq!(one.space().placement_at(at(1)), Some(None));
+    assert_eq!(other.space().numa().placement_at(at(42)), Some(Some(bound)));
+    assert_eq!(one.space().numa().placement_at(at(5)), Some(Some(dealt)));
+    assert_eq!(one.space().numa().placement_at(at(1)), Some(None));
     for page in 0..8 {
         let who = if page % 3 == 0 { &one } else { &other };
         let at = if page % 3 == 0 { page } else { page + 40 };
@@ -394,7 +394,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     let mut wanted = Vec::new();
     one.on(FIRST, |space| {
         let range = PageRange::new(START, START.add(8));
-        space.placed_pages(range, 0, &mut |_, node, choice| {
+        space.numa().placed_pages(range, 0, &mut |_, node, choice| {
             wanted.push(choice.map_or(node, |choice| choice.first.iter().next().expect("a node")));
             true
         });
@@ -407,7 +407,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_eq!(node_of(&one, 2), Ok(1));
     // A policy that one process resets is reset for all processes.
     assert_eq!(bind(&other, 40, 8, None), Ok(()));
-    assert_eq!(one.space().placement_at(at(2)), Some(None));
+    assert_eq!(one.space().numa().placement_at(at(2)), Some(None));
     assert_sound(&host, &[&one, &other]);
 }
 

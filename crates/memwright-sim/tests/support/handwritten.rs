@@ -1,13 +1,14 @@
-//! Page tables of four levels that a test writes by hand, on a simulated machine, for tests of the CPUs alone.
+//! Page tables that a test writes by hand, on a simulated machine, for tests of the CPUs alone.
 
 use std::sync::atomic::Ordering;
 
-use memwright_sim::{FaultCode, MachineOptions, SimulatedMachine};
-use memwright_table::{CpuId, Frame, Invalidation, Machine, VirtAddr};
+use memwright_sim::{Arch, FaultCode, MachineOptions, SimulatedMachine};
+use memwright_table::{Architecture, CpuId, Frame, Invalidation, Machine, VirtAddr};
 
 pub const CPU: CpuId = CpuId::new(0);
-/// The tables from the root down.
+/// The tables from the root of four levels down. With three levels, the second is the root.
 pub const TABLES: [Frame; 4] = [Frame::new(1), Frame::new(2), Frame::new(3), Frame::new(4)];
+const ROOT: Frame = TABLES[4 - Arch::LEVELS as usize];
 pub const LOWEST: Frame = TABLES[3];
 pub const DATA: Frame = Frame::new(8);
 pub const OTHER: Frame = Frame::new(9);
@@ -38,7 +39,7 @@ pub fn machine(pointer: impl Fn(Frame) -> u64, leaf: u64) -> SimulatedMachine {
     machine.memory().store(OTHER, 0, b"else");
     for cpu in machine.cpus() {
         let _running = machine.run_on(cpu);
-        machine.load_root(TABLES[0]);
+        machine.load_root(ROOT);
     }
     machine
 }

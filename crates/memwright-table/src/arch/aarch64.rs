@@ -1,6 +1,7 @@
 //! AArch64: the 4 KiB granule, 48-bit addresses, and FEAT_HAFDBS, so that the processors record accesses and stores.
 
 use super::paired::{HardwareFormat, PairedSlot};
+use super::registers::{Field, Uses, WrongRegister, check_all};
 use super::word::{ACCESSED, ADDRESS, DIRTY, LARGE, NO_EXECUTE, READ, TABLE, WRITE};
 use super::{Architecture, Tables};
 use crate::entry::{Bits, CacheMode};
@@ -43,12 +44,78 @@ const USER_NO_EXECUTE: u64 = 1 << 54;
 const WRITE_BACK: u64 = Bits::of_cache(CacheMode::WriteBack).bits();
 const WRITE_COMBINING: u64 = Bits::of_cache(CacheMode::WriteCombining).bits();
 
+/// The control registers of a processor of AArch64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    /// The register `TCR_EL1`.
+    pub tcr: u64,
+    /// The register `MAIR_EL1`.
+    pub mair: u64,
+    /// The register `SCTLR_EL1`.
+    pub sctlr: u64,
+}
+
+/// The fields of `TCR_EL1` that apply to `TTBR0_EL1`, and DS.
+const TRANSLATION: [Field; 6] = [
+    Field {
+        name: "TCR_EL1.T0SZ",
+        mask: 0x3f,
+        wanted: 16,
+    },
+    Field {
+        name: "TCR_EL1.IRGN0",
+        mask: 3 << 8,
+        wanted: 1 << 8,
+    },
+    Field {
+        name: "TCR_EL1.ORGN0",
+        mask: 3 << 10,
+        wanted: 1 << 10,
+    },
+    Field::set("TCR_EL1.SH0", 3 << 12),
+    Field::clear("TCR_EL1.TG0", 3 << 14),
+    Field::clear("TCR_EL1.DS", 1 << 59),
+];
+/// The fields of `TCR_EL1` with which a processor records accesses and stores.
+const RECORDING: [Field; 2] = [
+    Field::set("TCR_EL1.HA", 1 << 39),
+    Field::set("TCR_EL1.HD", 1 << 40),
+];
+const MEMORY_TYPES: [Field; 3] = [
+    Field::set("MAIR_EL1.Attr0", 0xff),
+    Field {
+        name: "MAIR_EL1.Attr1",
+        mask: 0xff << 8,
+        wanted: 0x44 << 8,
+    },
+    // The device types are 0x00, 0x04, 0x08 and 0x0c.
+    Field::clear("MAIR_EL1.Attr2", 0xf3 << 16),
+];
+const CONTROL: [Field; 3] = [
+    Field::set("SCTLR_EL1.C", 1 << 2),
+    Field::set("SCTLR_EL1.I", 1 << 12),
+    Field::clear("SCTLR_EL1.WXN", 1 << 19),
+];
+
 impl Architecture for Aarch64 {
+    type Registers = Registers;
+
+    const LEVELS: u8 = 4;
+
     // A processor may keep a translation whose rights caused a fault.
     const FAULT_DROPS_STALE: bool = false;
 
     // Arm Architecture Reference Manual for A-profile, "Using break-before-make when updating translation table entries".
     const BREAK_BEFORE_MAKE: bool = true;
+
+    fn check(registers: &Registers, uses: Uses) -> Result<(), WrongRegister> {
+        check_all(registers.tcr, &TRANSLATION)?;
+        if uses.sets_accessed_and_dirty {
+            check_all(registers.tcr, &RECORDING)?;
+        }
+        check_all(registers.mair, &MEMORY_TYPES)?;
+        check_all(registers.sctlr, &CONTROL)
+    }
 }
 
 impl Tables for Aarch64 {

@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use super::registers::{Uses, WrongRegister};
 use super::{Architecture, Tables};
 
 /// The page tables of `A`, for processors that set neither the accessed nor the dirty bit: an access to a page whose
@@ -14,11 +15,19 @@ use super::{Architecture, Tables};
 pub struct ByFault<A>(PhantomData<A>);
 
 impl<A: Architecture> Architecture for ByFault<A> {
+    type Registers = A::Registers;
+
+    const LEVELS: u8 = A::LEVELS;
+
     const FAULT_DROPS_STALE: bool = A::FAULT_DROPS_STALE;
 
     const BREAK_BEFORE_MAKE: bool = A::BREAK_BEFORE_MAKE;
 
     const SETS_ACCESSED_AND_DIRTY: bool = false;
+
+    fn check(registers: &A::Registers, uses: Uses) -> Result<(), WrongRegister> {
+        A::check(registers, uses)
+    }
 }
 
 impl<A: Architecture> Tables for ByFault<A> {

@@ -9,6 +9,7 @@
 mod aarch64;
 mod by_fault;
 mod paired;
+mod registers;
 mod riscv64;
 mod slot;
 #[cfg(test)]
@@ -17,17 +18,32 @@ pub(crate) mod word;
 mod x86_64;
 
 pub use aarch64::Aarch64;
+pub use aarch64::Registers as Aarch64Registers;
 pub use by_fault::ByFault;
-pub use riscv64::Riscv64;
+pub use registers::{Uses, WrongRegister};
+pub use riscv64::{Riscv64, Riscv64Sv39};
 pub use slot::TableSlot;
-pub use x86_64::X86_64;
+pub use x86_64::{Registers as X86_64Registers, X86_64};
 
 use core::fmt::Debug;
 
-use crate::addr::Frame;
+use crate::addr::{Frame, Page, PageRange};
 
 /// An architecture of page tables. Only this crate implements the trait.
 pub trait Architecture: Tables {
+    /// The control registers of a processor, for [`Machine::registers`](crate::Machine::registers).
+    type Registers: Copy + Debug + Send + Sync;
+
+    /// The number of levels of tables, 3 or 4. It is also the level of the root: that of a last-level table is 1.
+    const LEVELS: u8;
+
+    /// The pages of user memory. They are those of the lower half of the root, without the last page, which stays unused
+    /// as on Linux (`TASK_SIZE_MAX`, 7.2).
+    const USER: PageRange = {
+        let half = 1 << (9 * Self::LEVELS - 1);
+        PageRange::new(Page::new(0), Page::new(half - 1))
+    };
+
     /// The number of frames of a page table: 1, or 2 if software needs a second word for each entry.
     const TABLE_FRAMES: u32 = 1 << Self::TABLE_ORDER;
 
@@ -49,6 +65,12 @@ pub trait Architecture: Tables {
     /// Whether the processors set the accessed bit of a page on an access, and the dirty bit on a store. Otherwise they
     /// fault, and the handler sets the bits.
     const SETS_ACCESSED_AND_DIRTY: bool = true;
+
+    /// Checks that a processor with these registers can use the tables.
+    ///
+    /// # Errors
+    /// The first field with a wrong value.
+    fn check(registers: &Self::Registers, uses: Uses) -> Result<(), WrongRegister>;
 }
 
 /// How a page walk interprets a word of a table.

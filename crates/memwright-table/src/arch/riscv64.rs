@@ -1,6 +1,9 @@
-//! RISC-V: Sv48 with the extension Svadu, so that the processors set the accessed and the dirty bit.
+//! RISC-V: Sv48 and Sv39 with the extension Svadu, so that the processors set the accessed and the dirty bit.
+
+use core::convert::Infallible;
 
 use super::paired::{HardwareFormat, PairedSlot};
+use super::registers::{Uses, WrongRegister};
 use super::word::{ACCESSED, ADDRESS, DIRTY, NO_EXECUTE, READ, TABLE, WRITE};
 use super::{Architecture, Tables};
 use crate::entry::{Bits, CacheMode};
@@ -14,6 +17,12 @@ use crate::entry::{Bits, CacheMode};
 /// memory that is not write-back needs the extension Svpbmt.
 #[derive(Clone, Copy, Debug)]
 pub struct Riscv64;
+
+/// The page tables of RISC-V with three levels (Sv39), which every processor with page tables has. Programs have 256 GiB
+/// of addresses. Everything else is as in [`Riscv64`]; with Svade, the tables are
+/// [`ByFault<Riscv64Sv39>`](super::ByFault).
+#[derive(Clone, Copy, Debug)]
+pub struct Riscv64Sv39;
 
 // The bits of the processors' format (RISC-V Privileged Architecture, "Sv39: Page-Based 39-bit Virtual-Memory System",
 // whose entries are those of Sv48).
@@ -37,11 +46,45 @@ const _: () = {
 };
 
 impl Architecture for Riscv64 {
+    // `menvcfg` cannot be read in supervisor mode, and `load_root` writes `satp`.
+    type Registers = Infallible;
+
+    const LEVELS: u8 = 4;
+
     // A processor may keep a translation after a fault. Without the extension Svvptc, it may also keep for any time
     // that an entry is invalid.
     const FAULT_DROPS_STALE: bool = false;
 
     const BREAK_BEFORE_MAKE: bool = false;
+
+    fn check(registers: &Infallible, _uses: Uses) -> Result<(), WrongRegister> {
+        match *registers {}
+    }
+}
+
+impl Architecture for Riscv64Sv39 {
+    // `menvcfg` cannot be read in supervisor mode, and `load_root` writes `satp`.
+    type Registers = Infallible;
+
+    const LEVELS: u8 = 3;
+
+    const FAULT_DROPS_STALE: bool = Riscv64::FAULT_DROPS_STALE;
+
+    const BREAK_BEFORE_MAKE: bool = Riscv64::BREAK_BEFORE_MAKE;
+
+    fn check(registers: &Infallible, _uses: Uses) -> Result<(), WrongRegister> {
+        match *registers {}
+    }
+}
+
+impl Tables for Riscv64Sv39 {
+    type Slot = PairedSlot<Riscv64>;
+
+    const TABLE_ORDER: u8 = Riscv64::TABLE_ORDER;
+
+    const UPPER_ENTRIES_PERMIT: bool = Riscv64::UPPER_ENTRIES_PERMIT;
+
+    const UPPER_ENTRIES_ACCESSED: bool = Riscv64::UPPER_ENTRIES_ACCESSED;
 }
 
 impl Tables for Riscv64 {

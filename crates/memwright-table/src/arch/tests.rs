@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use super::paired::HardwareFormat;
 use super::word::ADDRESS;
-use super::{Aarch64, Riscv64, Slot, word};
+use super::{
+    Aarch64, Aarch64Registers, Architecture, ByFault, Riscv64, Slot, Uses, WrongRegister, X86_64,
+    X86_64Registers, word,
+};
 use crate::addr::{Frame, PageSize};
 use crate::entry::samples::{A, D, MARKER, R, SWAPPED, UC, W, WC, X, huge, migrating, page};
 use crate::entry::{Bits, CacheMode, Entry, Marker, Marks, Migrating, Present, Swapped, change};
@@ -242,4 +245,88 @@ proptest! {
         let expected = change(Entry::Present(old), Entry::Present(new));
         prop_assert_eq!(word::change(word, edited), expected);
     }
+}
+
+const USES: Uses = Uses {
+    tags: false,
+    write_combining: false,
+    sets_accessed_and_dirty: true,
+};
+
+/// Returns the name of the field that is wrong, if one is.
+fn field(checked: Result<(), WrongRegister>) -> Option<&'static str> {
+    checked.err().map(|wrong| wrong.field)
+}
+
+#[test]
+fn registers_of_x86_64_are_checked() {
+    type Change = fn(&mut X86_64Registers);
+    let tags = Uses { tags: true, ..USES };
+    let combining = Uses {
+        write_combining: true,
+        ..USES
+    };
+    let table: [(Change, Uses, Option<&str>); 10] = [
+        (|_| {}, USES, None),
+        (|r| r.efer = 0, USES, Some("IA32_EFER.NXE")),
+        (|r| r.cr0 &= !(1 << 16), USES, Some("CR0.WP")),
+        (|r| r.cr4 |= 1 << 12, USES, Some("CR4.LA57")),
+        (|r| r.cr4 |= 1 << 17, USES, Some("CR4.PCIDE")),
+        (|r| r.cr4 |= 1 << 17, tags, None),
+        (|r| r.pat = 0, USES, Some("IA32_PAT.PA0")),
+        (|r| r.pat |= 6 << 24, USES, Some("IA32_PAT.PA3")),
+        (|_| {}, combining, Some("IA32_PAT.PA1")),
+        (|r| r.pat = 0x0007_0406_0007_0106, combining, None),
+    ];
+    for (row, (change, uses, expected)) in table.into_iter().enumerate() {
+        let mut registers = X86_64Registers {
+            efer: 0xd01,
+            cr0: 0x8001_0033,
+            cr4: 0x02a0,
+            pat: 0x0007_0406_0007_0406,
+        };
+        change(&mut registers);
+        let checked = X86_64::check(&registers, uses);
+        assert_eq!(field(checked), expected, "row {row}");
+    }
+}
+
+#[test]
+fn registers_of_aarch64_are_checked() {
+    type Change = fn(&mut Aarch64Registers);
+    let table: [(Change, Option<&str>); 13] = [
+        (|_| {}, None),
+        (|r| r.tcr ^= 16 ^ 25, Some("TCR_EL1.T0SZ")),
+        (|r| r.tcr &= !(3 << 8), Some("TCR_EL1.IRGN0")),
+        (|r| r.tcr &= !(3 << 10), Some("TCR_EL1.ORGN0")),
+        (|r| r.tcr &= !(1 << 12), Some("TCR_EL1.SH0")),
+        (|r| r.tcr |= 1 << 14, Some("TCR_EL1.TG0")),
+        (|r| r.tcr |= 1 << 59, Some("TCR_EL1.DS")),
+        (|r| r.tcr &= !(1 << 39), Some("TCR_EL1.HA")),
+        (|r| r.tcr &= !(1 << 40), Some("TCR_EL1.HD")),
+        (|r| r.mair = 0x44_00ff, Some("MAIR_EL1.Attr1")),
+        (|r| r.mair |= 0xff << 16, Some("MAIR_EL1.Attr2")),
+        (|r| r.sctlr = 1 << 12, Some("SCTLR_EL1.C")),
+        (|r| r.sctlr |= 1 << 19, Some("SCTLR_EL1.WXN")),
+    ];
+    let with = |change: Change| {
+        let mut registers = Aarch64Registers {
+            tcr: 1 << 40 | 1 << 39 | 0x3510,
+            mair: 0x0004_44ff,
+            sctlr: 1 << 12 | 1 << 2,
+        };
+        change(&mut registers);
+        registers
+    };
+    for (row, (change, expected)) in table.into_iter().enumerate() {
+        let checked = Aarch64::check(&with(change), USES);
+        assert_eq!(field(checked), expected, "row {row}");
+    }
+    // Processors that fault in place of setting the bits need not be able to set them.
+    let by_fault = Uses {
+        sets_accessed_and_dirty: false,
+        ..USES
+    };
+    let checked = ByFault::<Aarch64>::check(&with(|r| r.tcr &= !(3 << 39)), by_fault);
+    assert_eq!(field(checked), None);
 }

@@ -15,7 +15,7 @@ use super::unshared::Unshared;
 use super::{FrameKind, Frames, MAX_NODES, SetupError, Topology, rust_alloc};
 use crate::addr::{Frame, FrameRange, MAX_CPUS, PAGE_SIZE};
 use crate::handle::TryPush;
-use crate::machine::{Machine, frame_pointer};
+use crate::machine::{Machine, check_registers, frame_pointer};
 use crate::sync::{Lock, Rank};
 use rust_alloc::vec::Vec;
 
@@ -138,6 +138,7 @@ fn check_machine<M: Machine>(machine: &M) -> Result<(), SetupError> {
     if cpus == 0 || cpus > MAX_CPUS {
         return Err(SetupError::CpuCount(cpus));
     }
+    check_registers(machine).map_err(SetupError::Register)?;
     let is_managed = |frame| {
         machine.has_memory(FrameRange {
             start: frame,

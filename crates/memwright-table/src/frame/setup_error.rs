@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::{MAX_NODES, OutOfFrames};
 use crate::addr::{Frame, FrameRange, MAX_CPUS, PAGE_SIZE};
+use crate::arch::WrongRegister;
 use crate::handle::OutOfMemory;
 
 /// Why [`Frames::new`](super::Frames::new), [`Frames::set_topology`](super::Frames::set_topology) or
@@ -17,6 +18,8 @@ pub enum SetupError {
     Misaligned(usize),
     /// [`Machine::cpu_count`](crate::Machine::cpu_count) returned this number, which is 0 or more than [`MAX_CPUS`].
     CpuCount(usize),
+    /// This field of the registers that [`Machine::registers`](crate::Machine::registers) returned has a wrong value.
+    Register(WrongRegister),
     /// [`Machine::has_memory`](crate::Machine::has_memory) accepts the frame that
     /// [`Machine::template`](crate::Machine::template) returned. The allocator would allocate it.
     ManagedTemplate(Frame),
@@ -58,6 +61,7 @@ impl fmt::Display for SetupError {
             SetupError::CpuCount(cpus) => {
                 write!(f, "{cpus} CPUs, where 1 to {MAX_CPUS} are possible")
             }
+            SetupError::Register(wrong) => wrong.fmt(f),
             SetupError::ManagedTemplate(frame) => write!(
                 f,
                 "the template {frame:?} is in the memory that the allocator manages"

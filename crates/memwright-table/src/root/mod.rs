@@ -4,8 +4,10 @@
 //! A [`Gather`](crate::Gather) uses only this part of a table. The code that walks and changes the entries is in
 //! `table/`.
 
+mod loaded;
 mod share;
 
+pub use loaded::{HasTable, Loaded};
 pub(crate) use share::CpuShare;
 
 extern crate alloc as rust_alloc;
@@ -19,7 +21,7 @@ use rust_alloc::vec::Vec;
 use crate::addr::{CpuId, CpuSet, Frame};
 use crate::arch::Architecture;
 use crate::frame::Frames;
-use crate::machine::Machine;
+use crate::machine::{Machine, check_registers};
 use crate::sync::Threads;
 use crate::sync::stat::{self, Line};
 
@@ -67,9 +69,10 @@ impl<M: Machine> Table<M> {
         sum.max(0) as u64 * u64::from(M::Arch::TABLE_FRAMES)
     }
 
-    /// Records that `cpu` may use the table from now on. Call this before [`Machine::load_root`] loads the root.
+    /// Records that `cpu` may use the table from now on.
+    #[cfg(test)]
     #[inline]
-    pub fn note_loaded(&self, cpu: CpuId) {
+    pub(crate) fn note_loaded(&self, cpu: CpuId) {
         if self.frames.machine().keeps_translations() {
             self.share_of(cpu).begin_loaded();
         }
@@ -88,14 +91,14 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Records that `cpu` no longer uses the table. Call this after the CPU has loaded another root. If the machine
-    /// keeps translations, the next [`load`](Self::load) may use them again, unless a [`Gather`](crate::Gather)
-    /// invalidates a translation of the table before then.
+    /// Records that `cpu` no longer uses the table, after the CPU has loaded another root. If the machine keeps
+    /// translations, the next [`load`](Self::load) may use them again, unless a [`Gather`](crate::Gather) invalidates a
+    /// translation of the table before then.
     ///
     /// # Panics
     /// In debug builds, if the CPU has not loaded the table.
     #[inline]
-    pub fn note_unloaded(&self, cpu: CpuId) {
+    pub(crate) fn note_unloaded(&self, cpu: CpuId) {
         debug_assert!(
             self.loaded().contains(cpu),
             "CPU {} has not loaded the table",
@@ -116,11 +119,16 @@ impl<M: Machine> Table<M> {
         CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
     }
 
-    /// Loads the table on this CPU. The caller must then call [`note_unloaded`](Self::note_unloaded) for the table that
-    /// was loaded before.
-    pub fn load(&self) {
+    /// Loads the table on this CPU. [`Loaded`] then calls [`note_unloaded`](Self::note_unloaded) for the table that was
+    /// loaded before.
+    pub(crate) fn load(&self) {
         let machine = self.frames.machine();
         let cpu = M::Threads::cpu();
+        if cfg!(debug_assertions) {
+            if let Err(wrong) = check_registers(machine) {
+                panic!("CPU {}: {wrong}", cpu.index());
+            }
+        }
         let kept = machine.keeps_translations() && self.share_of(cpu).begin_loaded();
         self.enter(cpu);
         if kept {

@@ -26,8 +26,8 @@ const fn nap_after(before: u32) -> u32 {
 
 /// The state of a wait for another thread.
 ///
-/// In debug builds of a kernel, a wait for a lock panics if the naps add up to five minutes. On a host there is no
-/// limit, because the host can suspend a thread for any time.
+/// In debug builds of a kernel, a wait for a lock panics if the naps add up to five minutes. There is no limit on a host,
+/// which can suspend a thread for any time, and none if the CPUs do not halt ([`Threads::HALTS`]).
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
@@ -135,7 +135,7 @@ impl Wait {
 
     /// Adds the current nap to the total, and panics if the total reaches the limit.
     fn limit(&mut self) {
-        if let Some(rank) = self.rank.filter(|_| Self::LIMITED) {
+        if let Some(rank) = self.rank.filter(|_| Self::LIMITED && self.threads.halts) {
             self.napped += u64::from(self.nap);
             assert!(
                 self.napped < Self::MOST,

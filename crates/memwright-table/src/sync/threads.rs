@@ -27,6 +27,11 @@ pub enum GaveWay {
 /// preemption is off. [`give_way`](Threads::give_way) is the only function in which other threads run. On a host, no two
 /// threads act as one CPU at a time. Interrupts may be enabled, if their handlers call nothing of this crate.
 pub trait Threads: Sized + 'static {
+    /// Whether [`halt`](Threads::halt) halts the CPU. If so, debug builds panic when the limits of the halts during one
+    /// wait for a lock add up to five minutes, because the lock is then never released. A `halt` that returns at once
+    /// would reach that sum in some milliseconds.
+    const HALTS: bool = false;
+
     /// Returns the number of the calling CPU, which is less than [`Machine::cpu_count`](crate::Machine::cpu_count).
     fn cpu() -> CpuId;
 
@@ -96,6 +101,8 @@ pub struct Functions {
     pub(super) give_way: fn(waits: bool) -> GaveWay,
     pub(super) resume: fn(),
     step: fn(step: Step),
+    /// [`Threads::HALTS`].
+    pub(super) halts: bool,
 }
 
 impl Functions {
@@ -109,6 +116,7 @@ impl Functions {
             give_way: H::give_way,
             resume: H::resume,
             step: H::step,
+            halts: H::HALTS,
         }
     }
 

@@ -3,9 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
-use super::level::{ROOT_LEVEL, slot_index};
+use super::level::slot_index;
 use crate::addr::{Frame, PageRange, PageSize};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
@@ -128,7 +128,7 @@ impl<M: Machine> Table<M> {
     /// is no last-level table.
     fn lowest_table(&self, range: PageRange) -> Option<(Frame, Frame)> {
         let frames = self.frames();
-        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        let (mut node, mut level) = (self.root(), M::Arch::LEVELS);
         loop {
             let word = &frames.table_words(node)[slot_index(range.start, level)];
             match word::slot(word.load(Ordering::Acquire), level) {

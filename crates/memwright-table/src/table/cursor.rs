@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use super::aside::{HUGE_LEVEL, is_page};
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::level::{ENTRIES, slot_index, slot_pages, table_owner};
 use super::numbers;
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
@@ -118,7 +118,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         purpose: Purpose,
     ) -> Self {
         assert!(
-            range.contains(position) && range.end <= Page::USER_END,
+            range.contains(position) && range.end <= M::Arch::USER.end,
             "a cursor needs a position in a range in user memory, not {position:?} of {range:?}"
         );
         let place = lock_way_down(table, position, rank, purpose);
@@ -489,7 +489,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             Entry::Present(Present { size, .. }) => size == self.size(),
             Entry::Migrating(migrating) => migrating.size == self.size(),
             Entry::Swapped(_) => self.level == 1,
-            Entry::Marker(_) => self.level < ROOT_LEVEL,
+            Entry::Marker(_) => self.level < M::Arch::LEVELS,
             Entry::Empty => true,
         };
         assert!(fits, "the entry does not fit the slot");
@@ -658,7 +658,7 @@ fn lock_way_down<M: Machine>(
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_, M>> {
     let tables = table.frames().all_tables();
     let mut node = table.root();
-    for level in (2..=ROOT_LEVEL).rev() {
+    for level in (2..=M::Arch::LEVELS).rev() {
         step::<M::Threads>(Step::Entry);
         let word = tables.words(node)[slot_index(page, level)].load(Ordering::Acquire);
         let Slot::Table(lower) = word::slot(word, level) else {
@@ -692,7 +692,7 @@ fn lock_any<M: Machine>(
     let frames = table.frames();
     let mut turns = 0;
     loop {
-        let (mut node, mut level) = (table.root(), ROOT_LEVEL);
+        let (mut node, mut level) = (table.root(), M::Arch::LEVELS);
         let mut above = node;
         while level > 1 {
             step::<M::Threads>(Step::Entry);

@@ -3,11 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use super::batch::SWAPPED;
-use super::level::{ENTRIES, ROOT_LEVEL, USER_ENTRIES};
+use super::level::{ENTRIES, USER_ENTRIES};
 use super::numbers;
 use super::shared::{count_empty_last, is_shared_table, stop_sharing};
 use crate::addr::Frame;
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Entry;
 use crate::frame::Dropping;
 use crate::gather::Dropped;
@@ -24,14 +24,14 @@ impl<M: Machine> Drop for Table<M> {
             "dropped a table that {:?} may use",
             self.loaded()
         );
-        self.drop_below(self.root, ROOT_LEVEL);
+        self.drop_below(self.root, M::Arch::LEVELS);
         self.frames.release(self.root);
     }
 }
 
 impl<M: Machine> Table<M> {
     fn drop_below(&self, table: Frame, level: u8) {
-        let entries = if level == ROOT_LEVEL {
+        let entries = if level == M::Arch::LEVELS {
             USER_ENTRIES
         } else {
             ENTRIES

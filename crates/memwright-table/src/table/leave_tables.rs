@@ -6,7 +6,7 @@ use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index};
 use super::numbers::{Sum, TableTotals};
 use super::shared::{count_empty, is_shared_table, stop_sharing_unlinked};
 use crate::addr::{Frame, Page, PageRange};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -30,7 +30,7 @@ impl<M: Machine> Table<M> {
         }
         let mut page = Page::new(range.start.number().div_ceil(TABLE_PAGES) * TABLE_PAGES);
         // The last table of user memory extends beyond its end.
-        let end = if range.end == Page::USER_END {
+        let end = if range.end == M::Arch::USER.end {
             Page::new(range.end.number().next_multiple_of(TABLE_PAGES))
         } else {
             range.end

@@ -2,8 +2,8 @@
 
 use crate::addr::{Frame, Page};
 
-/// The level of the root. The last level is 1.
-pub(crate) const ROOT_LEVEL: u8 = 4;
+/// The maximum of [`Architecture::LEVELS`](crate::Architecture::LEVELS).
+const MOST_LEVELS: u8 = 4;
 /// The number of entries of a table.
 pub(crate) const ENTRIES: usize = 512;
 /// The number of entries of the root that belong to user memory. The entries of kernel memory follow.
@@ -25,7 +25,7 @@ pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
 /// the cost of finding an entry.
 #[inline]
 const fn shift(level: u8) -> u32 {
-    debug_assert!(0 < level && level <= ROOT_LEVEL + 1);
+    debug_assert!(0 < level && level <= MOST_LEVELS + 1);
     (level as u32).wrapping_sub(1).wrapping_mul(9)
 }
 

@@ -4,12 +4,12 @@ use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent, Purpose};
-use super::level::{ROOT_LEVEL, slot_index};
+use super::level::slot_index;
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};
 use super::shared::{count_sharers, is_shared_table};
 use crate::addr::{Page, PageRange, PageSize};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Entry;
 use crate::frame::Meta;
 use crate::machine::Machine;
@@ -46,12 +46,12 @@ impl<M: Machine> Table<M> {
     /// otherwise `None`. A level above 1 means that the range has no last-level table.
     pub(super) fn empty_level(&self, range: PageRange) -> Option<u8> {
         assert!(
-            !range.is_empty() && range.end <= Page::USER_END,
+            !range.is_empty() && range.end <= M::Arch::USER.end,
             "a look needs a range in user memory, not {range:?}"
         );
         let tables = self.frames().all_tables();
         let last = Page::new(range.end.number() - 1);
-        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        let (mut node, mut level) = (self.root(), M::Arch::LEVELS);
         loop {
             let words = tables.words(node);
             // This table contains the slots of the first and the last page, because both pages have the same slot in

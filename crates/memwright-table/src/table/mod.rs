@@ -95,7 +95,7 @@ use crate::machine::Machine;
 use crate::root::{CpuShare, State};
 use crate::sync::stat::{self, Line};
 
-use self::level::{ENTRIES, ROOT_LEVEL, USER_ENTRIES, slot_index, table_owner};
+use self::level::{ENTRIES, USER_ENTRIES, slot_index, table_owner};
 
 impl<M: Machine> Table<M> {
     /// Creates an empty table. Copies its kernel half from the root `template`, if one is given.
@@ -121,7 +121,7 @@ impl<M: Machine> Table<M> {
         }
         let meta = frames.meta(root);
         meta.owner
-            .store(table_owner(root, ROOT_LEVEL), Ordering::Relaxed);
+            .store(table_owner(root, M::Arch::LEVELS), Ordering::Relaxed);
         meta.index.store(0, Ordering::Relaxed);
         meta.live.store(0, Ordering::Relaxed);
         let state = State {
@@ -145,7 +145,7 @@ impl<M: Machine> Table<M> {
         frames.machine().template() == Some(frame)
             || match frames.kind_at(frame.number()) {
                 Some(FrameKind::Kernel) => true,
-                Some(FrameKind::Table) => owner() == table_owner(frame, ROOT_LEVEL),
+                Some(FrameKind::Table) => owner() == table_owner(frame, M::Arch::LEVELS),
                 Some(_) | None => false,
             }
     }
@@ -153,11 +153,11 @@ impl<M: Machine> Table<M> {
     /// Counts the frames of the tables by walking them, for comparison with [`table_frames`](Self::table_frames). No
     /// thread may change the table during the call.
     pub fn count_tables(&self) -> u64 {
-        self.count_below(self.root, ROOT_LEVEL) * u64::from(M::Arch::TABLE_FRAMES)
+        self.count_below(self.root, M::Arch::LEVELS) * u64::from(M::Arch::TABLE_FRAMES)
     }
 
     fn count_below(&self, table: Frame, level: u8) -> u64 {
-        let entries = if level == ROOT_LEVEL {
+        let entries = if level == M::Arch::LEVELS {
             USER_ENTRIES
         } else {
             ENTRIES
@@ -179,7 +179,7 @@ impl<M: Machine> Table<M> {
             return;
         }
         self.share().note_line::<M::Threads>();
-        let (mut node, mut level) = (self.root, ROOT_LEVEL);
+        let (mut node, mut level) = (self.root, M::Arch::LEVELS);
         loop {
             let slot = &self.frames.table_words(node)[slot_index(page, level)];
             let word = slot.load(Ordering::Acquire);

@@ -8,12 +8,12 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
-use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, TABLE_PAGES, slot_index, slot_pages};
+use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
 use super::numbers;
 use super::runs::{all_empty, pass_together};
 use super::shared::is_shared_table;
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Change;
 use crate::frame::{END, UNLINKED};
 use crate::gather::Gather;
@@ -38,7 +38,7 @@ impl<M: Machine> Table<M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let mut pruning = Pruning::new(self, points, false, gather);
-        pruning.free_below(self.root(), ROOT_LEVEL, range);
+        pruning.free_below(self.root(), M::Arch::LEVELS, range);
         pruning.freed
     }
 
@@ -54,7 +54,7 @@ impl<M: Machine> Table<M> {
         gather.rely_on_pending();
         let points = PausePoints::<M::Threads>::every(TABLES);
         let mut pruning = Pruning::new(self, points, true, gather);
-        pruning.free_below(self.root(), ROOT_LEVEL, range);
+        pruning.free_below(self.root(), M::Arch::LEVELS, range);
         pruning.drop_cut();
     }
 
@@ -148,7 +148,7 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
                 let cuts = cfg!(feature = "inline")
                     && self.cuts
                     && level == ABOVE
-                    && is_whole(start, range);
+                    && is_whole::<M>(start, range);
                 if self.free_one((node, slot), lower, start, cuts) {
                     self.freed += 1;
                     self.gather.relieve();
@@ -239,6 +239,6 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
 
 /// Whether `range` contains all pages of the last-level table for the pages from `start` on. The last table of user
 /// memory extends beyond its end.
-fn is_whole(start: Page, range: PageRange) -> bool {
-    start >= range.start && (start.add(TABLE_PAGES) <= range.end || range.end == Page::USER_END)
+fn is_whole<M: Machine>(start: Page, range: PageRange) -> bool {
+    start >= range.start && (start.add(TABLE_PAGES) <= range.end || range.end == M::Arch::USER.end)
 }

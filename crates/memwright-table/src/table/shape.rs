@@ -4,11 +4,11 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
+use super::level::{ENTRIES, slot_index, slot_pages, table_owner};
 use super::numbers;
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
@@ -42,7 +42,7 @@ impl<M: Machine> Table<M> {
 
 #[inline]
 fn is_large(word: u64) -> bool {
-    word != 0 && word::slot(word, ROOT_LEVEL) == Slot::Entry
+    word != 0 && word::slot(word, HUGE_LEVEL) == Slot::Entry
 }
 
 impl<M: Machine> Cursor<'_, M> {
@@ -289,7 +289,7 @@ impl<M: Machine> Cursor<'_, M> {
             let wanted = present | marks;
             if wanted != present && !(refused && marks == Marks::UFFD_WP) {
                 // The processor accepts no leaf entry in the root.
-                if self.level == ROOT_LEVEL || self.is_cut_by_edge() {
+                if self.level == M::Arch::LEVELS || self.is_cut_by_edge() {
                     self.push_down()?;
                     continue;
                 }
@@ -308,7 +308,7 @@ impl<M: Machine> Cursor<'_, M> {
         let start = self.slot_start();
         let pages = slot_pages(self.level);
         let whole = (self.range.end.number() - start.number()) / pages;
-        if self.level == ROOT_LEVEL || start != self.position || whole == 0 {
+        if self.level == M::Arch::LEVELS || start != self.position || whole == 0 {
             return false;
         }
         let first = slot_index(start, self.level);

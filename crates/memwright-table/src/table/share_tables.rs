@@ -211,7 +211,7 @@ impl<M: Machine> Table<M> {
         // The last table of user memory extends beyond its end.
         let end = page
             .add(words.len() as u64 * TABLE_PAGES)
-            .min(Page::USER_END);
+            .min(M::Arch::USER.end);
         let mut cursor = self.second_cursor(PageRange::new(page, end));
         cursor.reach_level(ABOVE)?;
         cursor.link_tables(words, linked as u32);

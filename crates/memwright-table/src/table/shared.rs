@@ -29,11 +29,11 @@
 
 use core::sync::atomic::Ordering;
 
-use super::level::{ABOVE, ENTRIES, ROOT_LEVEL, SHARED_OWNER, slot_index, slot_pages};
+use super::level::{ABOVE, ENTRIES, SHARED_OWNER, slot_index, slot_pages};
 use super::numbers;
 use super::runs::{TOGETHER, every_bit, some_bits};
 use crate::addr::{Frame, Page};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::machine::{Machine, SlotOf};
@@ -213,7 +213,7 @@ impl<M: Machine> Table<M> {
     pub(super) fn upper_table(&self, page: Page) -> Result<Frame, Page> {
         let frames = self.frames();
         let mut node = self.root();
-        for level in (ABOVE + 1..=ROOT_LEVEL).rev() {
+        for level in (ABOVE + 1..=M::Arch::LEVELS).rev() {
             step::<M::Threads>(Step::Entry);
             let slot = &frames.table_words(node)[slot_index(page, level)];
             let Slot::Table(lower) = word::slot(slot.load(Ordering::Acquire), level) else {

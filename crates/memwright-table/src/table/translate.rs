@@ -3,11 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use crate::addr::{Frame, Page, PageSize};
-use crate::arch::{Slot, TableSlot, word};
+use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::{Bits, CacheMode, Entry};
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::table::level::{ROOT_LEVEL, slot_index};
+use crate::table::level::slot_index;
 
 /// The kind of access to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,14 @@ impl<M: Machine> Table<M> {
     /// [`Machine::invalidate_remote`] invalidates it on that CPU. Protection keys are not checked.
     ///
     /// # Locks
-    /// Takes none. The calling CPU has the table [loaded](Self::load) and completes no invalidation during the call, so
+    /// Takes none. The calling CPU has the table [loaded](crate::Loaded) and completes no invalidation during the call, so
     /// no table on the path of the walk is freed.
     pub fn translate(&self, page: Page, access: PageAccess) -> Option<Translation> {
-        if page >= Page::USER_END {
+        if page >= M::Arch::USER.end {
             return None;
         }
         let frames = self.frames();
-        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        let (mut node, mut level) = (self.root(), M::Arch::LEVELS);
         // Whether the upper entries of the walk permit stores.
         let mut upper = true;
         loop {

@@ -8,7 +8,8 @@ use std::vec::Vec;
 use super::machine::{TestMachine, frames};
 use crate::{
     CpuSet, Frame, FrameKind, FrameRange, Frames, Invalidation, MAX_CPUS, MAX_NODES, Machine,
-    OneCpu, Region, SetupError, Table, Topology, X86_64, handle::fail_heap_after,
+    OneCpu, Region, SetupError, Table, Topology, WrongRegister, X86_64, X86_64Registers,
+    handle::fail_heap_after,
 };
 
 /// A machine whose answers can be wrong. Its memory is that of `inner`.
@@ -17,6 +18,7 @@ struct Odd {
     shift: usize,
     cpus: usize,
     template: Option<u32>,
+    registers: X86_64Registers,
 }
 
 const FRAMES: u32 = 64;
@@ -28,6 +30,12 @@ impl Odd {
             shift: 0,
             cpus: 1,
             template: None,
+            registers: X86_64Registers {
+                efer: 1 << 11,
+                cr0: 1 << 16,
+                cr4: 0,
+                pat: 6,
+            },
         }
     }
 }
@@ -53,6 +61,10 @@ unsafe impl Machine for Odd {
 
     fn cpu_count(&self) -> usize {
         self.cpus
+    }
+
+    fn registers(&self) -> Option<X86_64Registers> {
+        Some(self.registers)
     }
 
     fn load_root(&self, _root: Frame) {}
@@ -90,6 +102,16 @@ fn wrong_machines_are_refused() {
     assert_eq!(
         odd(|m| m.cpus = MAX_CPUS + 1).0,
         Some(SetupError::CpuCount(MAX_CPUS + 1))
+    );
+    assert_eq!(odd(|m| m.registers.efer |= 1).0, None);
+    let wrong = WrongRegister {
+        field: "CR0.WP",
+        found: 0,
+        wanted: 1 << 16,
+    };
+    assert_eq!(
+        odd(|m| m.registers.cr0 = 0).0,
+        Some(SetupError::Register(wrong))
     );
     let (error, base) = odd(|m| m.shift = 8);
     assert_eq!(error, Some(SetupError::Misaligned(base)));
@@ -219,6 +241,14 @@ fn errors_name_the_value() {
         (
             SetupError::CpuCount(65),
             "65 CPUs, where 1 to 64 are possible",
+        ),
+        (
+            SetupError::Register(WrongRegister {
+                field: "CR4.PCIDE",
+                found: 0x2_0000,
+                wanted: 0,
+            }),
+            "CR4.PCIDE is 0x20000, where 0x0 is needed",
         ),
         (
             SetupError::Misaligned(0x1008),

@@ -5,8 +5,8 @@ use std::vec::Vec;
 
 use super::machine::{TestMachine, frames};
 use crate::{
-    Bits, Change, Entry, FrameKind, Frames, Marks, OutOfFrames, Page, PageRange, PageSize, Present,
-    Table,
+    Architecture, Bits, Change, Entry, FrameKind, Frames, Marks, OutOfFrames, Page, PageRange,
+    PageSize, Present, Table, X86_64,
 };
 
 type Setup = (Arc<Frames<TestMachine>>, Table<TestMachine>);
@@ -50,7 +50,7 @@ fn ten_gibibytes_are_marked_with_a_handful_of_entries() {
 #[test]
 fn a_range_without_entries_was_empty() {
     let (frames, table) = setup();
-    assert!(table.was_empty(range(0, Page::USER_END.number())));
+    assert!(table.was_empty(X86_64::USER));
     let frame = frames.allocate(0, FrameKind::Anonymous).unwrap().into_raw();
     let new = Entry::page(frame, Bits::READ);
     table.cursor(range(600, 601)).fill(new).unwrap();

@@ -2,7 +2,9 @@
 //! and `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory changes a private page of the
 //! process. The process itself gains no right to store to that page.
 
-use memwright_table::{Bits, Entry, Frame, Machine, Page, PageRange, PageSize, Present, VirtAddr};
+use memwright_table::{
+    Architecture, Bits, Entry, Frame, Machine, Page, PageRange, PageSize, Present, VirtAddr,
+};
 
 use crate::fault::attempt::Fault;
 use crate::mm::core::Core;
@@ -31,7 +33,7 @@ impl<M: Machine> Core<M> {
         act: impl FnOnce(Frame),
     ) -> Result<(), FaultError> {
         let page = address.page();
-        if address >= VirtAddr::USER_END {
+        if page >= M::Arch::USER.end {
             return Err(FaultError::NoArea);
         }
         let access_of_kernel = Access {

@@ -1,7 +1,7 @@
 //! Swap-in without an access: for swapoff (Linux 7.2 `mm/swapfile.c`, `unuse_mm`), or for a collapse.
 
 use core::sync::atomic::Ordering;
-use memwright_table::{Cursor, Entry, Machine, Page, PageRange, Swapped};
+use memwright_table::{Architecture, Cursor, Entry, Machine, Page, PageRange, Swapped};
 
 use crate::fault::attempt::Fault;
 use crate::mm::areas::Areas;
@@ -26,7 +26,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<Option<Page>, FaultError> {
         let core = &*self.core;
         let mut left = most;
-        let mut from = from.min(Page::USER_END);
+        let mut from = from.min(M::Arch::USER.end);
         loop {
             let (page, error) = match core.bring_areas_back(device, from, &mut left) {
                 Ok(stopped) => return Ok(stopped),
@@ -59,7 +59,7 @@ impl<M: Machine> Core<M> {
         left: &mut u64,
     ) -> Result<Option<Page>, (Page, FaultError)> {
         let areas = self.areas.read(self.cpu());
-        let rest = PageRange::new(from, Page::USER_END);
+        let rest = PageRange::new(from, M::Arch::USER.end);
         for area in areas.map.overlapping(rest) {
             let range = area.range().intersect(rest);
             let stopped = self.bring_back(&areas, area, range, Some(device), left)?;

@@ -3,14 +3,15 @@
 use core::sync::atomic::Ordering;
 use memwright_table::sync::pause_point;
 use memwright_table::{
-    Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
+    Architecture, Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize,
+    Present,
 };
 
 use crate::huge::collapse_object::shows_object;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::object::CollapseLimits;
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::HugePages;
 use crate::types::error::{AdviseError, FaultError};
 use crate::types::folio_split::Scanned;
 use crate::types::huge::{HUGE_PAGES, around};
@@ -80,11 +81,11 @@ const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 /// tracking of a single page.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::WATCHED).union(Bits::IDLE);
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Scans for pages to collapse from `from` on, until about `budget` pages were checked or no frames are free for a
     /// huge page. Subtracts the number of pages checked from `budget`.
-    pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Scanned {
-        let core = &*self.core;
+    pub fn scan(&self, from: Page, budget: &mut u64) -> Scanned {
+        let core = &*self.space.core;
         let mut next = from;
         while *budget > 0 {
             pause_point::<M::Threads>();
@@ -154,7 +155,7 @@ impl<M: Machine> Core<M> {
     /// Returns the first 2 MiB range from `from` on for which the area and the settings allow a huge page.
     fn next_candidate(&self, from: Page) -> Option<PageRange> {
         let areas = self.areas.read(self.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        let rest = PageRange::new(from.min(M::Arch::USER.end), M::Arch::USER.end);
         for area in areas.map.overlapping(rest) {
             let first = area.start().max(from).number().next_multiple_of(HUGE_PAGES);
             let range = around(Page::new(first));

@@ -6,13 +6,13 @@ use memwright_table::{Machine, OutOfMemory, Page, PageRange};
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::HugePages;
 use crate::types::error::AdviseError;
 use crate::types::folio_split::{FolioSplit, FolioSplits, Scanned};
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Collapses nothing. Returns [`Scanned::End`].
-    pub fn scan_for_huge(&self, _from: Page, _budget: &mut u64) -> Scanned {
+    pub fn scan(&self, _from: Page, _budget: &mut u64) -> Scanned {
         Scanned::End
     }
 

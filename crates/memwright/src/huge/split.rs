@@ -10,7 +10,8 @@ use alloc::sync::Arc;
 
 use core::ops::Range;
 use memwright_table::{
-    FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present,
+    Architecture, FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize,
+    Present,
 };
 
 use crate::mm::areas::Areas;
@@ -18,7 +19,8 @@ use crate::mm::core::Core;
 use crate::mm::mappings::{Mappings, Places};
 use crate::mm::memory::Memory;
 use crate::mm::object::Object;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::HugePages;
 use crate::range::flags::Holes;
 use crate::range::rmap::{MappedPage, Mapper};
 use crate::types::folio_split::{FolioSplit, FolioSplits};
@@ -124,7 +126,7 @@ struct Found<M: Machine> {
     mapped: MappedPage<M>,
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Splits the folios that are mapped in `range`, up to the first hole between areas. The folios can be anonymous or
     /// belong to an object. Hugetlb pages, pinned folios and folios with extra references are skipped.
     ///
@@ -132,13 +134,13 @@ impl<M: Machine> AddressSpace<M> {
     /// space are replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,
     /// `try_to_map_unused_to_zeropage`).
     pub fn split_folios(&self, range: PageRange, split: FolioSplit) -> FolioSplits {
-        self.core.split_folios_in(range, split, Holes::Stop)
+        self.space.core.split_folios_in(range, split, Holes::Stop)
     }
 }
 
 impl<M: Machine> Memory<M> {
     /// Splits the folios among the pages `pages` of an object, and the huge entries that map them in all address
-    /// spaces. Pinned folios and folios with extra references are skipped, as by [`AddressSpace::split_folios`].
+    /// spaces. Pinned folios and folios with extra references are skipped, as by [`HugePages::split_folios`].
     pub fn split_object(
         &self,
         object: &dyn Object<M>,
@@ -176,7 +178,7 @@ impl<M: Machine> Memory<M> {
     /// `OutOfMemory` if the list of the address spaces cannot be allocated.
     pub fn split_all_folios(&self) -> Result<FolioSplits, OutOfMemory> {
         let mut done = FolioSplits::default();
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let all = M::Arch::USER;
         for space in self.spaces().all()? {
             let of_space = space.split_folios_in(all, FolioSplit::SINGLE, Holes::Pass);
             done.found += of_space.found;

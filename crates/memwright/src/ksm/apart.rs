@@ -1,14 +1,15 @@
 //! Unmerging of KSM pages (Linux 7.2 `mm/ksm.c`, `break_ksm`).
 
 use memwright_table::{
-    Bits, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, Page, PageRange, PageSize,
-    Present,
+    Architecture, Bits, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
+    PageSize, Present,
 };
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Ksm;
 use crate::types::access::FaultKind;
 use crate::types::merge::MergedPages;
 use crate::types::stats::Row;
@@ -57,7 +58,7 @@ impl<M: Machine> Memory<M> {
         let round = merging.round.lock();
         let mut number = 0;
         while let Some((found, space)) = merging.space_from(number) {
-            let all = PageRange::new(Page::new(0), Page::USER_END);
+            let all = M::Arch::USER;
             let areas = space.areas.read(space.cpu());
             space.unmerge(&areas, all)?;
             number = found + 1;
@@ -68,16 +69,16 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Ksm<'_, M> {
     /// Returns whether all areas that can be mergeable are mergeable, including future ones (`PR_GET_MEMORY_MERGE`).
     pub fn merges_all(&self) -> bool {
-        self.core.areas.read(self.core.cpu()).merge_all
+        self.space.core.areas.read(self.space.core.cpu()).merge_all
     }
 
     /// Returns whether any area is mergeable, or future areas are by `PR_SET_MEMORY_MERGE` (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
-        let areas = self.core.areas.read(self.core.cpu());
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let areas = self.space.core.areas.read(self.space.core.cpu());
+        let all = M::Arch::USER;
         let mut of_all = areas.map.overlapping(all);
         areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
@@ -88,13 +89,13 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// No frame is free for pages that are to be unmerged, or there is no heap memory.
     pub fn merge_all(&self, on: bool) -> Result<(), OutOfFrames> {
-        let core = &self.core;
+        let core = &self.space.core;
         if on {
             core.memory.merging().enter(core).map_err(|_| OutOfFrames)?;
         }
         let mut areas = core.areas.write();
         if !on && areas.merge_all {
-            let all = PageRange::new(Page::new(0), Page::USER_END);
+            let all = M::Arch::USER;
             core.unmerge(&areas, all)?;
         }
         if on || areas.merge_all {
@@ -108,7 +109,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the counts of the KSM pages of this address space (`/proc/PID/ksm_stat`).
     pub fn merged_pages(&self) -> MergedPages {
-        self.core.merged_pages()
+        self.space.core.merged_pages()
     }
 }
 

@@ -6,6 +6,7 @@ use crate::mm::core::Core;
 use crate::mm::memory::Memory;
 use crate::mm::merging::Merging;
 use crate::mm::space::AddressSpace;
+use crate::mm::theme::Ksm;
 use crate::types::error::AdviseError;
 use crate::types::merge::{MergeCounts, MergedPages};
 use crate::vma::area::AreaFlags;
@@ -62,7 +63,7 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Ksm<'_, M> {
     /// Returns false.
     pub fn merges_all(&self) -> bool {
         false
@@ -85,7 +86,9 @@ impl<M: Machine> AddressSpace<M> {
     pub fn merged_pages(&self) -> MergedPages {
         MergedPages::default()
     }
+}
 
+impl<M: Machine> AddressSpace<M> {
     /// Refuses the advice, as Linux without `CONFIG_KSM` does.
     pub(crate) fn advise_mergeable(&self, range: PageRange, _on: bool) -> Result<(), AdviseError> {
         Err(AdviseError::NotApplicable(range.start.address()))

@@ -4,7 +4,8 @@
 use core::sync::atomic::Ordering;
 use memwright_table::sync::relax;
 use memwright_table::{
-    Bits, Entry, Frame, FrameKind, FrameRef, Machine, NodeChoice, Page, PageRange, Present, Shared,
+    Architecture, Bits, Entry, Frame, FrameKind, FrameRef, Machine, NodeChoice, Page, PageRange,
+    Present, Shared,
 };
 
 use crate::mm::core::Core;
@@ -178,7 +179,7 @@ impl<M: Machine> Core<M> {
     /// Scans from `from` on for a page that may be merged. Subtracts the number of pages examined from `budget`.
     fn next_mergeable(&self, from: Page, budget: &mut u64) -> Next {
         let areas = self.areas.read(self.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        let rest = PageRange::new(from.min(M::Arch::USER.end), M::Arch::USER.end);
         for area in areas.map.overlapping(rest) {
             if !area.flags().contains(AreaFlags::MERGEABLE) || !area.has_faulted() {
                 continue;

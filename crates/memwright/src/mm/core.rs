@@ -8,8 +8,8 @@ use core::sync::atomic::{
 use memwright_table::sync::stat::Line;
 use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory, PageRange,
-    Present, Table, TryPush, VirtAddr,
+    Architecture, Bits, Change, Copied, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory,
+    PageRange, Present, Table, TryPush, VirtAddr,
 };
 
 use crate::mm::areas::Areas;
@@ -188,7 +188,7 @@ impl<M: Machine> Core<M> {
     /// Reports to the lock statistics which cache lines a fault at `address` wrote on `cpu`, the calling CPU: the lines
     /// of the entry, of its frame, and of the counts of the address space.
     pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
-        if stat::is_on() && address < VirtAddr::USER_END {
+        if stat::is_on() && address.page() < M::Arch::USER.end {
             self.table.note_lines(address.page());
             stat::line::<M::Threads>(Line::Space, &self.resident[cpu.index()]);
         }

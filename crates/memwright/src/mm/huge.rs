@@ -11,7 +11,8 @@ use memwright_table::{FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
 
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::HugePages;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::{HUGE_PAGES, HugeMode, SharedSetting, around};
 use crate::types::huge_settings::NONE;
@@ -68,12 +69,14 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Returns whether `area`, of this address space, is eligible for a huge page (`THPeligible` in smaps).
     pub fn may_be_huge(&self, area: &Area<M>) -> bool {
         let first = area.start().number().next_multiple_of(HUGE_PAGES);
         let range = around(Page::new(first));
-        self.core.area_may_be_huge(area, range, HugeAsker::Setting)
+        self.space
+            .core
+            .area_may_be_huge(area, range, HugeAsker::Setting)
     }
 }
 

@@ -4,7 +4,8 @@ use memwright_table::{Machine, PageRange};
 
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::HugePages;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::HugeMode;
 use crate::vma::huge::HugeAsker;
@@ -24,7 +25,7 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn drop_huge_zero_frame(&self) {}
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> HugePages<'_, M> {
     /// Returns false.
     pub fn may_be_huge(&self, _area: &Area<M>) -> bool {
         false

@@ -44,5 +44,6 @@ pub(crate) mod swap_folio;
 pub(crate) mod swapping;
 #[cfg_attr(not(feature = "uffd"), path = "tag_off.rs")]
 pub(crate) mod tag;
+pub(crate) mod theme;
 #[cfg_attr(not(feature = "trace"), path = "tracing_off.rs")]
 mod tracing;

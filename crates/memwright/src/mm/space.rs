@@ -1,11 +1,12 @@
 //! Address spaces. The operations are in other folders.
 
 use alloc::sync::Arc;
-use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
+use memwright_table::{Architecture, Frame, HasTable, Machine, OutOfMemory, Shared, Table};
 
 use crate::mm::areas::Limits;
 use crate::mm::core::Core;
 use crate::mm::memory::Memory;
+use crate::mm::theme::HugePages;
 use crate::types::error::SpaceError;
 use crate::types::huge::HugeRefusal;
 use crate::types::layout::Layout;
@@ -42,7 +43,7 @@ impl<M: Machine> AddressSpace<M> {
         layout: Layout,
         template: Option<Frame>,
     ) -> Result<Self, SpaceError> {
-        if !layout.is_valid() {
+        if !layout.is_valid(M::Arch::USER.end.address()) {
             return Err(SpaceError::BadLayout(layout));
         }
         if let Some(root) = template.filter(|root| !Table::is_root(memory.frames(), *root)) {
@@ -64,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(Self { core })
     }
 
-    /// Returns the page table, for loading it on a CPU.
+    /// Returns the page table. A CPU loads it by [`Loaded`](memwright_table::Loaded).
     pub fn table(&self) -> &Table<M> {
         &self.core.table
     }
@@ -79,16 +80,6 @@ impl<M: Machine> AddressSpace<M> {
         self.core.layout
     }
 
-    /// Returns which huge pages the process opts out of.
-    pub fn huge_refusal(&self) -> HugeRefusal {
-        self.core.huge_refusal()
-    }
-
-    /// Sets which huge pages the process opts out of. Existing huge pages stay.
-    pub fn refuse_huge(&self, refusal: HugeRefusal) {
-        self.core.refuse_huge(refusal);
-    }
-
     /// Sets the limits that later operations check.
     pub fn set_limits(&self, limits: Limits) {
         self.core.areas.write().limits = limits;
@@ -97,5 +88,25 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the current limits.
     pub fn limits(&self) -> Limits {
         self.core.areas.read(self.core.cpu()).limits
+    }
+}
+
+impl<M: Machine> HasTable for AddressSpace<M> {
+    type Machine = M;
+
+    fn table(&self) -> &Table<M> {
+        &self.core.table
+    }
+}
+
+impl<M: Machine> HugePages<'_, M> {
+    /// Returns which huge pages the process opts out of.
+    pub fn refusal(&self) -> HugeRefusal {
+        self.space.core.huge_refusal()
+    }
+
+    /// Sets which huge pages the process opts out of. Existing huge pages stay.
+    pub fn refuse(&self, refusal: HugeRefusal) {
+        self.space.core.refuse_huge(refusal);
     }
 }

@@ -6,13 +6,14 @@ use memwright_table::{Entry, Machine, NodeChoice, Page, PageRange, VirtAddr};
 use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::check;
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
+use crate::mm::space::{AREAS, Area, PAGES};
+use crate::mm::theme::Numa;
 use crate::types::migration::BindError;
 use crate::types::numa_policy::{PlacePolicy, PolicyId};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Numa<'_, M> {
     /// Sets the policy of the areas in `length` bytes from `address` on, rounded up to pages. `None` removes their
     /// policies.
     ///
@@ -29,7 +30,7 @@ impl<M: Machine> AddressSpace<M> {
         policy: Option<PlacePolicy>,
         strict: bool,
     ) -> Result<(), BindError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
         if range.is_empty() {
             return Ok(());
@@ -56,7 +57,7 @@ impl<M: Machine> AddressSpace<M> {
         home: u8,
         may: impl Fn(PlacePolicy) -> bool,
     ) -> Result<(), BindError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
         let mut areas = core.areas.write();
         let mut found = false;
@@ -80,7 +81,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the policy of the area at `address`: `None` if there is no area, `Some(None)` if the area has no policy.
     pub fn placement_at(&self, address: VirtAddr) -> Option<Option<PlacePolicy>> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(address.page())?;
         Some(core.placement_of(area, address.page()))
@@ -98,7 +99,7 @@ impl<M: Machine> AddressSpace<M> {
         near: u8,
         visit: &mut dyn FnMut(Page, u8, Option<NodeChoice>) -> bool,
     ) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let mut next = range.start;
         let mut points = PausePoints::<M::Threads>::every(PAGES);
         while next < range.end {

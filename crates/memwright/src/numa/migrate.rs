@@ -6,19 +6,20 @@ use memwright_table::{
 };
 
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Numa;
 use crate::types::migration::{Moved, Moving, Unmoved};
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::upgrade;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Numa<'_, M> {
     /// Returns the node of the page at `page`.
     ///
     /// # Errors
     /// `NoArea`; `Absent`; `Unmovable` for the zero page; `Busy` while the page is being migrated.
     pub fn node_of(&self, page: Page) -> Result<u8, Unmoved> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         areas.map.find(page).ok_or(Unmoved::NoArea)?;
         let entry = core.table.cursor(PageRange::single(page)).peek();
@@ -38,7 +39,7 @@ impl<M: Machine> AddressSpace<M> {
         choice: NodeChoice,
         moving: Moving,
     ) -> Result<Moved, Unmoved> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
         let mut cursor = core.table.cursor(PageRange::single(page));

@@ -3,11 +3,12 @@
 
 use memwright_table::{Machine, NodeChoice, Page, PageRange, VirtAddr};
 
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Numa;
 use crate::types::migration::{BindError, Moved, Moving, Unmoved};
 use crate::types::numa_policy::{PlacePolicy, PolicyId};
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Numa<'_, M> {
     /// Sets no policy.
     ///
     /// # Errors
@@ -41,7 +42,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns `None` if there is no area at `address`, otherwise `Some(None)`.
     pub fn placement_at(&self, address: VirtAddr) -> Option<Option<PlacePolicy>> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         areas.map.find(address.page())?;
         Some(None)
@@ -79,12 +80,12 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns false.
     pub fn wants_hints(&self, round: u64) -> bool {
-        self.core.pace().is_due(round)
+        self.space.core.pace().is_due(round)
     }
 
     /// Does nothing.
     pub fn end_scan_for_hints(&self, round: u64) {
-        self.core.pace().end_scan(round);
+        self.space.core.pace().end_scan(round);
     }
 
     /// Installs no hint. Returns `None`, as at the end of the address space.

@@ -1,10 +1,11 @@
 //! Installs NUMA hints in an address space, part by part (Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`, and
 //! `mm/mprotect.c`).
 
-use memwright_table::{Bits, Edit, Machine, Page, PageRange};
+use memwright_table::{Architecture, Bits, Edit, Machine, Page, PageRange};
 
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Numa;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
@@ -36,13 +37,13 @@ fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
         && !area.flags().intersects(excluded)
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Numa<'_, M> {
     /// Installs NUMA hints from `from` on, until about `budget` pages were scanned, and subtracts the number of pages
     /// scanned from `budget`. Returns the page to continue with, or `None` at the end of the address space.
     pub fn scan_for_hints(&self, from: Page, budget: &mut u64) -> Option<Page> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        let rest = PageRange::new(from.min(M::Arch::USER.end), M::Arch::USER.end);
         for area in areas.map.overlapping(rest) {
             if !is_hinted(area) {
                 continue;

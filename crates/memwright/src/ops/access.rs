@@ -2,7 +2,9 @@
 //! `/proc/PID/mem`. Each access walks the page table, and faults in missing pages.
 
 use core::sync::atomic::Ordering;
-use memwright_table::{Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr};
+use memwright_table::{
+    Architecture, Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr,
+};
 
 use crate::mm::core::Core;
 use crate::mm::space::AddressSpace;
@@ -174,7 +176,7 @@ impl<M: Machine> Core<M> {
         act: impl FnOnce(Frame),
     ) -> Result<(), FaultError> {
         let page = address.page();
-        if address >= VirtAddr::USER_END {
+        if page >= M::Arch::USER.end {
             return Err(FaultError::NoArea);
         }
         let cpu = self.cpu();

@@ -1,6 +1,6 @@
 //! Process exit: unmapping all memory, and dropping the address space and the memory manager.
 
-use memwright_table::{Machine, Page, PageRange};
+use memwright_table::{Architecture, Machine};
 
 use crate::mm::areas::LockFuture;
 use crate::mm::memory::Memory;
@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<M> {
             let mut areas = core.areas.write();
             areas.lock_future = LockFuture::No;
             if areas.map.len() != 0 {
-                core.remove_entries(cpu, PageRange::new(Page::new(0), Page::USER_END));
+                core.remove_entries(cpu, M::Arch::USER);
             }
             areas.take_all(&core.memory)
         };

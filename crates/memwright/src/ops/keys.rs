@@ -3,29 +3,29 @@
 
 use memwright_table::{Machine, VirtAddr};
 
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::ProtectionKeys;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> ProtectionKeys<'_, M> {
     /// Allocates the lowest free protection key, or returns `None` if all are in use.
-    pub fn allocate_key(&self) -> Option<u8> {
-        self.core.areas.write().keys.allocate()
+    pub fn allocate(&self) -> Option<u8> {
+        self.space.core.areas.write().keys.allocate()
     }
 
     /// Frees a protection key and returns whether the program had allocated it. Areas with this key keep it.
-    pub fn free_key(&self, key: u8) -> bool {
-        self.core.areas.write().keys.free(key)
+    pub fn free(&self, key: u8) -> bool {
+        self.space.core.areas.write().keys.free(key)
     }
 
     /// Returns the protection key of the area at `address`, or 0 if there is no area.
-    pub fn key_at(&self, address: VirtAddr) -> u8 {
-        let areas = self.core.areas.read(self.core.cpu());
+    pub fn at(&self, address: VirtAddr) -> u8 {
+        let areas = self.space.core.areas.read(self.space.core.cpu());
         let area = areas.map.find(address.page());
         area.map_or(0, |area| area.rights.key())
     }
 
     /// Returns the protection key for execute-only memory, or `None` if all keys are in use. The caller must deny data
     /// accesses by this key on every CPU that runs the program.
-    pub fn execute_only_key(&self) -> Option<u8> {
-        self.core.areas.write().keys.execute_only()
+    pub fn execute_only(&self) -> Option<u8> {
+        self.space.core.areas.write().keys.execute_only()
     }
 }

@@ -1,9 +1,9 @@
 //! Locking pages into memory (Linux 7.2 `mm/mlock.c`).
 
-use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Machine, PAGE_SIZE, PageRange, VirtAddr};
 
 use crate::mm::areas::LockFuture;
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::Residency;
 use crate::ops::populate::ToPopulate;
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::error::{Limit, LockError};
@@ -41,7 +41,7 @@ fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
     Ok(PageRange::new(start, start.add(pages)))
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Residency<'_, M> {
     /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault`, also faults them in.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl<M: Machine> AddressSpace<M> {
         length: u64,
         on_fault: bool,
     ) -> Result<ToPopulate, LockError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let mut areas = core.areas.write();
         if areas.limits.locked == 0 && !areas.limits.may_lock_any {
             return Err(LockError::OverLimit(Limit::Locked));
@@ -92,7 +92,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are unlocked.
     pub fn unlock(&self, address: VirtAddr, length: u64) -> Result<(), LockError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = touched(address, length)?;
         let mut areas = core.areas.write();
         core.change_flags(&mut areas, range, Holes::Stop, unlocked)?;
@@ -110,8 +110,8 @@ impl<M: Machine> AddressSpace<M> {
         future: LockFuture,
         on_fault: bool,
     ) -> Result<ToPopulate, LockError> {
-        let core = &*self.core;
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let core = &*self.space.core;
+        let all = M::Arch::USER;
         let mut areas = core.areas.write();
         let limits = areas.limits;
         if !limits.may_lock_any {
@@ -145,8 +145,8 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// [`LockError::OutOfMemory`] cannot happen in practice: unlocking complete areas only merges them.
     pub fn unlock_all(&self) -> Result<(), LockError> {
-        let core = &*self.core;
-        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let core = &*self.space.core;
+        let all = M::Arch::USER;
         let mut areas = core.areas.write();
         areas.lock_future = LockFuture::No;
         match core.change_flags(&mut areas, all, Holes::Pass, unlocked) {

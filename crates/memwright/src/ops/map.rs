@@ -143,7 +143,7 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`MapError`]. On error the address space is unchanged.
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
         let mapped = self.map_telling(request, &mut |_, _| {})?;
-        self.populate_now(mapped.to_populate);
+        self.residency().populate_now(mapped.to_populate);
         Ok(mapped.start)
     }
 

@@ -1,6 +1,6 @@
 //! Copies of the page tables that a fork shared, so that each address space has its own.
 
-use memwright_table::{Machine, OutOfMemory, Page, PageRange, Table};
+use memwright_table::{Architecture, Machine, OutOfMemory, PageRange, Table};
 
 use crate::mm::memory::Memory;
 use crate::mm::space::AddressSpace;
@@ -16,7 +16,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Gives the address spaces their own copies of each shared table that has a swap entry or maps a page with other
-    /// references. Afterwards, [`AddressSpace::survey`] reports exactly how many entries map each page.
+    /// references. Afterwards, `Usage::survey` reports exactly how many entries map each page.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for a list of the address spaces.
@@ -32,7 +32,7 @@ impl<M: Machine> Memory<M> {
         }
         for space in self.spaces().all()? {
             let _areas = space.areas.read(space.cpu());
-            act(&space.table, PageRange::new(Page::new(0), Page::USER_END));
+            act(&space.table, M::Arch::USER);
         }
         Ok(())
     }

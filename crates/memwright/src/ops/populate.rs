@@ -8,7 +8,8 @@ use crate::fault::attempt::Fault;
 use crate::mm::areas::Areas;
 use crate::mm::check;
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
+use crate::mm::space::{AREAS, Area, PAGES};
+use crate::mm::theme::Residency;
 use crate::types::access::Access;
 use crate::types::advice::Advice;
 use crate::types::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
@@ -69,7 +70,7 @@ const NOT_POPULATED: AreaFlags = AreaFlags::SECRET.union(AreaFlags::PHYSICAL);
 pub struct Mapped {
     /// The address of its first byte.
     pub start: VirtAddr,
-    /// The range to pass to [`populate_rest`](AddressSpace::populate_rest) after the userfaultfd contexts have been
+    /// The range to pass to [`populate_rest`](Residency::populate_rest) after the userfaultfd contexts have been
     /// notified.
     pub to_populate: ToPopulate,
 }
@@ -82,7 +83,7 @@ fn is_gained<M: Machine>(area: &Area<M>) -> bool {
         && !area.is_shared()
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Residency<'_, M> {
     /// Faults in the pages of `length` bytes, for writing if `write`, else for reading.
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// See [`AdviseError`].
     pub fn populate_onward(&self, rest: &mut ToPopulate, write: bool) -> Result<(), AdviseError> {
-        self.core.populate_as(&mut rest.rest, write)
+        self.space.core.populate_as(&mut rest.rest, write)
     }
 
     /// Populates `rest`, which was [locked](Self::begin_lock). On error `rest` is the range that is not populated yet,
@@ -116,7 +117,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// [`LockError::Fault`] and [`LockError::Watched`].
     pub fn populate_locked(&self, rest: &mut ToPopulate) -> Result<(), LockError> {
-        let populated = self.core.populate_strictly(rest.rest);
+        let populated = self.space.core.populate_strictly(rest.rest);
         Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
     }
 
@@ -127,7 +128,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// [`PopulateError`] if the next page needs memory or the userfaultfd handler.
     pub fn populate_rest(&self, rest: &mut ToPopulate) -> Result<(), PopulateError> {
-        while let Err(stopped) = self.core.populate_range(rest.rest) {
+        while let Err(stopped) = self.space.core.populate_range(rest.rest) {
             rest.rest.start = stopped.at.page();
             if let Some(awaited) = stopped.awaits() {
                 return Err(PopulateError::Watched(awaited));
@@ -143,7 +144,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Skips the rest of the area at the start of `rest`.
     pub fn pass_area(&self, rest: &mut ToPopulate) {
         let range = &mut rest.rest;
-        let areas = self.core.areas.read(self.core.cpu());
+        let areas = self.space.core.areas.read(self.space.core.cpu());
         let area = areas.map.find(range.start);
         // The area may have been unmapped since population stopped.
         let end = area.map_or(range.start.add(1), Area::end);

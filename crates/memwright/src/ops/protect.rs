@@ -11,6 +11,7 @@ use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::check::{self, RangeError};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::theme::ProtectionKeys;
 use crate::types::error::{CutError, ProtectError};
 use crate::types::policy::WriteUpgrade;
 use crate::types::rights::Rights;
@@ -34,36 +35,6 @@ impl<M: Machine> AddressSpace<M> {
         rights: Rights,
     ) -> Result<(), ProtectError> {
         self.protect_to(address, length, rights, None)
-    }
-
-    /// Like [`protect`](Self::protect), and also tags the areas with the protection key `key`.
-    ///
-    /// # Errors
-    /// See [`protect`](Self::protect), and [`ProtectError::Key`] if the program has not allocated the key.
-    pub fn protect_by_key(
-        &self,
-        address: VirtAddr,
-        length: u64,
-        rights: Rights,
-        key: u8,
-    ) -> Result<(), ProtectError> {
-        if !self.core.areas.read(self.core.cpu()).keys.is_allocated(key) {
-            return Err(ProtectError::Key);
-        }
-        self.protect_with(address, length, rights, key)
-    }
-
-    /// Makes memory execute-only, with the key that [`execute_only_key`](Self::execute_only_key) returned.
-    ///
-    /// # Errors
-    /// See [`protect`](Self::protect).
-    pub fn protect_execute_only(
-        &self,
-        address: VirtAddr,
-        length: u64,
-        key: u8,
-    ) -> Result<(), ProtectError> {
-        self.protect_with(address, length, Rights::EXECUTE, key)
     }
 
     #[inline(never)]
@@ -129,6 +100,46 @@ impl<M: Machine> AddressSpace<M> {
             core.populate_gained();
         }
         result
+    }
+}
+
+impl<M: Machine> ProtectionKeys<'_, M> {
+    /// Changes the rights of memory like [`AddressSpace::protect`], and also tags the areas with the protection key `key`.
+    ///
+    /// # Errors
+    /// See [`AddressSpace::protect`], and [`ProtectError::Key`] if the program has not allocated the key.
+    pub fn protect(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        rights: Rights,
+        key: u8,
+    ) -> Result<(), ProtectError> {
+        if !self
+            .space
+            .core
+            .areas
+            .read(self.space.core.cpu())
+            .keys
+            .is_allocated(key)
+        {
+            return Err(ProtectError::Key);
+        }
+        self.space.protect_with(address, length, rights, key)
+    }
+
+    /// Makes memory execute-only, with the key that [`execute_only`](Self::execute_only) returned.
+    ///
+    /// # Errors
+    /// See [`AddressSpace::protect`].
+    pub fn protect_execute_only(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        key: u8,
+    ) -> Result<(), ProtectError> {
+        self.space
+            .protect_with(address, length, Rights::EXECUTE, key)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use core::sync::atomic::Ordering;
 use memwright_table::sync::PausePoints;
-use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
+use memwright_table::{Architecture, Bits, Entry, FrameKind, Machine, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Totals};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::theme::Usage;
 use crate::types::memcg::Memcg;
 use crate::vma::area::AreaFlags;
 
@@ -37,7 +38,7 @@ impl<M: Machine> AddressSpace<M> {
     /// returns false. The address space is locked for reading: `visitor` must not call into it.
     pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {
         let areas = self.core.areas.read(self.core.cpu());
-        let range = PageRange::new(address.page().min(Page::USER_END), Page::USER_END);
+        let range = PageRange::new(address.page().min(M::Arch::USER.end), M::Arch::USER.end);
         let _ = areas.map.overlapping(range).all(visitor);
     }
 
@@ -61,18 +62,26 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the entry of the page at `address`, for /proc/PID/pagemap.
     pub fn entry(&self, address: VirtAddr) -> Entry {
         let page = address.page();
-        if page >= Page::USER_END {
+        if page >= M::Arch::USER.end {
             return Entry::Empty;
         }
         let _areas = self.core.areas.read(self.core.cpu());
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
+    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
+    /// on.
+    pub fn set_memcg(&self, memcg: Memcg) {
+        self.core.set_memcg(memcg);
+    }
+}
+
+impl<M: Machine> Usage<'_, M> {
     /// Returns the numbers of mapped, resident and swapped pages of the address space. Only pages of hugetlb areas, and
     /// of areas whose objects are files, are counted by a walk of the page table. The other numbers are read from
     /// counters.
     pub fn totals(&self) -> Totals {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let (resident, objects) = (core.resident(), core.resident_objects());
         let special = if core.has_special_areas() {
@@ -101,28 +110,22 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the number of resident pages (`VmRSS`) without a walk.
     pub fn resident_pages(&self) -> u64 {
-        self.core.resident()
+        self.space.core.resident()
     }
 
     /// Returns how many of the resident pages are pages of objects, without a walk.
     pub fn resident_object_pages(&self) -> u64 {
-        self.core.resident_objects()
-    }
-
-    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
-    /// on.
-    pub fn set_memcg(&self, memcg: Memcg) {
-        self.core.set_memcg(memcg);
+        self.space.core.resident_objects()
     }
 
     /// Returns the number of pages in swap (`VmSwap`).
     pub fn swapped_pages(&self) -> u64 {
-        self.core.swapped()
+        self.space.core.swapped()
     }
 
     /// Returns the peak number of resident pages, as last sampled (`ru_maxrss`).
     pub fn resident_peak(&self) -> u64 {
-        self.core.peak()
+        self.space.core.peak()
     }
 }
 

@@ -85,7 +85,7 @@ impl RemapRequest {
             return Err(RemapError::Misaligned);
         }
         let start = self.old.page();
-        if start.number() + old_pages > Page::USER_END.number() {
+        if start.number() + old_pages > end.number() {
             return Err(RemapError::NoArea(self.old));
         }
         if let Some(fixed) = self.fixed {
@@ -155,7 +155,7 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`RemapError`]. On error, mappings at a fixed new address can already be unmapped, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
         let moved = self.remap_telling(request, &mut |_, _| {})?;
-        self.populate_now(moved.to_populate);
+        self.residency().populate_now(moved.to_populate);
         Ok(moved.start)
     }
 

@@ -5,14 +5,15 @@ use memwright_table::{Entry, Machine, Page, PageRange, VirtAddr};
 
 use crate::mm::check;
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Residency;
 use crate::types::error::AdviseError;
 use crate::vma::area::AreaFlags;
 
 /// The number of pages that are checked between two scheduling points.
 const LOOKS: u32 = 512;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Residency<'_, M> {
     /// Calls `visitor` with each page of `length` bytes, and with true if an access would find the page in memory.
     ///
     /// # Errors
@@ -24,7 +25,7 @@ impl<M: Machine> AddressSpace<M> {
         length: u64,
         visitor: &mut dyn FnMut(Page, bool),
     ) -> Result<(), AdviseError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         let mut points = PausePoints::<M::Threads>::every(LOOKS);
         let mut next = range.start;

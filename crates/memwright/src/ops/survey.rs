@@ -3,7 +3,8 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Extent, Machine, PageRange};
 
-use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::space::{AREAS, Area};
+use crate::mm::theme::{Tracking, Usage};
 use crate::vma::area::AreaFlags;
 
 /// What a walk passes to its visitor.
@@ -26,7 +27,7 @@ pub enum Forget {
     Mapped,
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Usage<'_, M> {
     /// Calls `visitor` with each area of `range` in ascending order, followed by every nonempty entry of the area in
     /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
     /// it.
@@ -35,7 +36,7 @@ impl<M: Machine> AddressSpace<M> {
     /// plus the number of other address spaces that share the table. It is exact after
     /// [`Memory::own_ambiguous_tables`](crate::Memory::own_ambiguous_tables).
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
@@ -55,10 +56,17 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
+    /// Resets the peak of resident pages to the current number (a write of 5 to `/proc/PID/clear_refs`).
+    pub fn reset_resident_peak(&self) {
+        self.space.core.reset_peak();
+    }
+}
+
+impl<M: Machine> Tracking<'_, M> {
     /// Clears the accessed bits of the pages that `which` selects, with a single flush (Linux 7.2 `fs/proc/task_mmu.c`,
     /// `clear_refs_pte_range`).
     pub fn forget_accesses(&self, which: Forget) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
@@ -87,10 +95,5 @@ impl<M: Machine> AddressSpace<M> {
         let counts = gather.close();
         drop(areas);
         core.note_gather(cpu, counts);
-    }
-
-    /// Resets the peak of resident pages to the current number (a write of 5 to `/proc/PID/clear_refs`).
-    pub fn reset_resident_peak(&self) {
-        self.core.reset_peak();
     }
 }

@@ -11,8 +11,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use memwright_table::{
-    Cursor, Frame, FrameKind, Machine, OutOfMemory, Page, PageRange, PageSize, Present, Shared,
-    TryPush,
+    Architecture, Cursor, Frame, FrameKind, Machine, OutOfMemory, Page, PageRange, PageSize,
+    Present, Shared, TryPush,
 };
 
 use crate::mm::areas::{Areas, owner_of};
@@ -258,7 +258,7 @@ impl<M: Machine> MappedPage<M> {
         for displacement in core::iter::once(home).chain(elsewhere) {
             let page = Page::new(offset.wrapping_add(displacement));
             // The frame identifies the page, so the area need not be checked.
-            if page < Page::USER_END && self.is_mapped_at(space, page) {
+            if page < M::Arch::USER.end && self.is_mapped_at(space, page) {
                 add(found, space, page)?;
             }
         }

@@ -4,7 +4,7 @@
 //! multi-generational LRU (`walk_mm`). One scan clears the accessed bit; the next one finds whether it was set again.
 //! No reverse mapping is needed, and adjacent pages are scanned, flushed and written together.
 
-use memwright_table::{Machine, Page, PageRange};
+use memwright_table::{Architecture, Machine, Page, PageRange};
 
 use crate::mm::core::Core;
 use crate::mm::space::AddressSpace;
@@ -20,9 +20,9 @@ impl<M: Machine> AddressSpace<M> {
     /// Takes the lock of the areas for reading. Pages of objects are reclaimed without it.
     pub fn reclaim(&self, from: Page, effort: &mut Effort) -> Option<Page> {
         let core = &*self.core;
-        let mut next = from.min(Page::USER_END);
-        while next < Page::USER_END {
-            let rest = PageRange::new(next, Page::USER_END);
+        let mut next = from.min(M::Arch::USER.end);
+        while next < M::Arch::USER.end {
+            let rest = PageRange::new(next, M::Arch::USER.end);
             // `reclaim_private` stops after the first area that maps an object. The pages of the object are reclaimed
             // after the lock is released.
             let (private_end, shown) = core.reclaim_private(rest, effort);

@@ -4,10 +4,10 @@ pub use crate::types::scan::{Categories, Scan, Share, Take};
 
 use memwright_table::{Machine, Page, PageRange};
 
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::Tracking;
 use crate::types::error::WatchError;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Tracking<'_, M> {
     /// Does nothing: all pages stay soft-dirty.
     pub fn clear_soft_dirty(&self) {}
 

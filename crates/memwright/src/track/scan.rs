@@ -15,7 +15,8 @@ use memwright_table::{
 
 use crate::mm::areas::cuts_hugetlb;
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::space::{AREAS, Area};
+use crate::mm::theme::Tracking;
 use crate::types::error::WatchError;
 use crate::types::huge::HUGE_PAGES;
 use crate::types::scan::{Categories, Scan, Share, Take};
@@ -44,7 +45,7 @@ fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchErr
     Ok(scan.wants_area(categories).then_some(categories))
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Tracking<'_, M> {
     /// Passes the pages that `scan` selects to `take`, in ascending order, with their categories. Returns where the scan
     /// stopped: at the first page that was not taken, or at the end of the range. Write protection is effective on every
     /// CPU before this returns. The address space is locked for reading: `take` must not call into it.
@@ -58,7 +59,7 @@ impl<M: Machine> AddressSpace<M> {
         scan: &Scan,
         take: &mut impl Take,
     ) -> Result<Page, WatchError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();

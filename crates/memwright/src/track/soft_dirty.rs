@@ -4,16 +4,17 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Machine, PageRange, Present};
 
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace};
+use crate::mm::space::AREAS;
+use crate::mm::theme::Tracking;
 use crate::types::policy::Track;
 use crate::vma::area::AreaFlags;
 use crate::vma::written::fold_dirty;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Tracking<'_, M> {
     /// Clears the soft-dirty state of all pages. A page becomes soft-dirty again when it is written. Flushes the TLB
     /// once before it returns.
     pub fn clear_soft_dirty(&self) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let cpu = core.cpu();
         let by_faults = core.memory.policy().track() == Track::Fault;
         let mut areas = core.areas.write();

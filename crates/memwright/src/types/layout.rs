@@ -1,6 +1,6 @@
 //! The addresses that an address space may use.
 
-use memwright_table::VirtAddr;
+use memwright_table::{Architecture, PAGE_SIZE, VirtAddr};
 
 /// The addresses at which areas may be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,23 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Whether the addresses are multiples of the page size, in user memory, and in ascending order. At least one page
-    /// is mappable.
-    pub(crate) const fn is_valid(&self) -> bool {
+    /// The layout of a process on the architecture `A`: all user memory except its first 64 KiB. The upper 256 MiB are for
+    /// stacks: without a hint, areas are mapped below them.
+    #[must_use]
+    pub const fn of<A: Architecture>() -> Self {
+        let highest = A::USER.end.address();
+        // User memory ends one page before a power of two.
+        let end = highest.as_u64() + PAGE_SIZE as u64;
+        Self {
+            lowest: VirtAddr::new(64 << 10),
+            mmap_top: VirtAddr::new(end - (256 << 20)),
+            highest,
+        }
+    }
+
+    /// Whether the addresses are multiples of the page size, at most `end`, and in ascending order. At least one page is
+    /// mappable. `end` is the first address beyond user memory.
+    pub(crate) const fn is_valid(&self, end: VirtAddr) -> bool {
         let (lowest, top, highest) = (
             self.lowest.as_u64(),
             self.mmap_top.as_u64(),
@@ -28,14 +42,32 @@ impl Layout {
             && lowest < highest
             && lowest <= top
             && top <= highest
-            && highest <= VirtAddr::USER_END.as_u64()
+            && highest <= end.as_u64()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Layout;
-    use memwright_table::VirtAddr;
+    use memwright_table::{Riscv64Sv39, VirtAddr, X86_64};
+
+    #[test]
+    fn layouts_of_architectures() {
+        let of_four_levels = Layout {
+            lowest: VirtAddr::new(0x1_0000),
+            mmap_top: VirtAddr::new(0x7fff_f000_0000),
+            highest: VirtAddr::USER_END,
+        };
+        assert_eq!(Layout::of::<X86_64>(), of_four_levels);
+        let of_three_levels = Layout {
+            mmap_top: VirtAddr::new(0x3f_f000_0000),
+            highest: VirtAddr::new(0x3f_ffff_f000),
+            ..of_four_levels
+        };
+        assert_eq!(Layout::of::<Riscv64Sv39>(), of_three_levels);
+        assert!(of_three_levels.is_valid(of_three_levels.highest));
+        assert!(!of_four_levels.is_valid(of_three_levels.highest));
+    }
 
     #[test]
     fn layouts() {
@@ -59,7 +91,7 @@ mod tests {
                 mmap_top: VirtAddr::new(top),
                 highest: VirtAddr::new(highest),
             };
-            assert_eq!(layout.is_valid(), valid, "{name}");
+            assert_eq!(layout.is_valid(VirtAddr::USER_END), valid, "{name}");
         }
     }
 }

@@ -16,7 +16,8 @@ use memwright_table::{Bits, Edit, Gather, Machine, PageRange, PageSize, Tracked,
 
 use crate::mm::areas::cuts_hugetlb;
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::space::{AREAS, Area};
+use crate::mm::theme::Uffd;
 use crate::types::error::WatchError;
 use crate::types::policy::Track;
 use crate::types::stats::Row;
@@ -29,7 +30,7 @@ use crate::vma::writable::{Grant, access_bits};
 /// The number of page tables that are armed between two scheduling points.
 const TABLES: u32 = 4;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Arms the present and swapped pages of `length` bytes, or makes the pages accessible again, with at most one
     /// flush. The areas can be registered with any userfaultfd of this address space.
     ///
@@ -41,7 +42,7 @@ impl<M: Machine> AddressSpace<M> {
         length: u64,
         protect: bool,
     ) -> Result<(), WatchError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = pages(core, address, length)?;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
@@ -81,7 +82,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Locks
     /// Takes the lock of the areas for writing, so that a fault finds all areas in the same mode.
     pub fn count_accesses(&self, watch: &Watch, counts: bool) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let cpu = core.cpu();
         let areas = core.areas.write();
         let counted = watch.counts_accesses.swap(counts, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use memwright_table::{
 
 use crate::fault::attempt::Fault;
 use crate::mm::object::{Object, Put};
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::Uffd;
 use crate::types::access::Access;
 use crate::types::error::{FillError, ObjectError};
 use crate::types::stats::Row;
@@ -17,7 +17,7 @@ use crate::vma::area::AreaFlags;
 use crate::vma::writable::{access_bits, upgrade, writable};
 use crate::vma::written::{arm_written, is_by_dirty};
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Fills `page`, which must be in a registered area and not mapped. No thread can see a partly filled page. The
     /// area may be registered with another userfaultfd than the caller's: Linux does not check this either
     /// (`validate_dst_vma`). If `protect` is set, the page is mapped write-protected.
@@ -25,7 +25,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// See [`FillError`]. On error nothing has changed.
     pub fn fill(&self, page: Page, fill: Fill<'_>, protect: bool) -> Result<(), FillError> {
-        let memory = &*self.core.memory;
+        let memory = &*self.space.core.memory;
         while let Some(away) = self.fill_from_memory(page, fill, protect)? {
             let found = away.object.find(memory, away.index).map_err(refusal)?;
             drop(found.map(|frame| memory.frames().adopt(frame)));
@@ -41,7 +41,7 @@ impl<M: Machine> AddressSpace<M> {
         fill: Fill<'_>,
         protect: bool,
     ) -> Result<Option<InSwap<M>>, FillError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
         if area.backing().has_watcher(None) {

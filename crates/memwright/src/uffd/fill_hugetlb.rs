@@ -8,7 +8,8 @@ use crate::fault::attempt::Fault;
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::huge_file::HugeView;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Uffd;
 use crate::types::access::Access;
 use crate::types::error::{FillError, ObjectError};
 use crate::types::huge::{self, HUGE_PAGES};
@@ -17,7 +18,7 @@ use crate::types::uffd::Fill;
 use crate::uffd::fill::{PAGE_OVER, Place};
 use crate::vma::area::AreaFlags;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Fills the huge page that begins at `page`, which must not be mapped. Calls `write` with each frame of the huge
     /// page and its index in the page, to write the contents.
     ///
@@ -29,7 +30,7 @@ impl<M: Machine> AddressSpace<M> {
         protect: bool,
         write: &mut dyn FnMut(Frame, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let (head, object, index) = {
             let areas = core.areas.read(core.cpu());
             let area = watched_area(&areas, page, protect)?;

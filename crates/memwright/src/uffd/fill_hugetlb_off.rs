@@ -2,12 +2,12 @@
 
 use memwright_table::{Frame, Machine, Page};
 
-use crate::mm::space::AddressSpace;
+use crate::mm::theme::Uffd;
 use crate::types::error::FillError;
 use crate::types::uffd::Fill;
 use crate::uffd::fill::Place;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Fills nothing.
     ///
     /// # Errors

@@ -37,7 +37,8 @@ use crate::fault::attempt::Fault;
 use crate::mm::areas::Areas;
 use crate::mm::check;
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Uffd;
 use crate::types::access::Access;
 use crate::vma::area::AreaFlags;
 
@@ -128,10 +129,10 @@ fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) 
     flags
 }
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Returns the userfaultfd context that handles the faults at `page`, if the area is registered.
     pub fn watched(&self, page: Page) -> Option<Watched> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page)?;
         Some(Watched {
@@ -144,7 +145,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the size of the pages with which a handler must fill `range`, or `None` if no single area covers the
     /// range. Also gives a private area at the start of the range an anon_vma, even if the area is not registered.
     pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let area = ready_area(core, &areas, range.start)?;
         area.range().covers(range).then(|| unit_of(area))

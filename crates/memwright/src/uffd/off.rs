@@ -8,9 +8,10 @@ pub use crate::types::uffd::{
 use memwright_table::{Bits, Edit, Frame, Gather, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Uffd;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Registers nothing.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use memwright_table::{
 
 use crate::mm::areas::cuts_hugetlb;
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::Area;
+use crate::mm::theme::Uffd;
 use crate::types::error::WatchError;
 use crate::types::stats::Row;
 use crate::uffd::pages;
@@ -15,7 +16,7 @@ use crate::vma::area::AreaFlags;
 use crate::vma::writable::Grant;
 use crate::vma::written::{arm_written, is_by_dirty};
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Write-protects the pages of `length` bytes, or removes their write protection, with at most one flush. The areas
     /// can be registered with any userfaultfd of this address space.
     ///
@@ -27,7 +28,7 @@ impl<M: Machine> AddressSpace<M> {
         length: u64,
         protect: bool,
     ) -> Result<(), WatchError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = pages(core, address, length)?;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);

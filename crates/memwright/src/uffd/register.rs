@@ -5,7 +5,8 @@ use memwright_table::{Machine, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Backing, cuts_hugetlb};
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::mm::space::{AREAS, Area};
+use crate::mm::theme::Uffd;
 use crate::types::error::WatchError;
 use crate::types::policy::Track;
 use crate::types::rights::Rights;
@@ -14,7 +15,7 @@ use crate::types::uffd::{Watch, WatchModes};
 use crate::uffd::{can_watch, flags_of, pages};
 use crate::vma::area::AreaFlags;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Registers the areas of `length` bytes with `watch`, for faults of `modes`.
     ///
     /// # Errors
@@ -27,7 +28,7 @@ impl<M: Machine> AddressSpace<M> {
         watch: &Watch,
         modes: WatchModes,
     ) -> Result<(), WatchError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = pages(core, address, length)?;
         let mut areas = core.areas.write();
         if areas.map.overlapping(range).next().is_none() {

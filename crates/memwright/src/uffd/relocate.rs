@@ -5,7 +5,8 @@ use memwright_table::{Bits, Entry, Gather, Machine, MoveRule, Page, PageRange, P
 
 use crate::mm::areas::Areas;
 use crate::mm::core::Core;
-use crate::mm::space::{AddressSpace, Area, PAGES};
+use crate::mm::space::{Area, PAGES};
+use crate::mm::theme::Uffd;
 use crate::types::error::MoveError;
 use crate::types::huge;
 use crate::types::rights::Rights;
@@ -13,12 +14,12 @@ use crate::types::uffd::{Relocation, Watch};
 use crate::uffd::ready_area;
 use crate::vma::area::AreaFlags;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The entries of the
     /// source become empty. Returns the number of pages that were moved or skipped, and the error that stopped the
     /// move, if any.
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let areas = core.areas.write();
         let target = match check_areas(core, &areas, relocation, watch) {
             Ok(target) => target,

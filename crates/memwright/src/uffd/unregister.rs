@@ -5,19 +5,20 @@ use memwright_table::{Machine, OutOfFrames, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::core::Core;
-use crate::mm::space::{AREAS, AddressSpace};
+use crate::mm::space::AREAS;
+use crate::mm::theme::Uffd;
 use crate::types::error::WatchError;
 use crate::types::uffd::{Watch, WatchModes};
 use crate::uffd::{can_watch, pages};
 use crate::vma::area::AreaFlags;
 
-impl<M: Machine> AddressSpace<M> {
+impl<M: Machine> Uffd<'_, M> {
     /// Unregisters the areas of `length` bytes from `watch`, and removes their write protection.
     ///
     /// # Errors
     /// See [`WatchError`].
     pub fn unwatch(&self, address: VirtAddr, length: u64, watch: &Watch) -> Result<(), WatchError> {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let range = pages(core, address, length)?;
         let mut areas = core.areas.write();
         if areas.map.overlapping(range).next().is_none() {
@@ -42,7 +43,7 @@ impl<M: Machine> AddressSpace<M> {
     /// change, so no area is split. A marker that extends beyond the registered memory stays if no frame is free to
     /// split it. It has no effect until the memory is registered again.
     pub fn forget_watch(&self, watch: &Watch) {
-        let core = &*self.core;
+        let core = &*self.space.core;
         let mut areas = core.areas.write();
         let _ = core.end_protection(&areas, core.bounds(), watch);
         let ended = core.end_watch(&mut areas, core.bounds(), watch);

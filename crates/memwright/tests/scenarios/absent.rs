@@ -118,9 +118,12 @@ fn a_scan_fails_and_every_page_is_soft_dirty() {
     process.map(0, 1, RW);
     let range = PageRange::single(page(0).page());
     let mut take = |range: PageRange, _: Categories, _: Share| range.len();
-    let scan = process.space.scan(range, &Scan::written(false), &mut take);
+    let scan = process
+        .space
+        .tracking()
+        .scan(range, &Scan::written(false), &mut take);
     assert_eq!(scan, Err(WatchError::Unsupported));
-    process.space.clear_soft_dirty();
+    process.space.tracking().clear_soft_dirty();
     let is_soft_dirty = |bits| process.space.find(page(0), |area| area.is_soft_dirty(bits));
     assert_eq!(is_soft_dirty(Bits::empty()), Some(true));
 }

@@ -71,10 +71,18 @@ fn memory_that_may_go_goes_when_it_is_paged_out() {
     let refused = Err(AdviseError::NotApplicable(page(0)));
     assert_eq!(advise(&process, 0, 1, Advice::KeepOnFork), refused);
     // `mlock` of droppable memory has no effect and reports no error.
-    process.space.lock(page(0), 2 * PAGE, false).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(0), 2 * PAGE, false)
+        .unwrap();
     let flags = process.space.find(page(0), |area| area.flags()).unwrap();
     assert!(!flags.contains(AreaFlags::LOCKED));
-    process.space.lock(page(4), PAGE, false).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(4), PAGE, false)
+        .unwrap();
     let refused = Err(AdviseError::NotApplicable(page(4)));
     assert_eq!(advise(&process, 4, 1, Advice::PageOut), refused);
     assert_eq!(advise(&process, 4, 1, Advice::Cold), refused);

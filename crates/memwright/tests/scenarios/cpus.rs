@@ -1,11 +1,11 @@
 //! Tests of two CPUs in one address space: which CPU an operation interrupts, and which events are traced.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use memwright::{Event, FaultKind, Row, TraceSink};
-use memwright_table::CpuId;
+use memwright::{AddressSpace, Event, FaultKind, Row, TraceSink};
+use memwright_table::{CpuId, Loaded};
 
-use crate::world::{NONE, R, RW, World, page, rows};
+use crate::world::{Machine, NONE, R, RW, World, page, rows};
 
 const SECOND: CpuId = CpuId::new(1);
 
@@ -18,7 +18,7 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
         process.store(index, 1).unwrap();
     }
     let on_second = world.machine.run_on(SECOND);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     for index in 0..16 {
         world.machine.on(SECOND).write(page(index), &[2]).unwrap();
     }
@@ -52,7 +52,7 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     assert_eq!(process.load(3), 4);
     let account = world.counted(|| process.protect(0, 16, NONE));
     assert_eq!(rows(&account, &remote), [1, 1]);
-    leave(&world, &process);
+    leave(&world, loaded);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn each_policy_interrupts_as_often_as_it_says() {
         let mut process = world.process();
         process.map(0, 4, RW);
         let on_second = world.machine.run_on(SECOND);
-        process.space.table().load();
+        let loaded = Loaded::new(process.space.clone());
         drop(on_second);
         for index in 0..4 {
             process.store(index, 1).unwrap();
@@ -83,7 +83,7 @@ fn each_policy_interrupts_as_often_as_it_says() {
             account.count(Row::FlushRemote)
         });
         assert_eq!(sent, wanted, "{value}");
-        leave(&world, &process);
+        leave(&world, loaded);
     }
 }
 
@@ -96,13 +96,13 @@ fn unmapping_interrupts_once_for_pages_and_tables_together() {
         process.store(index, 1).unwrap();
     }
     let on_second = world.machine.run_on(SECOND);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     world.machine.on(SECOND).write(page(5), &[2]).unwrap();
     drop(on_second);
     let account = world.counted(|| process.unmap(0, 600));
     assert_eq!(rows(&account, &[Row::FlushRemote, Row::FlushLocal]), [1, 1]);
     assert!(world.machine.on(SECOND).read(page(5), &mut [0]).is_err());
-    leave(&world, &process);
+    leave(&world, loaded);
 }
 
 #[test]
@@ -123,13 +123,12 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     );
 }
 
-/// Makes the second CPU stop using the page table of `process`: it loads another page table.
-fn leave(world: &World, process: &crate::world::Process<'_>) {
+/// Makes the second CPU stop using the page table that it has loaded: it loads another page table.
+fn leave(world: &World, loaded: Loaded<Arc<AddressSpace<Machine>>>) {
     let _on_second = world.machine.run_on(SECOND);
     let idle = world.process();
-    idle.space.table().load();
-    process.space.table().note_unloaded(SECOND);
-    idle.space.table().note_unloaded(SECOND);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
 }
 
 #[test]

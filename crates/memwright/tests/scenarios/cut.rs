@@ -58,11 +58,14 @@ fn unmapping_a_table_drops_what_each_entry_holds() {
     child.store(first + 1, 2).unwrap();
     child.unmap(first + 6, 2);
 
-    assert_eq!(process.space.swapped_pages(), 1);
+    assert_eq!(process.space.usage().swapped_pages(), 1);
     let account = world.counted(|| process.unmap(first, TABLE));
     assert_eq!(rows(&account, &[Row::EntriesFreed]), [9]);
     process.check();
-    assert_eq!((process.resident(), process.space.swapped_pages()), (1, 0));
+    assert_eq!(
+        (process.resident(), process.space.usage().swapped_pages()),
+        (1, 0)
+    );
     assert_eq!(slots(), free);
     assert!(world.frames.are_mapped_objects_counted());
     assert_eq!((child.load(first), child.load(first + 1)), (1, 2));

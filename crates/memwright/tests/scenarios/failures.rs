@@ -17,7 +17,7 @@ static HEAP: Mutex<()> = Mutex::new(());
 fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     step(space.protect(page(10), 20 * PAGE, R).is_ok());
     step(space.protect(page(5), 500 * PAGE, RW).is_ok());
-    step(space.lock(page(50), 3 * PAGE, false).is_ok());
+    step(space.residency().lock(page(50), 3 * PAGE, false).is_ok());
     step(
         space
             .advise(page(200), 4 * PAGE, Advice::PopulateWrite)
@@ -73,11 +73,7 @@ fn script(world: &World) -> usize {
         return 1;
     };
     let object = Arc::new(object);
-    let layout = memwright::Layout {
-        lowest: memwright_table::VirtAddr::new(0x1_0000),
-        mmap_top: memwright_table::VirtAddr::new(0x7fff_f000_0000),
-        highest: memwright_table::VirtAddr::USER_END,
-    };
+    let layout = memwright::Layout::of::<memwright_sim::Arch>();
     let Ok(space) = AddressSpace::<Machine>::new(world.memory.clone(), layout, None) else {
         return 1;
     };

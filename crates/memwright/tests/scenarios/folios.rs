@@ -140,9 +140,9 @@ fn only_who_may_gets_them() {
     set(SizeMode::Always);
     advise(&process, 4, Advice::NotHuge);
     assert_eq!(process.store(at(4), 1).unwrap(), SINGLE_FAULT);
-    process.space.refuse_huge(HugeRefusal::Everywhere);
+    process.space.huge_pages().refuse(HugeRefusal::Everywhere);
     assert_eq!(process.store(at(5), 1).unwrap(), SINGLE_FAULT);
-    process.space.refuse_huge(HugeRefusal::Nothing);
+    process.space.huge_pages().refuse(HugeRefusal::Nothing);
     // A load maps the zero page, only for the page that was loaded.
     assert_eq!(process.load_with(at(6)).unwrap().1, [FaultKind::ZeroPage]);
     assert!(!is_filled(&process, at(6) + 1));

@@ -172,8 +172,8 @@ fn advice_about_forks_is_followed() {
     assert!(child.store(0, 1).is_err());
     assert_eq!(child.load(2), 0);
     assert_eq!(child.load(4), 5);
-    assert_eq!(child.space.totals().locked, 0);
-    assert_eq!(parent.space.totals().locked, 1);
+    assert_eq!(child.space.usage().totals().locked, 0);
+    assert_eq!(parent.space.usage().totals().locked, 1);
     assert_eq!(parent.load(2), 5);
 }
 

@@ -137,11 +137,11 @@ fn only_who_may_gets_them() {
     advise(&process, 2, Advice::NotHuge);
     let refused = FIRST + 2 * HUGE;
     assert_eq!(process.store(refused, 1), Ok(vec![FaultKind::DemandZero]));
-    process.space.refuse_huge(HugeRefusal::Everywhere);
+    process.space.huge_pages().refuse(HugeRefusal::Everywhere);
     let last = FIRST + 3 * HUGE;
     assert_eq!(process.store(last, 1), Ok(vec![FaultKind::DemandZero]));
     let child = process.fork();
-    assert_eq!(child.space.huge_refusal(), HugeRefusal::Everywhere);
+    assert_eq!(child.space.huge_pages().refusal(), HugeRefusal::Everywhere);
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn a_collapse_refuses_what_is_no_page_and_what_has_no_table() {
     let short = Err(AdviseError::Fault(FaultError::OutOfMemory));
     assert_eq!(collapse(&process, 1), short);
     assert_eq!(size(&process, FIRST + HUGE), PageSize::Size4K);
-    process.space.refuse_huge(HugeRefusal::Everywhere);
+    process.space.huge_pages().refuse(HugeRefusal::Everywhere);
     assert!(collapse(&process, 1).is_err());
 }
 
@@ -427,7 +427,7 @@ fn a_scan_collapses_within_its_limits() {
     let most_missing = &world.memory.huge().scan.most_missing;
     let scan = || {
         let mut budget = 10 * HUGE;
-        let end = process.space.scan_for_huge(Page::new(0), &mut budget);
+        let end = process.space.huge_pages().scan(Page::new(0), &mut budget);
         assert_eq!(end, memwright::Scanned::End);
     };
     most_missing.store(400, std::sync::atomic::Ordering::Relaxed);
@@ -461,6 +461,7 @@ fn each_allocation_may_fail() {
         let _ = process
             .space
             .map(&MapRequest::anonymous(PAGE, RW).at(Placement::Fixed(page(FIRST + HUGE + 9))));
+        world.frames.fail_after(None);
         process.check();
     }
 }

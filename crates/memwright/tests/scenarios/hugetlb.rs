@@ -121,7 +121,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     assert_eq!(present(&process, at(1) + 5).size, PageSize::Size2M);
     // A hugetlb page is counted in `hugetlb`, not as resident memory.
     assert_eq!(
-        (process.resident(), process.space.totals().hugetlb),
+        (process.resident(), process.space.usage().totals().hugetlb),
         (0, HUGE)
     );
     process.unmap(at(0), HUGE);

@@ -12,6 +12,7 @@ fn residence(process: &Process<'_>, at: u64, pages: u64) -> Result<String, Advis
     let mut row = String::new();
     process
         .space
+        .residency()
         .resident(page(at), pages * PAGE, &mut |_, here| {
             row.push(if here { 'x' } else { '.' });
         })
@@ -23,13 +24,17 @@ fn locking_populates_splits_and_merges_back() {
     let world = World::new();
     let process = world.process();
     process.map(0, 6, RW);
-    process.space.lock(page(2), 2 * PAGE, false).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(2), 2 * PAGE, false)
+        .unwrap();
     assert_eq!(process.areas(), "2rw 2rw 2rw");
     assert_eq!(residence(&process, 0, 6), Ok("..xx..".into()));
-    assert_eq!(process.space.totals().locked, 2);
-    process.space.unlock(page(0), 6 * PAGE).unwrap();
+    assert_eq!(process.space.usage().totals().locked, 2);
+    process.space.residency().unlock(page(0), 6 * PAGE).unwrap();
     assert_eq!(process.areas(), "6rw");
-    assert_eq!(process.space.totals().locked, 0);
+    assert_eq!(process.space.usage().totals().locked, 0);
 }
 
 #[test]
@@ -37,7 +42,11 @@ fn locking_on_fault_waits_for_the_fault() {
     let world = World::new();
     let mut process = world.process();
     process.map(0, 2, RW);
-    process.space.lock(page(0), 2 * PAGE, true).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(0), 2 * PAGE, true)
+        .unwrap();
     assert_eq!(process.resident(), 0);
     process.store(1, 1).unwrap();
     assert_eq!(residence(&process, 0, 2), Ok(".x".into()));
@@ -49,7 +58,7 @@ fn the_bytes_given_are_rounded_to_the_pages_they_touch() {
     let process = world.process();
     process.map(0, 3, RW);
     let odd = VirtAddr::new(page(0).as_u64() + PAGE - 1);
-    process.space.lock(odd, 2, false).unwrap();
+    process.space.residency().lock(odd, 2, false).unwrap();
     assert_eq!(residence(&process, 0, 3), Ok("xx.".into()));
 }
 
@@ -62,27 +71,43 @@ fn what_cannot_be_locked() {
     limits.locked = 3 * PAGE;
     process.space.set_limits(limits);
     let over = Err(LockError::OverLimit(Limit::Locked));
-    assert_eq!(process.space.lock(page(0), 4 * PAGE, false), over);
-    process.space.lock(page(0), 2 * PAGE, false).unwrap();
     assert_eq!(
-        process.space.lock(page(0), 3 * PAGE, false),
+        process.space.residency().lock(page(0), 4 * PAGE, false),
+        over
+    );
+    process
+        .space
+        .residency()
+        .lock(page(0), 2 * PAGE, false)
+        .unwrap();
+    assert_eq!(
+        process.space.residency().lock(page(0), 3 * PAGE, false),
         Ok(()),
         "two are locked already"
     );
     let hole = LockError::Hole(page(4));
-    assert_eq!(process.space.unlock(page(2), 4 * PAGE), Err(hole));
+    assert_eq!(
+        process.space.residency().unlock(page(2), 4 * PAGE),
+        Err(hole)
+    );
     limits.locked = 0;
     process.space.set_limits(limits);
-    assert_eq!(process.space.lock(page(0), PAGE, false), over);
-    let all = process.space.lock_all(true, LockFuture::No, false);
+    assert_eq!(process.space.residency().lock(page(0), PAGE, false), over);
+    let all = process
+        .space
+        .residency()
+        .lock_all(true, LockFuture::No, false);
     assert_eq!(all.map(drop), over);
     // `lock` reports the limit before it checks the range. For `unlock`, a length that rounds up to 0 is an empty
     // range.
-    assert_eq!(process.space.lock(page(0), u64::MAX, false), over);
-    assert_eq!(process.space.unlock(page(0), u64::MAX), Ok(()));
+    assert_eq!(
+        process.space.residency().lock(page(0), u64::MAX, false),
+        over
+    );
+    assert_eq!(process.space.residency().unlock(page(0), u64::MAX), Ok(()));
     let beyond = 0_u64.wrapping_sub(PAGE);
     assert_eq!(
-        process.space.unlock(page(0), beyond),
+        process.space.residency().unlock(page(0), beyond),
         Err(LockError::OutOfRange)
     );
 }
@@ -93,16 +118,19 @@ fn all_and_what_is_to_come() {
     let process = world.process();
     process.map(0, 2, RW);
     process.map(4, 2, R);
-    let all = process.space.lock_all(true, LockFuture::Populated, false);
-    process.space.populate_now(all.unwrap());
+    let all = process
+        .space
+        .residency()
+        .lock_all(true, LockFuture::Populated, false);
+    process.space.residency().populate_now(all.unwrap());
     assert_eq!(residence(&process, 0, 2), Ok("xx".into()));
     assert_eq!(residence(&process, 4, 2), Ok("xx".into()));
     process.map(10, 2, RW);
     assert_eq!(residence(&process, 10, 2), Ok("xx".into()));
-    assert_eq!(process.space.totals().locked, 6);
-    process.space.unlock_all().unwrap();
+    assert_eq!(process.space.usage().totals().locked, 6);
+    process.space.residency().unlock_all().unwrap();
     process.map(20, 2, RW);
-    assert_eq!(process.space.totals().locked, 0);
+    assert_eq!(process.space.usage().totals().locked, 0);
     assert_eq!(residence(&process, 20, 2), Ok("..".into()));
 }
 
@@ -159,10 +187,16 @@ fn memory_without_rights_is_locked_but_cannot_be_made_resident() {
     let process = world.process();
     process.map(0, 2, crate::world::NONE);
     let denied = Err(LockError::Fault(memwright::FaultError::Denied));
-    assert_eq!(process.space.lock(page(0), PAGE, false), denied);
-    assert_eq!(process.space.lock(page(0), 2 * PAGE, true), Ok(()));
-    let all = process.space.lock_all(true, LockFuture::No, false);
-    process.space.populate_now(all.unwrap());
+    assert_eq!(process.space.residency().lock(page(0), PAGE, false), denied);
+    assert_eq!(
+        process.space.residency().lock(page(0), 2 * PAGE, true),
+        Ok(())
+    );
+    let all = process
+        .space
+        .residency()
+        .lock_all(true, LockFuture::No, false);
+    process.space.residency().populate_now(all.unwrap());
     assert_eq!(process.resident(), 0);
 }
 

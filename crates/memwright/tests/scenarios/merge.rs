@@ -103,7 +103,7 @@ fn rights_that_come_back_do_not_let_a_merged_page_be_written() {
     advise(&process, 0, 3, Advice::Unmergeable);
     advise(&process, 0, 3, Advice::Mergeable);
     scan(&world);
-    assert_eq!(process.space.merged_pages().merged, 2);
+    assert_eq!(process.space.ksm().merged_pages().merged, 2);
     process.protect(0, 3, R);
     assert_eq!(process.load(2), 7);
 }
@@ -116,13 +116,13 @@ fn processes_share_with_each_other_and_a_child_with_its_parent() {
     scan(&world);
     assert_eq!(counts(&world).sharing, 3);
     let mut child = one.fork();
-    assert_eq!(child.space.merged_pages().merged, 0, "not inherited");
+    assert_eq!(child.space.ksm().merged_pages().merged, 0, "not inherited");
     assert_eq!(child.store(0, 1), Ok(vec![COPY]));
     let written = [Row::UnmergesWritten, Row::UnmergesAsked];
     assert_eq!(rows(&world.account(), &written), [1, 0], "by the child");
     assert_eq!((one.load(0), other.load(0)), (7, 7));
     scan(&world);
-    assert_eq!(child.space.merged_pages().merged, 1);
+    assert_eq!(child.space.ksm().merged_pages().merged, 1);
     assert_eq!(one.store(1, 2), Ok(vec![COPY]));
     assert_eq!((child.load(1), other.load(1)), (7, 7));
     drop(one);
@@ -183,15 +183,15 @@ fn pages_full_of_zeroes_show_the_zero_frame_if_they_may() {
     zero_pages.store(true, Ordering::Relaxed);
     scan(&world);
     process.check();
-    assert_eq!(process.space.merged_pages().zero, 4);
+    assert_eq!(process.space.ksm().merged_pages().zero, 4);
     assert_eq!((counts(&world).shared, process.resident()), (0, 0));
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
     advise(&process, 0, 2, Advice::Unmergeable);
-    assert_eq!(process.space.merged_pages().zero, 2);
+    assert_eq!(process.space.ksm().merged_pages().zero, 2);
     assert_eq!(process.store(1, 1), Ok(vec![]), "its own, and writable");
     world.memory.unmerge_all().unwrap();
     process.check();
-    assert_eq!(process.space.merged_pages().zero, 0);
+    assert_eq!(process.space.ksm().merged_pages().zero, 0);
     assert_eq!((process.resident(), process.load(3)), (4, 0));
     // A store to the zero page does not count as unmerging a page (`cow_ksm`).
     let unmerged = [Row::UnmergesWritten, Row::UnmergesAsked];
@@ -205,14 +205,14 @@ fn pinned_and_lent_pages_are_not_merged() {
     let pinned = process.space.pin(page(0)).unwrap().into_raw();
     let lent = process.space.lend(page(1)).unwrap().into_raw();
     scan(&world);
-    assert_eq!(process.space.merged_pages().merged, 2);
+    assert_eq!(process.space.ksm().merged_pages().merged, 2);
     // The pinned page was not merged, so the program sees a write by the device.
     world.frames.write(pinned, 0, &[9]);
     assert_eq!((process.load(0), process.load(2)), (9, 7));
     world.frames.unpin(pinned);
     drop((world.frames.adopt(pinned), world.frames.adopt(lent)));
     scan(&world);
-    assert_eq!(process.space.merged_pages().merged, 3);
+    assert_eq!(process.space.ksm().merged_pages().merged, 3);
     // Pinning a merged page unshares it: the caller gets a private copy.
     let pinned = process.space.pin(page(2)).unwrap().into_raw();
     world.frames.write(pinned, 0, &[1]);
@@ -226,7 +226,7 @@ fn all_areas_of_a_process_may_be_merged_and_none() {
     let world = World::new();
     let mut process = world.process();
     process.map(0, 2, RW);
-    process.space.merge_all(true).unwrap();
+    process.space.ksm().merge_all(true).unwrap();
     process.map(8, 2, RW);
     let object = world.shmem(2);
     process.map_object(16, 2, RW, &object, true);
@@ -234,11 +234,11 @@ fn all_areas_of_a_process_may_be_merged_and_none() {
         process.store(index, 7).unwrap();
     }
     scan(&world);
-    assert_eq!(process.space.merged_pages().merged, 4);
-    assert!(process.fork().space.merges_all());
-    process.space.merge_all(false).unwrap();
+    assert_eq!(process.space.ksm().merged_pages().merged, 4);
+    assert!(process.fork().space.ksm().merges_all());
+    process.space.ksm().merge_all(false).unwrap();
     process.check();
-    assert_eq!(process.space.merged_pages().merged, 0);
+    assert_eq!(process.space.ksm().merged_pages().merged, 0);
     assert_eq!(process.store(0, 1), Ok(vec![]));
 }
 
@@ -256,7 +256,7 @@ fn copies_of_an_objects_pages_are_merged_and_outlive_holes() {
     advise(&process, 0, 4, Advice::Mergeable);
     scan(&world);
     process.check();
-    assert_eq!(process.space.merged_pages().merged, 3);
+    assert_eq!(process.space.ksm().merged_pages().merged, 3);
     process.map_object(8, 4, RW, &object, true);
     advise(&process, 8, 4, Advice::Remove);
     assert_eq!((process.load(0), process.load(3)), (7, 0));
@@ -272,10 +272,10 @@ fn merged_pages_stay_in_memory() {
     process.store(2, 8).unwrap();
     scan(&world);
     advise(&process, 0, 3, Advice::PageOut);
-    assert_eq!(process.space.swapped_pages(), 1);
+    assert_eq!(process.space.usage().swapped_pages(), 1);
     let child = process.fork();
     advise(&child, 0, 3, Advice::PageOut);
-    assert_eq!(child.space.swapped_pages(), 1);
+    assert_eq!(child.space.usage().swapped_pages(), 1);
     assert_eq!((process.load(0), process.load(2)), (7, 8));
 }
 
@@ -283,7 +283,7 @@ fn merged_pages_stay_in_memory() {
 fn merging_is_no_store_for_those_who_watch_them() {
     let world = World::new();
     let mut process = filled(&world, 4, 7);
-    process.space.clear_soft_dirty();
+    process.space.tracking().clear_soft_dirty();
     let before = shown(&process, 0).bits;
     scan(&world);
     advise(&process, 0, 2, Advice::Unmergeable);
@@ -312,7 +312,7 @@ fn a_huge_page_is_split_for_a_page_that_is_merged() {
     let account = world.account();
     assert_eq!(account.count(Row::HugeSplitsMerge), 1);
     assert_eq!((process.load(first + 2), process.load(first + 5)), (7, 7));
-    assert_eq!(process.space.merged_pages().merged, 512);
+    assert_eq!(process.space.ksm().merged_pages().merged, 512);
     assert_eq!(process.store(first + 2, 8), Ok(vec![COPY]));
     assert_eq!((process.load(first + 3), process.load(first + 5)), (0, 7));
 }
@@ -330,7 +330,7 @@ fn memory_that_is_shared_is_never_merged() {
     advise(&process, 0, 2, Advice::Mergeable);
     advise(&process, 4, 2, Advice::Mergeable);
     scan(&world);
-    assert_eq!(process.space.merged_pages().merged, 0);
+    assert_eq!(process.space.ksm().merged_pages().merged, 0);
     assert_eq!(world.frames.used_by(FrameKind::Merged), 0);
 }
 

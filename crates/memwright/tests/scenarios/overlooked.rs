@@ -34,8 +34,8 @@ pub fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch
     let watch = watch(asynchronous, true);
     let (space, length) = (&process.space, pages * PAGE);
     let modes = WatchModes::WRITE_PROTECT;
-    space.watch(page(0), length, &watch, modes).unwrap();
-    space.write_protect(page(0), length, true).unwrap();
+    space.uffd().watch(page(0), length, &watch, modes).unwrap();
+    space.uffd().write_protect(page(0), length, true).unwrap();
     watch
 }
 
@@ -63,7 +63,7 @@ fn who_protects_a_written_page_leaves_it_soft_dirty() {
         process.map(0, 2, RW);
         process.store(0, 1).unwrap();
         process.store(1, 1).unwrap();
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         process.store(1, 2).unwrap();
         let _watch = protected(&process, 2, true);
         let marked = [0, 1].map(|index| shown(&process, index).unwrap().bits);
@@ -82,7 +82,7 @@ fn who_clears_soft_dirty_leaves_the_copy_in_swap_out_of_date() {
     advise(&process, 1, Advice::PageOut);
     assert_eq!(process.load(0), 1);
     process.store(0, 2).unwrap();
-    process.space.clear_soft_dirty();
+    process.space.tracking().clear_soft_dirty();
     advise(&process, 1, Advice::PageOut);
     assert_eq!(shown(&process, 0), None);
     assert_eq!(process.load(0), 2);

@@ -118,7 +118,7 @@ fn device_memory_is_mapped_at_once_and_never_counted() {
     };
     assert_eq!((byte(HUGE + 7), byte(HUGE - 1)), (9, 8));
     assert_eq!(shown(&process, FIRST + 7), HUGE + 7);
-    let totals = process.space.totals();
+    let totals = process.space.usage().totals();
     assert_eq!(totals.mapped, 2 * HUGE + 5);
     let resident = [
         totals.resident,
@@ -417,17 +417,25 @@ fn locking_changes_nothing_and_every_page_is_in_memory() {
     map(&process, FIRST, 0, HUGE + 4);
     process
         .space
+        .residency()
         .lock(page(FIRST), (HUGE + 4) * PAGE, false)
         .unwrap();
-    let all = process.space.lock_all(true, LockFuture::Populated, false);
-    assert_eq!(process.space.populate_locked(&mut all.unwrap()), Ok(()));
+    let all = process
+        .space
+        .residency()
+        .lock_all(true, LockFuture::Populated, false);
+    assert_eq!(
+        process.space.residency().populate_locked(&mut all.unwrap()),
+        Ok(())
+    );
     map(&process, 0, 0, 2);
-    assert_eq!(process.space.totals().locked, 0);
-    process.space.unlock_all().unwrap();
+    assert_eq!(process.space.usage().totals().locked, 0);
+    process.space.residency().unlock_all().unwrap();
     let mut here = 0;
     let visitor = &mut |_, resident| here += u64::from(resident);
     process
         .space
+        .residency()
         .resident(page(FIRST), (HUGE + 4) * PAGE, visitor)
         .unwrap();
     assert_eq!(here, HUGE + 4);
@@ -485,7 +493,10 @@ fn writes_are_not_tracked() {
             WatchModes::MINOR,
             WatchModes::WRITE_PROTECT,
         ] {
-            let watched = process.space.watch(page(FIRST), HUGE * PAGE, &watch, modes);
+            let watched = process
+                .space
+                .uffd()
+                .watch(page(FIRST), HUGE * PAGE, &watch, modes);
             assert!(watched.is_err(), "{modes:?}");
         }
     }
@@ -501,8 +512,8 @@ fn writes_are_not_tracked() {
     assert_eq!(process.matching(range, &all), Vec::<u64>::new());
     process.store(FIRST, 1).unwrap();
     let before = present(&process, FIRST).bits;
-    process.space.clear_soft_dirty();
-    process.space.forget_accesses(Forget::All);
+    process.space.tracking().clear_soft_dirty();
+    process.space.tracking().forget_accesses(Forget::All);
     assert_eq!(present(&process, FIRST).bits, before);
     let mut flags = AreaFlags::empty();
     process.space.areas(&mut |area| flags = area.flags());
@@ -526,16 +537,16 @@ fn no_scan_takes_device_memory() {
         charged: false,
     };
     assert_eq!(space.reclaim(Page::new(0), &mut effort), None);
-    space.scan_for_huge(Page::new(0), &mut 4096);
-    space.scan_for_hints(Page::new(0), &mut 4096);
-    space.merge_all(true).unwrap();
+    space.huge_pages().scan(Page::new(0), &mut 4096);
+    space.numa().scan_for_hints(Page::new(0), &mut 4096);
+    space.ksm().merge_all(true).unwrap();
     for _ in 0..3 {
         world.memory.merge_pages(4096);
     }
     let range = PageRange::new(page(FIRST).page(), page(FIRST + HUGE).page());
-    let splits = space.split_folios(range, FolioSplit::SINGLE);
+    let splits = space.huge_pages().split_folios(range, FolioSplit::SINGLE);
     assert_eq!(splits.found, 0);
-    assert_eq!(space.node_of(range.start), Err(Unmoved::Unmovable));
+    assert_eq!(space.numa().node_of(range.start), Err(Unmoved::Unmovable));
     let choice = NodeChoice {
         near: 0,
         first: NodeSet::EMPTY,
@@ -544,6 +555,7 @@ fn no_scan_takes_device_memory() {
     };
     assert!(
         space
+            .numa()
             .migrate(range.start, choice, memwright::Moving::All)
             .is_err()
     );

@@ -120,7 +120,7 @@ fn locked_private_memory_that_becomes_writable_is_there() {
     process.map_object(2, 2, NONE, &world.shmem(2), true);
     process.map_with(4, 1, NONE, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT);
     process.map(5, 1, NONE);
-    let refused = process.space.lock(page(2), 2 * PAGE, false);
+    let refused = process.space.residency().lock(page(2), 2 * PAGE, false);
     assert_eq!(refused, Err(LockError::Fault(FaultError::Denied)));
     process.protect(0, 6, RW);
     assert_eq!(process.resident(), 2);

@@ -296,7 +296,7 @@ fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     let world = World::new();
     let process = world.process();
     process.map(0, 4, RW);
-    let hole = process.space.lock(page(0), 5 * PAGE, false);
+    let hole = process.space.residency().lock(page(0), 5 * PAGE, false);
     assert_eq!(hole, Err(LockError::Hole(page(4))));
     assert_eq!(process.space.remap(request(0, 4, 6)), Ok(page(0)));
     assert_eq!(process.resident(), 2);
@@ -307,16 +307,20 @@ fn what_stays_of_a_locked_area_is_unlocked_where_it_moved_from() {
     let world = World::new();
     let mut process = world.process();
     filled(&mut process, 4);
-    process.space.lock(page(0), 4 * PAGE, false).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(0), 4 * PAGE, false)
+        .unwrap();
     let kept = RemapRequest {
         dont_unmap: true,
         ..to(1, 2, 9)
     };
     assert_eq!(process.space.remap(kept), Ok(page(9)));
     assert_eq!(process.areas(), "1rw 2rw 1rw . 2rw");
-    assert_eq!(process.space.totals().locked, 4);
+    assert_eq!(process.space.usage().totals().locked, 4);
     process.space.unmap(page(0), 16 * PAGE).unwrap();
-    assert_eq!(process.space.totals().locked, 0);
+    assert_eq!(process.space.usage().totals().locked, 0);
 }
 
 #[test]
@@ -364,9 +368,13 @@ fn areas_that_were_touched_apart_stay_apart() {
     let world = World::new();
     let mut process = world.process();
     process.map(0, 2, RW);
-    process.space.lock(page(0), PAGE, false).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(0), PAGE, false)
+        .unwrap();
     process.store(1, 1).unwrap();
-    process.space.unlock(page(0), PAGE).unwrap();
+    process.space.residency().unlock(page(0), PAGE).unwrap();
     assert_eq!(process.areas(), "1rw 1rw");
     // Adjacent areas share an anon_vma if they differed only in their rights at the first store. They merge when their
     // rights become equal.
@@ -388,6 +396,7 @@ fn a_part_that_moves_loses_its_watcher_and_the_rest_keeps_it() {
         let modes = WatchModes::MISSING;
         process
             .space
+            .uffd()
             .watch(page(2), 7 * PAGE, &watch, modes)
             .unwrap();
         let moved = process.space.remap(to(4, 2, target));
@@ -416,12 +425,20 @@ fn of_several_areas_none_is_watched() {
     let modes = WatchModes::WRITE_PROTECT;
     let refused = |index| Err(RemapError::NoArea(page(index)));
     // The first area of the range is registered with a userfaultfd: nothing moves.
-    process.space.watch(page(0), PAGE, &watch, modes).unwrap();
+    process
+        .space
+        .uffd()
+        .watch(page(0), PAGE, &watch, modes)
+        .unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(0));
     assert_eq!(process.areas(), "1rw 1rw 2r 2rw");
-    process.space.forget_watch(&watch);
+    process.space.uffd().forget_watch(&watch);
     // A later area is registered with a userfaultfd: the areas before it have moved.
-    process.space.watch(page(5), PAGE, &watch, modes).unwrap();
+    process
+        .space
+        .uffd()
+        .watch(page(5), PAGE, &watch, modes)
+        .unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(5));
     assert_eq!(process.areas(), "1rw . 2rw 2r 1rw");
     assert_eq!((process.load(20), process.load(5)), (1, 6));

@@ -8,7 +8,7 @@ use memwright::{
 };
 use memwright_sim::Arch;
 use memwright_sim::HostSwap;
-use memwright_table::{Architecture, Bits, CpuId, Page, PageRange};
+use memwright_table::{Architecture, Bits, CpuId, Loaded, Page, PageRange};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
@@ -65,8 +65,8 @@ fn frames_in_use() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 4);
     process.unmap(1, 3);
-    // The expected frames are the zero frame, one page, and one page table of each of the four levels.
-    let tables = 4 * u64::from(Arch::TABLE_FRAMES);
+    // The expected frames are the zero frame, one page, and one page table of each level.
+    let tables = u64::from(Arch::LEVELS) * u64::from(Arch::TABLE_FRAMES);
     let expected = vec![
         (Row::FramesInUse, 2 + tables),
         (Row::FramesPeak, 5 + tables),
@@ -80,8 +80,8 @@ fn frames_in_use() -> Checked {
 fn page_tables_that_went() -> Checked {
     let world = World::new();
     drop(stored(&world, 4));
-    // The peak is five tables: the CPU loaded the root of another address space before the four page tables were freed.
-    let peak = 5 * u64::from(Arch::TABLE_FRAMES);
+    // The peak has a root more: the CPU loaded that of another address space before the page tables were freed.
+    let peak = u64::from(Arch::LEVELS + 1) * u64::from(Arch::TABLE_FRAMES);
     let expected = vec![(Row::TableFrames, 0), (Row::TableFramesPeak, peak)];
     (world.account(), expected)
 }
@@ -175,7 +175,7 @@ fn two_cpus() -> Checked {
     let mut process = stored(&world, 2);
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     world.machine.on(second).write(page(0), &[2]).unwrap();
     drop(on_second);
     let account = world.counted(|| {
@@ -189,9 +189,8 @@ fn two_cpus() -> Checked {
     });
     let on_second = world.machine.run_on(second);
     let idle = world.process();
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
-    idle.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
     let expected = vec![
         (Row::FlushRemote, 2),
@@ -215,8 +214,20 @@ fn refused_and_failed() -> Checked {
         assert_eq!(process.store(0, 1), Err(FaultError::Denied));
         process.load(0);
         // `populate` faults twice on the page that fails, unless it is the first page of the call.
-        assert!(process.space.populate(page(0), 2 * PAGE, false).is_err());
-        assert!(process.space.populate(page(1), PAGE, false).is_err());
+        assert!(
+            process
+                .space
+                .residency()
+                .populate(page(0), 2 * PAGE, false)
+                .is_err()
+        );
+        assert!(
+            process
+                .space
+                .residency()
+                .populate(page(1), PAGE, false)
+                .is_err()
+        );
     });
     let expected = vec![
         (Row::FaultFailed, 1 + 2 + 1),
@@ -488,7 +499,10 @@ fn numa_hints() -> Checked {
     let mut process = stored(&world, 4);
     let account = world.counted(|| {
         let mut budget = u64::MAX / 2;
-        process.space.scan_for_hints(Page::new(0), &mut budget);
+        process
+            .space
+            .numa()
+            .scan_for_hints(Page::new(0), &mut budget);
         process.store(0, 1).unwrap();
         process.load(1);
     });
@@ -584,7 +598,7 @@ fn flushes_under(policy: &str) -> (u64, u64) {
     process.map(100, 4, RW);
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     drop(on_second);
     let account = world.counted(|| {
         for pages in [2, 40] {
@@ -599,9 +613,8 @@ fn flushes_under(policy: &str) -> (u64, u64) {
     });
     let on_second = world.machine.run_on(second);
     let idle = world.process();
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
-    idle.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
     let sum = |rows: &[Row]| rows.iter().map(|row| account.count(*row)).sum();
     let elided = [

@@ -45,7 +45,11 @@ impl Take for Room {
 /// Scans from `from` on. Returns the written pages and where the scan stopped.
 fn scanned(process: &Process<'_>, from: Page, mut room: Room) -> (Vec<u64>, Page) {
     let range = PageRange::new(from, page(PAGES).page());
-    let end = process.space.scan(range, &WRITTEN, &mut room).unwrap();
+    let end = process
+        .space
+        .tracking()
+        .scan(range, &WRITTEN, &mut room)
+        .unwrap();
     let start = page(0).page().number();
     let pages = room.runs.iter().flat_map(|run| run.iter());
     (pages.map(|page| page.number() - start).collect(), end)
@@ -62,9 +66,13 @@ fn watched(policy: &str, work: impl Fn(&mut Process<'_>)) {
     let watch = watch(true, true);
     let space = &process.space;
     space
+        .uffd()
         .watch(page(0), PAGES * PAGE, &watch, WatchModes::WRITE_PROTECT)
         .unwrap();
-    space.write_protect(page(0), PAGES * PAGE, true).unwrap();
+    space
+        .uffd()
+        .write_protect(page(0), PAGES * PAGE, true)
+        .unwrap();
     work(&mut process);
 }
 

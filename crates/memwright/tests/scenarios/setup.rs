@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use memwright::{AddressSpace, Layout, Memory, Policy, SpaceError};
-use memwright_sim::{MachineOptions, SimulatedMachine};
-use memwright_table::{Frame, FrameKind, VirtAddr};
+use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
+use memwright_table::{Frame, FrameKind};
 
-const LAYOUT: Layout = Layout {
-    lowest: VirtAddr::new(0x1_0000),
-    mmap_top: VirtAddr::new(0x7fff_f000_0000),
-    highest: VirtAddr::USER_END,
-};
+const LAYOUT: Layout = Layout::of::<Arch>();
 
 #[test]
 fn wrong_layouts_and_templates_are_refused() {
@@ -23,7 +19,7 @@ fn wrong_layouts_and_templates_are_refused() {
     assert_eq!(new(LAYOUT, Some(kernel.frame())), None);
 
     let beyond = Layout {
-        highest: VirtAddr::new(1 << 47),
+        highest: LAYOUT.highest.page().add(1).address(),
         ..LAYOUT
     };
     assert_eq!(new(beyond, None), Some(SpaceError::BadLayout(beyond)));

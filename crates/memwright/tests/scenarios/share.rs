@@ -47,7 +47,7 @@ fn a_table_is_copied_at_the_first_store_and_taken_over_at_the_last() {
         [0, 0]
     );
     let mut child = child.unwrap();
-    assert_eq!(child.space.resident_pages(), 4);
+    assert_eq!(child.space.usage().resident_pages(), 4);
     assert_eq!((child.load(0), parent.load(0)), (1, 1));
 
     let account = world.counted(|| {
@@ -176,7 +176,7 @@ fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     let range = PageRange::single(page(index).page());
     let count = |process: &&Process<'_>| {
         let mut count = 0;
-        process.space.survey(range, |sight| {
+        process.space.usage().survey(range, |sight| {
             if let Sight::Entry(_, extent, others) = sight {
                 let page = extent.entry.present().expect("resident");
                 count = world.frames.sharers(page.frame) + others;
@@ -238,8 +238,8 @@ fn a_child_that_touches_nothing_costs_no_frame_and_leaves_none() {
     let account = world.account();
     assert_eq!(rows(&account, &TABLES), [2, 0, 0]);
     assert_eq!(
-        child.space.totals().table_frames,
-        parent.space.totals().table_frames
+        child.space.usage().totals().table_frames,
+        parent.space.usage().totals().table_frames
     );
     // The child has upper tables of its own, and a frame is earmarked for each shared table.
     assert_eq!(
@@ -283,9 +283,9 @@ fn unmapping_a_part_keeps_the_rest() {
     let mut child = parent.fork();
     child.space.unmap(page(1), PAGE).unwrap();
     assert_eq!((child.load(0), child.load(2)), (1, 1));
-    assert_eq!(child.space.resident_pages(), 3);
+    assert_eq!(child.space.usage().resident_pages(), 3);
     assert_eq!(parent.load(1), 1);
-    assert_eq!(parent.space.resident_pages(), 4);
+    assert_eq!(parent.space.usage().resident_pages(), 4);
 }
 
 #[test]
@@ -301,10 +301,10 @@ fn unmapping_all_leaves_the_table_to_the_others() {
     let account = world.counted(|| child.space.unmap(page(first), TABLE * PAGE).unwrap());
     assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
     child.check();
-    assert_eq!(child.space.resident_pages(), 1);
+    assert_eq!(child.space.usage().resident_pages(), 1);
     assert_eq!(child.space.entry(page(first)), Entry::Empty);
     assert_eq!(parent.load(first), 1);
-    assert_eq!(parent.space.resident_pages(), TABLE + 1);
+    assert_eq!(parent.space.usage().resident_pages(), TABLE + 1);
 }
 
 #[test]
@@ -335,9 +335,14 @@ fn a_watched_area_is_copied() {
     let modes = WatchModes::WRITE_PROTECT;
     let watched = parent
         .space
+        .uffd()
         .watch(page(0), 2 * PAGE, &watch(true, false), modes);
     watched.unwrap();
-    parent.space.write_protect(page(0), PAGE, true).unwrap();
+    parent
+        .space
+        .uffd()
+        .write_protect(page(0), PAGE, true)
+        .unwrap();
     let account = world.counted(|| drop(parent.fork()));
     assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
 }
@@ -351,7 +356,10 @@ fn a_swapped_page_of_a_shared_table_has_two_users_after_a_copy() {
     parent.space.advise(page(0), PAGE, Advice::PageOut).unwrap();
     let mut child = parent.fork();
     assert_eq!(
-        (child.space.swapped_pages(), parent.space.swapped_pages()),
+        (
+            child.space.usage().swapped_pages(),
+            parent.space.usage().swapped_pages()
+        ),
         (1, 1)
     );
     child.store(1, 2).unwrap();

@@ -215,7 +215,10 @@ fn where_somebody_watches_pages_are_mapped_one_by_one() {
     let mut process = showing(&world, &object);
     let watch = watch(false, true);
     let modes = WatchModes::WRITE_PROTECT;
-    let watched = process.space.watch(page(FIRST), 16 * PAGE, &watch, modes);
+    let watched = process
+        .space
+        .uffd()
+        .watch(page(FIRST), 16 * PAGE, &watch, modes);
     watched.unwrap();
     assert_eq!(process.store(FIRST + 3, 1), Ok(vec![FOLIO]));
     assert_eq!((process.resident(), object.resident()), (1, 16));
@@ -356,9 +359,9 @@ fn a_file_asks_the_setting_of_every_size_and_2_mib_come_first() {
     assert_eq!(order(&process, FIRST + 1024), 8);
     // A process that disables huge pages gets no folios either, and no process gets any while the mode forces huge
     // pages of 2 MiB.
-    process.space.refuse_huge(HugeRefusal::Everywhere);
+    process.space.huge_pages().refuse(HugeRefusal::Everywhere);
     assert_eq!(process.store(FIRST + 128, 1), Ok(vec![FILE]));
-    process.space.refuse_huge(HugeRefusal::Nothing);
+    process.space.huge_pages().refuse(HugeRefusal::Nothing);
     settings.set_shared_mode(SharedMode::Force);
     assert_eq!(process.store(FIRST + 160, 1), Ok(vec![FILE]));
     settings.set_shared_mode(SharedMode::Always);

@@ -201,7 +201,7 @@ fn the_setting_decides_and_so_does_the_area() {
         process.store(FIRST + 2 * HUGE, 1),
         Ok(vec![FaultKind::File])
     );
-    process.space.refuse_huge(HugeRefusal::Everywhere);
+    process.space.huge_pages().refuse(HugeRefusal::Everywhere);
     assert_eq!(
         process.store(FIRST + 3 * HUGE, 1),
         Ok(vec![FaultKind::File])
@@ -326,7 +326,7 @@ fn a_scan_collapses_what_is_mapped_in_small_pages() {
     }
     let scan = || {
         let mut budget = 100 * HUGE;
-        let _ = process.space.scan_for_huge(page(0).page(), &mut budget);
+        let _ = process.space.huge_pages().scan(page(0).page(), &mut budget);
     };
     scan();
     assert_eq!(size(&process, FIRST), SMALL);

@@ -1,6 +1,7 @@
 //! Tests of splitting folios on request: at an address, of an object, or all of them. Also tests of the zero-filled
 //! pages that a split frees.
 
+use memwright_sim::Arch;
 use std::sync::Arc;
 
 use memwright::object::{ObjectIdentity, Shmem};
@@ -8,7 +9,7 @@ use memwright::{
     Advice, FaultKind, HugeMode, LockError, RemapRequest, Row, SharedMode, SharedSetting,
 };
 use memwright::{FolioSplit, FolioSplits};
-use memwright_table::{Bits, FrameRef, Page, PageRange, PageSize, Present};
+use memwright_table::{Architecture, Bits, FrameRef, PageRange, PageSize, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
@@ -93,7 +94,13 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
                 .contains(Bits::EXCLUSIVE | Bits::DIRTY | Bits::WRITE)
         );
         let account = world.counted(|| {
-            assert_eq!(process.space.split_folios(range(0, HUGE), to(order)), ONE);
+            assert_eq!(
+                process
+                    .space
+                    .huge_pages()
+                    .split_folios(range(0, HUGE), to(order)),
+                ONE
+            );
         });
         assert_eq!(
             rows(&account, &[Row::HugeSplitsAsked, Row::FramesCopied]),
@@ -113,7 +120,10 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
         assert_eq!(process.resident(), HUGE);
         // A second split to the same order finds no folio to split.
         assert_eq!(
-            process.space.split_folios(range(0, HUGE), to(order)),
+            process
+                .space
+                .huge_pages()
+                .split_folios(range(0, HUGE), to(order)),
             NOTHING
         );
     }
@@ -126,13 +136,28 @@ fn one_page_of_the_range_is_enough_and_a_hole_ends_it() {
     process.map(0, 2, RW);
     process.store(0, 1).unwrap();
     let before = PageRange::new(page(0).page(), page(FIRST + HUGE).page());
-    assert_eq!(process.space.split_folios(before, to(0)), NOTHING);
+    assert_eq!(
+        process.space.huge_pages().split_folios(before, to(0)),
+        NOTHING
+    );
     assert_eq!(orders(&process), [9; HUGE as usize]);
-    assert_eq!(process.space.split_folios(range(300, 1), to(3)), ONE);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(300, 1), to(3)),
+        ONE
+    );
     assert_eq!(orders(&process), [3; HUGE as usize]);
     // The folios into which a huge page was split are found one by one.
     let some = FolioSplits { found: 3, split: 3 };
-    assert_eq!(process.space.split_folios(range(15, 10), to(2)), some);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(15, 10), to(2)),
+        some
+    );
     assert_eq!(orders(&process)[4..40], {
         let mut expected = [3; 36];
         expected[4..28].fill(2);
@@ -148,7 +173,10 @@ fn only_what_lies_around_a_page_becomes_small() {
         order: 4,
         at: Some(130),
     };
-    assert_eq!(process.space.split_folios(range(0, 1), split), ONE);
+    assert_eq!(
+        process.space.huge_pages().split_folios(range(0, 1), split),
+        ONE
+    );
     let expected = |index| match index {
         256.. => 8,
         192..256 => 6,
@@ -163,9 +191,22 @@ fn only_what_lies_around_a_page_becomes_small() {
         order: 0,
         at: Some(2),
     };
-    assert_eq!(process.space.split_folios(range(0, HUGE), to(1)).split, 0);
-    process.space.split_folios(range(128, 16), to(2));
-    assert_eq!(process.space.split_folios(range(132, 1), four), ONE);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(1))
+            .split,
+        0
+    );
+    process
+        .space
+        .huge_pages()
+        .split_folios(range(128, 16), to(2));
+    assert_eq!(
+        process.space.huge_pages().split_folios(range(132, 1), four),
+        ONE
+    );
     assert_eq!(
         orders(&process)[128..140],
         [2, 2, 2, 2, 0, 0, 0, 0, 2, 2, 2, 2]
@@ -179,7 +220,13 @@ fn pages_of_zeroes_are_given_back() {
     let used = world.frames.used();
     let bits = shown(&process, 1).bits;
     let account = world.counted(|| {
-        assert_eq!(process.space.split_folios(range(0, HUGE), to(0)), ONE);
+        assert_eq!(
+            process
+                .space
+                .huge_pages()
+                .split_folios(range(0, HUGE), to(0)),
+            ONE
+        );
     });
     process.check();
     let zeroes = HUGE / 4;
@@ -198,7 +245,7 @@ fn pages_of_zeroes_are_given_back() {
     assert_eq!(process.store(FIRST + 4, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!((process.load(FIRST + 4), process.load(FIRST + 8)), (7, 0));
     // The zero page that replaced a zero-filled page does not count as a merged page.
-    assert_eq!(process.space.merged_pages().zero, 0);
+    assert_eq!(process.space.ksm().merged_pages().zero, 0);
 }
 
 #[test]
@@ -206,7 +253,13 @@ fn pages_of_zeroes_stay_in_larger_folios_and_where_others_count_on_them() -> Res
     let world = world();
     let stays = |process: &Process<'_>, order| {
         let account = world.counted(|| {
-            assert_eq!(process.space.split_folios(range(0, HUGE), to(order)), ONE);
+            assert_eq!(
+                process
+                    .space
+                    .huge_pages()
+                    .split_folios(range(0, HUGE), to(order)),
+                ONE
+            );
         });
         assert_eq!(account.count(Row::HugeSplitZeroes), 0);
         assert_eq!(process.resident(), HUGE);
@@ -214,7 +267,10 @@ fn pages_of_zeroes_stay_in_larger_folios_and_where_others_count_on_them() -> Res
     };
     stays(&filled(&world, 4), 2);
     let locked = filled(&world, 4);
-    locked.space.lock(page(FIRST), HUGE * PAGE, false)?;
+    locked
+        .space
+        .residency()
+        .lock(page(FIRST), HUGE * PAGE, false)?;
     stays(&locked, 0);
     let parent = filled(&world, 4);
     let child = parent.fork();
@@ -229,7 +285,10 @@ fn whoever_shows_a_huge_page_since_a_fork_shows_its_pages() {
     let mut child = parent.fork();
     assert_eq!(shown(&parent, 0).size, PageSize::Size2M);
     let account = world.counted(|| {
-        assert_eq!(child.space.split_folios(range(9, 1), to(4)), ONE);
+        assert_eq!(
+            child.space.huge_pages().split_folios(range(9, 1), to(4)),
+            ONE
+        );
     });
     assert_eq!(account.count(Row::HugeSplitsAsked), 2);
     for process in [&parent, &child] {
@@ -246,7 +305,10 @@ fn whoever_shows_a_huge_page_since_a_fork_shows_its_pages() {
     child.protect(FIRST + 7, 1, R);
     assert_eq!(shown(&child, 7).size, PageSize::Size4K);
     assert_eq!(orders(&child), [9; HUGE as usize]);
-    assert_eq!(child.space.split_folios(range(7, 1), to(0)), ONE);
+    assert_eq!(
+        child.space.huge_pages().split_folios(range(7, 1), to(0)),
+        ONE
+    );
     assert_eq!(shown(&parent, 0).size, PageSize::Size4K);
     assert_eq!(orders(&parent), [0; HUGE as usize]);
 }
@@ -257,14 +319,32 @@ fn what_is_pinned_or_held_stays_whole() {
     let process = filled(&world, 4);
     let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
     let pinned = pinned.unwrap();
-    assert_eq!(process.space.split_folios(range(0, HUGE), to(0)), REFUSED);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(0)),
+        REFUSED
+    );
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
     world.frames.unpin(pinned);
     let held = world.frames.adopt(pinned);
-    assert_eq!(process.space.split_folios(range(0, HUGE), to(0)), REFUSED);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(0)),
+        REFUSED
+    );
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
     drop(held);
-    assert_eq!(process.space.split_folios(range(0, HUGE), to(2)), ONE);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(2)),
+        ONE
+    );
     // A pinned folio that is mapped by 4 KiB entries is not split either.
     let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
     let pinned = pinned.unwrap();
@@ -274,7 +354,10 @@ fn what_is_pinned_or_held_stays_whole() {
         split: HUGE / 4 - 1,
     };
     assert_eq!(
-        process.space.split_folios(range(0, HUGE), to(0)),
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(0)),
         all_but_one
     );
     assert_eq!(orders(&process)[8..12], [2; 4]);
@@ -297,7 +380,7 @@ fn a_page_that_was_moved_away_is_one_of_its_folio() {
     };
     process.space.remap(request).unwrap();
     let moved = PageRange::single(away.page());
-    assert_eq!(process.space.split_folios(moved, to(0)), ONE);
+    assert_eq!(process.space.huge_pages().split_folios(moved, to(0)), ONE);
     // Zero-filled pages outside the range are not replaced by the zero page, because the split does not search for
     // their mappings.
     assert_eq!(process.resident(), HUGE);
@@ -317,7 +400,7 @@ fn an_object_has_pages_for_all_who_show_it() {
     two.load(FIRST);
     assert_eq!(world.frames.object_folios(), (1, 1));
     let before = shown(&one, 9);
-    assert_eq!(one.space.split_folios(range(3, 1), to(1)), ONE);
+    assert_eq!(one.space.huge_pages().split_folios(range(3, 1), to(1)), ONE);
     for process in [&one, &two] {
         assert_eq!(orders(process), [1; HUGE as usize]);
         assert_eq!(shown(process, 9).frame.number(), before.frame.number() + 9);
@@ -332,7 +415,10 @@ fn an_object_has_pages_for_all_who_show_it() {
     assert_eq!((two.load(FIRST + 9), two.load(FIRST + 10)), (8, 9));
     // A split frees no zero-filled pages of an object.
     assert_eq!(
-        one.space.split_folios(range(0, HUGE), to(0)).split,
+        one.space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(0))
+            .split,
         HUGE / 2
     );
     assert_eq!(object.resident(), HUGE);
@@ -389,8 +475,14 @@ fn the_huge_page_of_zeroes_stays() {
     let mut process = world.process();
     process.map(FIRST, HUGE, RW);
     process.load(FIRST);
-    assert_eq!(process.space.split_folios(range(0, HUGE), to(0)), NOTHING);
+    assert_eq!(
+        process
+            .space
+            .huge_pages()
+            .split_folios(range(0, HUGE), to(0)),
+        NOTHING
+    );
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
-    let all = PageRange::new(Page::new(0), Page::USER_END);
-    assert_eq!(process.space.split_folios(all, to(0)), NOTHING);
+    let all = Arch::USER;
+    assert_eq!(process.space.huge_pages().split_folios(all, to(0)), NOTHING);
 }

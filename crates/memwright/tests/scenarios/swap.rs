@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memwright::uffd::{WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
 use memwright_sim::HostSwap;
-use memwright_table::{Bits, CpuId, Entry};
+use memwright_table::{Bits, CpuId, Entry, Loaded};
 
 use crate::world::{PAGE, Process, R, RW, World, page, watch};
 
@@ -75,12 +75,15 @@ fn a_page_read_back_is_written_without_a_fault_and_goes_out_again_for_nothing() 
     let swapping = Swapping::new();
     let mut process = filled(&swapping, 8);
     page_out(&process, 0, 8);
-    assert_eq!((process.resident(), process.space.swapped_pages()), (0, 8));
+    assert_eq!(
+        (process.resident(), process.space.usage().swapped_pages()),
+        (0, 8)
+    );
     for index in 0..8 {
         let byte = index as u8 + 1;
         assert_eq!(process.load_with(index), Ok((byte, vec![IN])));
     }
-    assert_eq!(process.space.swapped_pages(), 0);
+    assert_eq!(process.space.usage().swapped_pages(), 0);
     assert_eq!(swapping.cached(), 8);
     process.check();
     for index in 0..4 {
@@ -177,7 +180,10 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     let first = slot(&parent, 0);
     assert_eq!(share(first), 4096);
     let mut child = parent.fork();
-    assert_eq!((child.space.swapped_pages(), swapping.slots()), (3, 3));
+    assert_eq!(
+        (child.space.usage().swapped_pages(), swapping.slots()),
+        (3, 3)
+    );
     assert_eq!((share(first), swapping.cached()), (2048, 0));
     assert_eq!(parent.load_with(0), Ok((1, vec![IN])));
     assert_eq!((share(first), swapping.cached()), (4096, 1));
@@ -236,11 +242,12 @@ fn protection_goes_out_and_comes_back_with_the_page() {
     let modes = WatchModes::WRITE_PROTECT;
     process
         .space
+        .uffd()
         .watch(page(0), 5 * PAGE, &watch, modes)
         .unwrap();
     let protect = |process: &Process<'_>, first, pages, on| {
         let space = &process.space;
-        space.write_protect(page(first), pages * PAGE, on)
+        space.uffd().write_protect(page(first), pages * PAGE, on)
     };
     protect(&process, 0, 2, true).unwrap();
     page_out(&process, 0, 5);
@@ -267,7 +274,7 @@ fn what_was_written_is_known_over_swap() {
         let swapping = Swapping::new();
         swapping.world.memory.policy().set("track", track).unwrap();
         let mut process = filled(&swapping, 4);
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         process.store(1, 9).unwrap();
         page_out(&process, 0, 4);
         let soft = |process: &Process<'_>, index| {
@@ -290,7 +297,7 @@ fn what_was_written_is_known_over_swap() {
         assert!(soft(&process, 0));
         // Soft-dirty is cleared while the pages are in swap.
         page_out(&process, 0, 2);
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         process.load(0);
         assert!(!soft(&process, 0));
         assert_eq!(process.store(2, 3), Ok(vec![IN]));
@@ -411,7 +418,7 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     let world = &swapping.world;
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     for index in 0..4 {
         world.machine.on(second).write(page(index), &[50]).unwrap();
     }
@@ -436,10 +443,9 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     }
     let idle = swapping.world.process();
     let on_second = world.machine.run_on(second);
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
-    idle.space.table().note_unloaded(second);
 }
 
 #[test]
@@ -502,9 +508,10 @@ fn what_is_watched_may_be_lost_too_and_its_protection_with_it() {
     let modes = WatchModes::WRITE_PROTECT;
     process
         .space
+        .uffd()
         .watch(page(0), 3 * PAGE, &watch, modes)
         .unwrap();
-    let protected = process.space.write_protect(page(0), 3 * PAGE, true);
+    let protected = process.space.uffd().write_protect(page(0), 3 * PAGE, true);
     protected.unwrap();
     let freed = process.space.advise(page(1), 2 * PAGE, Advice::Free);
     freed.unwrap();
@@ -633,7 +640,7 @@ fn a_device_is_taken_away_when_everything_is_back() {
     assert!(!world.memory.close_swap(0, true));
     // No page is swapped out to the closed device, and the device cannot be removed while its slots are in use.
     page_out(&child, 0, 2);
-    assert_eq!(child.space.swapped_pages(), 4);
+    assert_eq!(child.space.usage().swapped_pages(), 4);
     assert!(!world.memory.remove_swap(0));
     let start = page(0).page();
     // Swapoff can be done in steps. If memory runs out, the pages that were swapped in stay in memory.
@@ -641,17 +648,17 @@ fn a_device_is_taken_away_when_everything_is_back() {
         parent.space.bring_back(0, start, 2),
         Ok(Some(page(3).page()))
     );
-    assert_eq!(parent.space.swapped_pages(), 3);
+    assert_eq!(parent.space.usage().swapped_pages(), 3);
     world.frames.fail_after(Some(1));
     let failed = parent.space.bring_back(0, start, u64::MAX);
     assert_eq!(failed, Err(FaultError::OutOfMemory));
     world.frames.fail_after(None);
-    assert_eq!(parent.space.swapped_pages(), 2);
+    assert_eq!(parent.space.usage().swapped_pages(), 2);
     assert!(world.memory.close_swap(0, false));
     assert!(world.memory.close_swap(0, true));
     for process in [&parent, &child] {
         assert_eq!(process.space.bring_back(0, start, u64::MAX), Ok(None));
-        assert_eq!(process.space.swapped_pages(), 0);
+        assert_eq!(process.space.usage().swapped_pages(), 0);
         process.check();
     }
     assert!(world.memory.remove_swap(0));

@@ -297,13 +297,17 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
     let modes = WatchModes::WRITE_PROTECT;
     process
         .space
+        .uffd()
         .watch(range.0, range.1, &watch, modes)
         .unwrap();
     let protect = |process: &Process<'_>, index, on| {
         let space = &process.space;
-        space.write_protect(page(FIRST + index), PAGE, on).unwrap();
+        space
+            .uffd()
+            .write_protect(page(FIRST + index), PAGE, on)
+            .unwrap();
     };
-    process.space.clear_soft_dirty();
+    process.space.tracking().clear_soft_dirty();
     process.store(FIRST + 3, 4).unwrap();
     protect(&process, 2, true);
     page_out(&process, FIRST, 8);

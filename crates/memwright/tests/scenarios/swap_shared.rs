@@ -9,7 +9,7 @@ use memwright::object::{
 use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
 use memwright::{Memcg, ObjectPlace};
-use memwright_table::{Bits, CpuId, FrameKind, PageRange};
+use memwright_table::{Bits, CpuId, FrameKind, Loaded, PageRange};
 
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, R, RW, page, watch};
@@ -51,11 +51,18 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     assert_eq!((places(&object), swapping.slots()), ((0, 8), 8));
     assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 0);
     // The pages in swap belong to the object, not to the process.
-    assert_eq!((process.resident(), process.space.swapped_pages()), (0, 0));
+    assert_eq!(
+        (process.resident(), process.space.usage().swapped_pages()),
+        (0, 0)
+    );
     assert_eq!(object.swapped(2, 4), 4);
     let mut told = Vec::new();
     let tell = &mut |_, there| told.push(there);
-    process.space.resident(page(0), 2 * PAGE, tell).unwrap();
+    process
+        .space
+        .residency()
+        .resident(page(0), 2 * PAGE, tell)
+        .unwrap();
     assert_eq!(told, [false, false]);
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(1, 20), Ok(vec![IN]));
@@ -178,7 +185,7 @@ fn locked_and_pinned_memory_stays() {
     let (one, object) = filled(&swapping, 3);
     let two = swapping.world.process();
     two.map_object(50, 1, R, &object, true);
-    two.space.lock(page(50), PAGE, true).unwrap();
+    two.space.residency().lock(page(50), PAGE, true).unwrap();
     assert_eq!(two.resident(), 0, "on fault alone");
     let pinned = one.space.pin(page(1)).unwrap().into_raw();
     page_out(&one, 0, 3);
@@ -195,7 +202,7 @@ fn locked_and_pinned_memory_stays() {
     process.store(0, 1).unwrap();
     page_out(&process, 0, 1);
     assert_eq!(places(&staying), (1, 0));
-    let locked = process.space.lock(page(0), PAGE, false);
+    let locked = process.space.residency().lock(page(0), PAGE, false);
     locked.unwrap();
     assert!(
         process
@@ -386,13 +393,16 @@ fn protection_outlives_the_page() {
     let watch = watch(false, false);
     let modes = WatchModes::WRITE_PROTECT;
     let space = &process.space;
-    space.watch(page(0), 4 * PAGE, &watch, modes).unwrap();
-    space.write_protect(page(0), 2 * PAGE, true).unwrap();
+    space
+        .uffd()
+        .watch(page(0), 4 * PAGE, &watch, modes)
+        .unwrap();
+    space.uffd().write_protect(page(0), 2 * PAGE, true).unwrap();
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (0, 4));
     let space = &process.space;
-    space.write_protect(page(2), PAGE, true).unwrap();
-    space.write_protect(page(1), PAGE, false).unwrap();
+    space.uffd().write_protect(page(2), PAGE, true).unwrap();
+    space.uffd().write_protect(page(1), PAGE, false).unwrap();
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(0, 9), Err(REFUSED));
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
@@ -404,7 +414,10 @@ fn protection_outlives_the_page() {
     other.map_object(0, 4, RW, &object, true);
     assert_eq!(other.store(2, 8), Ok(vec![FILE]));
     let space = &process.space;
-    space.write_protect(page(0), 4 * PAGE, false).unwrap();
+    space
+        .uffd()
+        .write_protect(page(0), 4 * PAGE, false)
+        .unwrap();
     assert_eq!(process.load(2), 8);
     process.check();
 }
@@ -421,12 +434,12 @@ fn what_counts_as_soft_dirty_stays() {
         let bits = entry.present().map(|shown| shown.bits);
         bits.is_some_and(|bits| bits.contains(Bits::SOFT_DIRTY))
     };
-    process.space.clear_soft_dirty();
+    process.space.tracking().clear_soft_dirty();
     process.store(1, 9).unwrap();
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (1, 3));
     assert!(soft_dirty(&process, 1));
-    process.space.clear_soft_dirty();
+    process.space.tracking().clear_soft_dirty();
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (0, 4));
     assert_eq!(process.load_with(1), Ok((9, vec![IN])));
@@ -451,7 +464,7 @@ fn a_page_in_swap_is_not_missing() {
     let watch = watch(false, false);
     let both = WatchModes::MISSING;
     let space = &process.space;
-    space.watch(page(0), 4 * PAGE, &watch, both).unwrap();
+    space.uffd().watch(page(0), 4 * PAGE, &watch, both).unwrap();
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (0, 2));
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -459,16 +472,23 @@ fn a_page_in_swap_is_not_missing() {
     assert_eq!(process.load_with(2), Err(missing));
     let bytes = [5; PAGE as usize];
     let fill = |process: &Process<'_>, index, fill: Fill<'_>| {
-        process.space.fill(page(index).page(), fill, false)
+        process.space.uffd().fill(page(index).page(), fill, false)
     };
     assert_eq!(
         fill(&process, 1, Fill::Bytes(&bytes)),
         Err(FillError::Exists)
     );
-    process.space.unwatch(page(0), 4 * PAGE, &watch).unwrap();
+    process
+        .space
+        .uffd()
+        .unwatch(page(0), 4 * PAGE, &watch)
+        .unwrap();
     let minor = WatchModes::MINOR;
     let space = &process.space;
-    space.watch(page(0), 4 * PAGE, &watch, minor).unwrap();
+    space
+        .uffd()
+        .watch(page(0), 4 * PAGE, &watch, minor)
+        .unwrap();
     let told = FaultError::Watched(WatchedFault::Minor);
     assert_eq!(process.load_with(1), Err(told));
     assert_eq!(fill(&process, 1, Fill::Object), Ok(()));
@@ -496,7 +516,7 @@ fn private_copies_are_made_of_pages_that_come_back() {
     assert_eq!((child.load(0), child.load(1), child.load(2)), (9, 2, 3));
     // The private copy is swapped out as a page of the process, and the original page as a page of the object.
     page_out(&private, 0, 3);
-    assert_eq!(private.space.swapped_pages(), 1);
+    assert_eq!(private.space.usage().swapped_pages(), 1);
     assert_eq!(
         (private.load(0), private.load(1), private.load(2)),
         (9, 8, 3)
@@ -597,7 +617,7 @@ fn another_cpu_that_shows_the_page_forgets_it_before_it_is_written() {
     let world = &swapping.world;
     let second = CpuId::new(1);
     let on_second = world.machine.run_on(second);
-    process.space.table().load();
+    let loaded = Loaded::new(process.space.clone());
     for index in 0..4 {
         world.machine.on(second).write(page(index), &[50]).unwrap();
     }
@@ -617,10 +637,9 @@ fn another_cpu_that_shows_the_page_forgets_it_before_it_is_written() {
     }
     let idle = world.process();
     let on_second = world.machine.run_on(second);
-    idle.space.table().load();
-    process.space.table().note_unloaded(second);
+    let (idle, _) = loaded.switch(&idle.space);
+    idle.stop();
     drop(on_second);
-    idle.space.table().note_unloaded(second);
 }
 
 #[test]

@@ -11,25 +11,28 @@ fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
     let first = page(0).page().number();
     let range = PageRange::new(page(0).page(), page(count).page());
     let mut written = Vec::new();
-    process.space.survey(range, |sight: Sight<'_, Machine>| {
-        match sight {
-            Sight::Area(area) => {
-                if area.flags().contains(AreaFlags::SOFT_DIRTY) {
-                    written.extend(area.range().intersect(range).iter());
+    process
+        .space
+        .usage()
+        .survey(range, |sight: Sight<'_, Machine>| {
+            match sight {
+                Sight::Area(area) => {
+                    if area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                        written.extend(area.range().intersect(range).iter());
+                    }
+                }
+                Sight::Entry(area, extent, _) => {
+                    let bits = extent
+                        .entry
+                        .present()
+                        .map_or_else(Default::default, |page| page.bits);
+                    if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                        written.extend(extent.range.iter());
+                    }
                 }
             }
-            Sight::Entry(area, extent, _) => {
-                let bits = extent
-                    .entry
-                    .present()
-                    .map_or_else(Default::default, |page| page.bits);
-                if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
-                    written.extend(extent.range.iter());
-                }
-            }
-        }
-        true
-    });
+            true
+        });
     written.iter().map(|page| page.number() - first).collect()
 }
 
@@ -51,7 +54,7 @@ fn new_memory_is_soft_dirty_and_cleared_memory_is_where_it_was_written() {
         process.store(0, 1).unwrap();
         process.store(1, 1).unwrap();
         assert_eq!(soft_dirty(&process, 4), [0, 1, 2, 3]);
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         assert!(soft_dirty(&process, 4).is_empty());
         assert_eq!(process.store(1, 2).unwrap().len(), faults);
         process.load(0);
@@ -60,7 +63,7 @@ fn new_memory_is_soft_dirty_and_cleared_memory_is_where_it_was_written() {
         // The first store to a page makes it soft-dirty under both policies.
         process.store(3, 1).unwrap();
         assert_eq!(soft_dirty(&process, 4), [1, 3]);
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         assert!(soft_dirty(&process, 4).is_empty());
     });
 }
@@ -72,7 +75,7 @@ fn a_protection_change_neither_marks_nor_hides_a_store() {
         process.map(0, 2, RW);
         process.store(0, 1).unwrap();
         process.store(1, 1).unwrap();
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         process.store(0, 2).unwrap();
         process.protect(0, 2, R);
         process.protect(0, 2, RW);
@@ -91,7 +94,7 @@ fn pages_shared_after_a_fork_are_tracked_by_their_copies() {
             parent.store(index, 1).unwrap();
         }
         let mut child = parent.fork();
-        parent.space.clear_soft_dirty();
+        parent.space.tracking().clear_soft_dirty();
         assert!(soft_dirty(&parent, 3).is_empty());
         assert_eq!(
             soft_dirty(&child, 3),
@@ -99,7 +102,7 @@ fn pages_shared_after_a_fork_are_tracked_by_their_copies() {
             "only the parent's were cleared"
         );
         parent.store(1, 2).unwrap();
-        child.space.clear_soft_dirty();
+        child.space.tracking().clear_soft_dirty();
         child.store(2, 3).unwrap();
         assert_eq!(soft_dirty(&parent, 3), [1]);
         assert_eq!(soft_dirty(&child, 3), [2]);
@@ -119,7 +122,7 @@ fn shared_memory_is_tracked_by_faults() {
         process.map_object(0, 4, RW, &object, true);
         process.store(0, 1).unwrap();
         process.store(1, 1).unwrap();
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         assert!(soft_dirty(&process, 4).is_empty());
         process.load(2);
         assert_eq!(process.store(1, 2).unwrap().len(), 1);
@@ -135,7 +138,7 @@ fn populating_for_stores_counts_as_a_store_and_for_loads_does_not() {
         process.map(0, 4, RW);
         process.store(0, 1).unwrap();
         process.store(1, 1).unwrap();
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         let advise = |advice| process.space.advise(page(0), 2 * PAGE, advice).unwrap();
         advise(Advice::PopulateRead);
         assert!(soft_dirty(&process, 4).is_empty());
@@ -149,7 +152,7 @@ fn new_memory_beside_cleared_memory_makes_all_of_it_soft_dirty() {
     both_ways(|world, _| {
         let process = world.process();
         process.map(0, 2, RW);
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         process.map(2, 2, RW);
         assert_eq!(soft_dirty(&process, 4), [0, 1, 2, 3]);
     });
@@ -162,7 +165,7 @@ fn what_was_moved_is_soft_dirty() {
         process.map(0, 2, RW);
         process.store(0, 1).unwrap();
         process.store(1, 1).unwrap();
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         let request = RemapRequest {
             old: page(0),
             old_length: 2 * PAGE,

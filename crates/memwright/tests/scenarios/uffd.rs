@@ -18,6 +18,7 @@ const WP: WatchModes = WatchModes::WRITE_PROTECT;
 fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes) {
     process
         .space
+        .uffd()
         .watch(page(0), pages * PAGE, watch, modes)
         .unwrap();
 }
@@ -25,6 +26,7 @@ fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes)
 fn protect(process: &Process<'_>, first: u64, pages: u64, on: bool) {
     process
         .space
+        .uffd()
         .write_protect(page(first), pages * PAGE, on)
         .unwrap();
 }
@@ -33,7 +35,7 @@ const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected
 const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
 
 fn fill(process: &Process<'_>, index: u64, what: Fill<'_>) -> Result<(), FillError> {
-    process.space.fill(page(index).page(), what, false)
+    process.space.uffd().fill(page(index).page(), what, false)
 }
 
 /// Returns the written pages among the first `count`. Write-protects them again if `rearm`.
@@ -63,7 +65,11 @@ fn a_store_to_a_protected_page_is_refused_until_it_is_unprotected_and_then_costs
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
-    process.space.unwatch(page(0), 8 * PAGE, &watch).unwrap();
+    process
+        .space
+        .uffd()
+        .unwatch(page(0), 8 * PAGE, &watch)
+        .unwrap();
     assert_eq!(process.store(4, 2), Ok(vec![]));
 }
 
@@ -84,7 +90,11 @@ fn protection_holds_before_memory_is_there() {
     protect(&process, 100, 1, false);
     process.store(100, 7).unwrap();
     assert_eq!(process.store(101, 1), Err(WRITE_FAULT));
-    process.space.unwatch(page(0), 2048 * PAGE, &watch).unwrap();
+    process
+        .space
+        .uffd()
+        .unwatch(page(0), 2048 * PAGE, &watch)
+        .unwrap();
     process.store(101, 1).unwrap();
     assert_eq!((process.load(100), process.load(101)), (7, 1));
 }
@@ -138,7 +148,7 @@ fn giving_part_of_it_back_splits_the_marker_that_covers_it() {
     process.store(1500, 1).unwrap();
     assert_eq!(process.store(1501, 1), Err(WRITE_FAULT));
     let child = process.fork();
-    assert!(child.space.watched(page(0).page()).is_none());
+    assert!(child.space.uffd().watched(page(0).page()).is_none());
 }
 
 #[test]
@@ -190,8 +200,9 @@ fn a_missing_page_is_filled_by_the_watcher() {
     register(&process, 4, &watch, WatchModes::MISSING | WP);
     assert_eq!(process.store(0, 1), Err(MISSING));
     let bytes = [9; PAGE as usize];
-    let fill =
-        |index, fill: Fill<'_>, protect| process.space.fill(page(index).page(), fill, protect);
+    let fill = |index, fill: Fill<'_>, protect| {
+        process.space.uffd().fill(page(index).page(), fill, protect)
+    };
     assert_eq!(fill(0, Fill::Bytes(&bytes), false), Ok(()));
     assert_eq!(fill(0, Fill::Bytes(&bytes), false), Err(FillError::Exists));
     assert_eq!(fill(1, Fill::Zeroes, false), Ok(()));
@@ -307,7 +318,7 @@ fn written_pages_are_found_and_protected_again_in_one_step() {
         assert_eq!(written(&process, 64, true), [9, 40]);
         // Soft-dirty and the scan both read the dirty bit: each must see the store.
         process.store(5, 1).unwrap();
-        process.space.clear_soft_dirty();
+        process.space.tracking().clear_soft_dirty();
         assert_eq!(written(&process, 64, true), [5]);
         process.store(6, 1).unwrap();
         assert_eq!(written(&process, 64, true), [6]);
@@ -335,7 +346,7 @@ fn a_fork_shares_tracked_pages_and_watches_only_the_parent() {
         protect(&parent, 0, 4, true);
         parent.store(0, 2).unwrap();
         let mut child = parent.fork();
-        assert!(child.space.watched(page(0).page()).is_none());
+        assert!(child.space.uffd().watched(page(0).page()).is_none());
         child.store(1, 3).unwrap();
         assert_eq!(written(&parent, 4, false), [0]);
         parent.store(2, 2).unwrap();
@@ -363,7 +374,7 @@ fn a_scan_stops_where_there_is_no_more_room_and_goes_on_there() {
     };
     let range = |first| PageRange::new(page(first).page(), page(8).page());
     let mut room = 3;
-    let end = process.space.scan(
+    let end = process.space.tracking().scan(
         range(0),
         &scan,
         &mut |run: PageRange, _: Categories, _: Share| {
@@ -383,7 +394,10 @@ fn registrations_are_checked() {
     process.map(0, 4, RW);
     let (one, two) = (watch(false, false), watch(false, false));
     let register = |first, pages, watch: &Watch, modes| {
-        process.space.watch(page(first), pages * PAGE, watch, modes)
+        process
+            .space
+            .uffd()
+            .watch(page(first), pages * PAGE, watch, modes)
     };
     assert_eq!(register(0, 0, &one, WP), Err(WatchError::Invalid));
     assert_eq!(register(8, 4, &one, WP), Err(WatchError::Invalid));
@@ -394,15 +408,20 @@ fn registrations_are_checked() {
     assert_eq!(register(1, 2, &one, WP), Ok(()));
     assert_eq!(process.areas(), "1rw 2rw 1rw");
     assert_eq!(register(0, 4, &two, WP), Err(WatchError::Busy));
-    let protect = |first, pages| process.space.write_protect(page(first), pages * PAGE, true);
+    let protect = |first, pages| {
+        process
+            .space
+            .uffd()
+            .write_protect(page(first), pages * PAGE, true)
+    };
     assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
     // A userfaultfd can protect memory that is registered with another userfaultfd.
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
-        process.space.unwatch(page(1), PAGE, &two),
+        process.space.uffd().unwatch(page(1), PAGE, &two),
         Err(WatchError::Invalid)
     );
-    process.space.forget_watch(&one);
+    process.space.uffd().forget_watch(&one);
     assert_eq!(process.areas(), "4rw");
 }
 
@@ -601,7 +620,11 @@ fn a_child_context_inherits_protection_where_it_is_notified_of_stores() {
     let watch = watch(false, true);
     register(&parent, 4, &watch, WP);
     protect(&parent, 0, 4, true);
-    parent.space.unwatch(page(2), 2 * PAGE, &watch).unwrap();
+    parent
+        .space
+        .uffd()
+        .unwatch(page(2), 2 * PAGE, &watch)
+        .unwrap();
     let mut child = parent.fork_watched(&mut |_| Some(watch.clone()));
     for index in 0..2 {
         assert_eq!(child.load(index), u8::from(index == 0));
@@ -634,7 +657,7 @@ fn pages_move_between_areas_that_are_alike_and_markers_do_not() {
             pages,
             holes: true,
         };
-        process.space.relocate(&relocation, &watch)
+        process.space.uffd().relocate(&relocation, &watch)
     };
     assert_eq!(relocate(8, 0, 3), (1, Err(MoveError::Marked)));
     assert_eq!(relocate(10, 1, 2), (2, Ok(())), "holes");
@@ -681,9 +704,9 @@ fn what_a_watched_area_moves_next_to_keeps_its_watcher() {
     };
     process.space.remap(request).unwrap();
     assert_eq!(process.areas(), "2rw 1rw 2rw");
-    assert!(process.space.watched(page(3).page()).is_none());
+    assert!(process.space.uffd().watched(page(3).page()).is_none());
     for index in [1, 4] {
-        assert!(process.space.watched(page(index).page()).is_some());
+        assert!(process.space.uffd().watched(page(index).page()).is_some());
     }
 }
 
@@ -696,11 +719,16 @@ fn a_registration_for_less_ends_no_protection() {
     register(&process, 4, &watch, WP);
     let less = process
         .space
+        .uffd()
         .watch(page(0), 4 * PAGE, &watch, WatchModes::MISSING);
     assert_eq!(less, Err(WatchError::Busy));
     register(&process, 4, &watch, WP | WatchModes::MISSING);
     register(&process, 4, &watch, WP);
-    process.space.unwatch(page(0), 4 * PAGE, &watch).unwrap();
+    process
+        .space
+        .uffd()
+        .unwatch(page(0), 4 * PAGE, &watch)
+        .unwrap();
     register(&process, 4, &watch, WatchModes::MISSING);
 }
 

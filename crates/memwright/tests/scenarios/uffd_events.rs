@@ -28,6 +28,7 @@ fn register(process: &Process<'_>, (first, pages): (u64, u64), watch: &Watch) {
     let modes = WatchModes::MISSING;
     process
         .space
+        .uffd()
         .watch(page(first), length, watch, modes)
         .unwrap();
 }
@@ -134,12 +135,15 @@ fn contents_are_there_until_their_watcher_was_told() {
         process.store(index, 1).unwrap();
     }
     let watch = watch(&process, (0, 6), WatchEvents::REMOVE);
-    process.space.lock(page(5), PAGE, true).unwrap();
+    process.space.residency().lock(page(5), PAGE, true).unwrap();
     let there = |index| {
         let mut resident = false;
         let mut visitor = |_, one| resident = one;
         let space = &process.space;
-        space.resident(page(index), PAGE, &mut visitor).unwrap();
+        space
+            .residency()
+            .resident(page(index), PAGE, &mut visitor)
+            .unwrap();
         resident
     };
     let mut told = Vec::new();
@@ -193,11 +197,14 @@ fn populating_and_locking_say_for_which_page_a_watcher_is_awaited() {
         .space
         .advise(page(0), 4 * PAGE, Advice::PopulateRead);
     assert_eq!(read, Err(AdviseError::Watched(awaited(1, Access::READ))));
-    let locked = process.space.lock(page(0), 4 * PAGE, false);
+    let locked = process.space.residency().lock(page(0), 4 * PAGE, false);
     assert_eq!(locked, Err(LockError::Watched(awaited(1, Access::WRITE))));
-    process.space.forget_watch(&watch);
+    process.space.uffd().forget_watch(&watch);
     // After the userfaultfd was closed, the same call succeeds.
-    assert_eq!(process.space.lock(page(0), 4 * PAGE, false), Ok(()));
+    assert_eq!(
+        process.space.residency().lock(page(0), 4 * PAGE, false),
+        Ok(())
+    );
     process.store(3, 1).unwrap();
 }
 
@@ -230,14 +237,22 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
         .to_populate;
     for index in 2..5 {
         let asked = missing(index, Access::WRITE);
-        assert_eq!(process.space.populate_rest(&mut rest), asked);
-        assert_eq!(process.space.populate_rest(&mut rest), asked, "still");
+        assert_eq!(process.space.residency().populate_rest(&mut rest), asked);
+        assert_eq!(
+            process.space.residency().populate_rest(&mut rest),
+            asked,
+            "still"
+        );
         let contents = [7; PAGE as usize];
         let fill = Fill::Bytes(&contents);
-        process.space.fill(page(index).page(), fill, false).unwrap();
+        process
+            .space
+            .uffd()
+            .fill(page(index).page(), fill, false)
+            .unwrap();
         assert_eq!(process.resident(), index + 1);
     }
-    assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
+    assert_eq!(process.space.residency().populate_rest(&mut rest), Ok(()));
     // If the caller cannot wait for a handler, no page is populated.
     let grown = RemapRequest {
         old_length: 5 * PAGE,
@@ -247,7 +262,11 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
     assert_eq!(process.space.remap(grown), Ok(page(0)));
     assert_eq!(process.resident(), 5);
     // Populating memory that is locked on fault does not wait for a handler.
-    process.space.lock(page(0), 6 * PAGE, true).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(0), 6 * PAGE, true)
+        .unwrap();
     let grown = RemapRequest {
         old_length: 6 * PAGE,
         new_length: 8 * PAGE,
@@ -255,7 +274,7 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
     };
     let moved = process.space.remap_telling(grown, &mut |_, _| {}).unwrap();
     let mut rest = moved.to_populate;
-    assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
+    assert_eq!(process.space.residency().populate_rest(&mut rest), Ok(()));
     assert_eq!(process.resident(), 5);
 }
 
@@ -269,18 +288,25 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
     let guard = Advice::GuardInstall;
     process.space.advise(page(1), PAGE, guard).unwrap();
     let _watch = watch(&process, (4, 1), WatchEvents::empty());
-    let all = |rest: &mut ToPopulate| process.space.populate_rest(rest);
-    let locked = process.space.lock_all(true, LockFuture::OnFault, false);
+    let all = |rest: &mut ToPopulate| process.space.residency().populate_rest(rest);
+    let locked = process
+        .space
+        .residency()
+        .lock_all(true, LockFuture::OnFault, false);
     let mut rest = locked.unwrap();
     // The guard page has ended the population of the first area, so the next fault is in the second one.
     assert_eq!(all(&mut rest), missing(4, Access::WRITE));
     assert_eq!(process.resident(), 1);
-    process.space.pass_area(&mut rest);
+    process.space.residency().pass_area(&mut rest);
     assert_eq!(all(&mut rest), Ok(()));
     assert_eq!(process.resident(), 2);
     let mut is_read = false;
     let mut note = |_, here| is_read = here;
-    process.space.resident(page(7), PAGE, &mut note).unwrap();
+    process
+        .space
+        .residency()
+        .resident(page(7), PAGE, &mut note)
+        .unwrap();
     assert!(is_read, "what is only read has the page of zeroes");
     // If future mappings are locked on fault, `MAP_POPULATE` does not populate them either.
     let mut request = MapRequest::anonymous(PAGE, RW).at(Placement::Fixed(page(20)));
@@ -300,13 +326,16 @@ fn memory_that_is_mapped_to_be_resident_waits_if_it_is_watched_before_that() {
     let (mut rest, mut unmapped) = (mapped.to_populate, mapped.to_populate);
     let watch = watch(&process, (0, 2), WatchEvents::empty());
     let asked = missing(0, Access::WRITE);
-    assert_eq!(process.space.populate_rest(&mut rest), asked);
-    process.space.forget_watch(&watch);
-    assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
+    assert_eq!(process.space.residency().populate_rest(&mut rest), asked);
+    process.space.uffd().forget_watch(&watch);
+    assert_eq!(process.space.residency().populate_rest(&mut rest), Ok(()));
     assert_eq!(process.resident(), 2);
     process.unmap(0, 2);
-    assert_eq!(process.space.populate_rest(&mut unmapped), Ok(()));
-    process.space.pass_area(&mut unmapped);
+    assert_eq!(
+        process.space.residency().populate_rest(&mut unmapped),
+        Ok(())
+    );
+    process.space.residency().pass_area(&mut unmapped);
 }
 
 /// A protection change that copies locked pages does not wait for a handler, because Linux holds the mmap lock during
@@ -338,7 +367,11 @@ fn what_was_stored_to_joins_no_other_though_its_watcher_filled_nothing() {
             process.load_with(20).map(|_| ())
         };
         assert_eq!(refused, missing);
-        process.space.unwatch(page(20), 2 * PAGE, &watch).unwrap();
+        process
+            .space
+            .uffd()
+            .unwatch(page(20), 2 * PAGE, &watch)
+            .unwrap();
         let request = RemapRequest {
             old: page(20),
             old_length: 2 * PAGE,

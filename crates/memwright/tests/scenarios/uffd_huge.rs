@@ -77,6 +77,7 @@ fn watched(
     let bytes = huge_pages * HUGE * PAGE;
     process
         .space
+        .uffd()
         .watch(page(FIRST), bytes, &watch, modes)
         .unwrap();
     (process, watch)
@@ -85,6 +86,7 @@ fn watched(
 fn protect(process: &Process<'_>, first: u64, pages: u64, on: bool) {
     process
         .space
+        .uffd()
         .write_protect(page(first), pages * PAGE, on)
         .unwrap();
 }
@@ -160,7 +162,7 @@ fn who_watches_a_part_splits() {
     process.map(more, HUGE, RW);
     process.store(more, 1).unwrap();
     assert_eq!(size(&process, more), PageSize::Size2M);
-    let part = process.space.watch(page(more + 7), PAGE, &watch, WP);
+    let part = process.space.uffd().watch(page(more + 7), PAGE, &watch, WP);
     assert_eq!(part, Ok(()));
     assert_eq!(size(&process, more), PageSize::Size4K);
     assert_eq!(process.load_with(more), Ok((1, vec![])));
@@ -202,7 +204,7 @@ fn closing_a_descriptor_ends_registrations_without_a_free_frame() {
     let frames = &*world.frames;
     let taken: Vec<_> =
         std::iter::from_fn(|| frames.allocate(0, FrameKind::Anonymous).ok()).collect();
-    process.space.forget_watch(&watch);
+    process.space.uffd().forget_watch(&watch);
     drop(taken);
     process.protect(FIRST, HUGE / 2, RW);
     assert_eq!(process.areas(), "512rw");
@@ -218,7 +220,10 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     assert_eq!(process.store(FIRST, 1), Err(MISSING));
     assert_eq!(process.load_with(FIRST + 1), Err(MISSING));
     let target = page(FIRST).page();
-    assert_eq!(process.space.fill(target, Fill::Zeroes, false), Ok(()));
+    assert_eq!(
+        process.space.uffd().fill(target, Fill::Zeroes, false),
+        Ok(())
+    );
     assert_eq!(process.store(FIRST + 1, 1), Err(MISSING), "told of each");
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Copy]));
     // A huge page that was mapped before the registration is not missing.
@@ -226,8 +231,12 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     before.map(FIRST, HUGE, RW);
     before.store(FIRST, 1).unwrap();
     let all = HUGE * PAGE;
-    before.space.watch(page(FIRST), all, &watch, modes).unwrap();
-    let refused = before.space.fill(target, Fill::Poison, false);
+    before
+        .space
+        .uffd()
+        .watch(page(FIRST), all, &watch, modes)
+        .unwrap();
+    let refused = before.space.uffd().fill(target, Fill::Poison, false);
     assert_eq!(refused, Err(FillError::Exists));
 }
 
@@ -279,7 +288,7 @@ fn told_of_part(
     let range = PageRange::new(start, start.add(pages));
     let mut found = Vec::new();
     let mut left = most;
-    let end = process.space.scan(
+    let end = process.space.tracking().scan(
         range,
         &scan,
         &mut |run: PageRange, categories: Categories, share: Share| {
@@ -471,7 +480,7 @@ fn relocate(
         pages,
         holes: false,
     };
-    process.space.relocate(&relocation, watch)
+    process.space.uffd().relocate(&relocation, watch)
 }
 
 #[test]
@@ -514,7 +523,7 @@ fn where_a_guard_or_a_protection_stands_there_is_no_hole() {
     let guard = Advice::GuardInstall;
     process.space.advise(page(from + 1), PAGE, guard).unwrap();
     process.map(from + 8, 1, RW);
-    let registered = process.space.watch(page(from + 8), PAGE, &watch, WP);
+    let registered = process.space.uffd().watch(page(from + 8), PAGE, &watch, WP);
     assert_eq!(registered, Ok(()));
     protect(&process, from + 8, 1, true);
     let relocate = |from, pages| {
@@ -524,7 +533,7 @@ fn where_a_guard_or_a_protection_stands_there_is_no_hole() {
             pages,
             holes: true,
         };
-        process.space.relocate(&relocation, &watch)
+        process.space.uffd().relocate(&relocation, &watch)
     };
     assert_eq!(relocate(from, 3), (1, Err(MoveError::Marked)));
     assert_eq!(relocate(from + 8, 1), (0, Err(MoveError::Marked)));

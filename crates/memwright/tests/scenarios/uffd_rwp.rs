@@ -35,19 +35,26 @@ fn filled(world: &World, pages: u64, counts: bool) -> (Process<'_>, Watch) {
     }
     let watch = Watch::try_new(watcher(counts)).unwrap();
     let space = &process.space;
-    space.watch(page(0), pages * PAGE, &watch, RWP).unwrap();
+    space
+        .uffd()
+        .watch(page(0), pages * PAGE, &watch, RWP)
+        .unwrap();
     (process, watch)
 }
 
 fn arm(process: &Process<'_>, first: u64, pages: u64) {
     let space = &process.space;
-    let armed = space.read_write_protect(page(first), pages * PAGE, true);
+    let armed = space
+        .uffd()
+        .read_write_protect(page(first), pages * PAGE, true);
     armed.unwrap();
 }
 
 fn disarm(process: &Process<'_>, first: u64, pages: u64) {
     let space = &process.space;
-    let disarmed = space.read_write_protect(page(first), pages * PAGE, false);
+    let disarmed = space
+        .uffd()
+        .read_write_protect(page(first), pages * PAGE, false);
     disarmed.unwrap();
 }
 
@@ -141,7 +148,10 @@ fn the_other_readers_of_the_accessed_bit_hide_no_access_and_miss_none() {
     assert!(!bits(&process, 0).contains(Bits::ACCESSED));
     assert_eq!(accessed(&process, 4), [0]);
     process.load(1);
-    process.space.forget_accesses(memwright::Forget::All);
+    process
+        .space
+        .tracking()
+        .forget_accesses(memwright::Forget::All);
     assert_eq!(accessed(&process, 4), [0, 1]);
     let free = process.space.advise(page(1), PAGE, Advice::Free);
     free.unwrap();
@@ -204,13 +214,13 @@ fn accesses_wait_from_the_change_of_the_mode_on() {
     let (mut process, watch) = filled(&world, 4, true);
     arm(&process, 0, 4);
     process.load(0);
-    process.space.count_accesses(&watch, false);
+    process.space.uffd().count_accesses(&watch, false);
     process.check();
     assert_eq!(accessed(&process, 4), [0]);
     assert_eq!(process.store(0, 7), Ok(vec![]));
     assert_eq!(process.load_with(1), Err(WAITS));
     assert_eq!(process.store(2, 7), Err(WAITS));
-    process.space.count_accesses(&watch, true);
+    process.space.uffd().count_accesses(&watch, true);
     assert_eq!(process.load_with(1), Ok((2, vec![FaultKind::ReadExec])));
     assert_eq!(process.store(2, 7), Ok(vec![FaultKind::ReadExec]));
     assert_eq!(accessed(&process, 4), [0, 1, 2]);
@@ -310,10 +320,10 @@ fn what_ends_the_registration_makes_pages_accessible() {
         let (mut process, watch) = filled(&world, 3, false);
         arm(&process, 0, 3);
         if closes {
-            process.space.forget_watch(&watch);
+            process.space.uffd().forget_watch(&watch);
         } else {
             let space = &process.space;
-            space.unwatch(page(0), 3 * PAGE, &watch).unwrap();
+            space.uffd().unwatch(page(0), 3 * PAGE, &watch).unwrap();
         }
         process.check();
         assert_eq!(process.store(0, 9), Ok(vec![]));
@@ -326,15 +336,15 @@ fn the_two_protections_exclude_each_other() {
     let world = World::new();
     let (process, watch) = filled(&world, 4, false);
     let space = &process.space;
-    let register = |modes| space.watch(page(0), 4 * PAGE, &watch, modes);
+    let register = |modes| space.uffd().watch(page(0), 4 * PAGE, &watch, modes);
     assert_eq!(register(RWP | WP), Err(WatchError::Invalid));
     assert_eq!(register(WP), Err(WatchError::Busy));
     assert_eq!(register(WatchModes::MISSING), Err(WatchError::Busy));
     assert_eq!(register(RWP | WatchModes::MISSING), Ok(()));
-    let protect = space.write_protect(page(0), PAGE, true);
+    let protect = space.uffd().write_protect(page(0), PAGE, true);
     assert_eq!(protect, Err(WatchError::NotWatched));
-    space.unwatch(page(0), 4 * PAGE, &watch).unwrap();
-    let arm = |pages| space.read_write_protect(page(0), pages * PAGE, true);
+    space.uffd().unwatch(page(0), 4 * PAGE, &watch).unwrap();
+    let arm = |pages| space.uffd().read_write_protect(page(0), pages * PAGE, true);
     assert_eq!(arm(1), Err(WatchError::NotWatched));
     register(WP).unwrap();
     assert_eq!(register(RWP), Err(WatchError::Busy));
@@ -346,8 +356,8 @@ fn nothing_changes_if_a_part_is_not_registered() {
     let world = World::new();
     let (mut process, watch) = filled(&world, 4, false);
     let space = process.space.clone();
-    space.unwatch(page(2), PAGE, &watch).unwrap();
-    let armed = space.read_write_protect(page(0), 4 * PAGE, true);
+    space.uffd().unwatch(page(2), PAGE, &watch).unwrap();
+    let armed = space.uffd().read_write_protect(page(0), 4 * PAGE, true);
     assert_eq!(armed, Err(WatchError::NotWatched));
     assert_eq!(process.load_with(0), Ok((1, vec![])));
 }
@@ -363,7 +373,7 @@ fn huge_pages_are_armed_as_a_whole_and_in_part() {
         let watch = Watch::try_new(watcher(counts)).unwrap();
         let space = process.space.clone();
         let bytes = HUGE * PAGE;
-        space.watch(page(FIRST), bytes, &watch, RWP).unwrap();
+        space.uffd().watch(page(FIRST), bytes, &watch, RWP).unwrap();
         arm(&process, FIRST, HUGE);
         let size = |space: &memwright::AddressSpace<_>| match space.entry(page(FIRST)) {
             Entry::Present(page) => Some(page.size),
@@ -404,7 +414,7 @@ fn a_collapse_refuses_armed_pages() {
         let watch = Watch::try_new(watcher(counts)).unwrap();
         let space = process.space.clone();
         let bytes = HUGE * PAGE;
-        space.watch(page(FIRST), bytes, &watch, RWP).unwrap();
+        space.uffd().watch(page(FIRST), bytes, &watch, RWP).unwrap();
         arm(&process, FIRST + 9, 1);
         let collapse = || space.advise(page(FIRST), bytes, Advice::Collapse);
         assert!(collapse().is_err());
@@ -427,7 +437,7 @@ fn shared_memory_is_armed_until_it_is_reclaimed() {
         }
         let watch = Watch::try_new(watcher(counts)).unwrap();
         let space = process.space.clone();
-        space.watch(page(0), 4 * PAGE, &watch, RWP).unwrap();
+        space.uffd().watch(page(0), 4 * PAGE, &watch, RWP).unwrap();
         arm(&process, 0, 4);
         // An access through another mapping of the page does not count as an access here.
         process.load(16);
@@ -455,7 +465,7 @@ fn a_fault_maps_no_pages_around_it() {
     process.map_object(16, 8, RW, &object, true);
     let watch = Watch::try_new(watcher(true)).unwrap();
     let space = process.space.clone();
-    space.watch(page(16), 8 * PAGE, &watch, RWP).unwrap();
+    space.uffd().watch(page(16), 8 * PAGE, &watch, RWP).unwrap();
     process.load(18);
     // Only the page that this mapping accessed counts as accessed.
     assert_eq!(accessed(&process, 24), [18]);

@@ -10,8 +10,8 @@ use memwright::{
     Placement, Policy, Rights, Row,
 };
 use memwright_sim::leak::LeakOnPanic;
-use memwright_sim::{MachineOptions, PageFault, SimulatedMachine};
-use memwright_table::{CpuId, Frames, PageRange, VirtAddr};
+use memwright_sim::{Arch, MachineOptions, PageFault, SimulatedMachine};
+use memwright_table::{CpuId, Frames, Loaded, PageRange, VirtAddr};
 
 pub type Machine = SimulatedMachine;
 
@@ -25,11 +25,7 @@ pub const RW: Rights = Rights::READ.union(Rights::WRITE);
 pub const R: Rights = Rights::READ;
 pub const NONE: Rights = Rights::empty();
 
-const LAYOUT: Layout = Layout {
-    lowest: VirtAddr::new(0x1_0000),
-    mmap_top: VirtAddr::new(0x7fff_f000_0000),
-    highest: VirtAddr::USER_END,
-};
+const LAYOUT: Layout = Layout::of::<Arch>();
 
 /// Returns the address of page `index`, counted from [`BASE`].
 pub fn page(index: u64) -> VirtAddr {
@@ -74,7 +70,7 @@ impl World {
         Process {
             world: self,
             space: Arc::new(space),
-            running: false,
+            running: None,
         }
     }
 
@@ -120,7 +116,7 @@ impl Drop for World {
 pub struct Process<'w> {
     pub world: &'w World,
     pub space: Arc<AddressSpace<Machine>>,
-    running: bool,
+    running: Option<Loaded<Arc<AddressSpace<Machine>>>>,
 }
 
 impl Drop for Process<'_> {
@@ -141,7 +137,7 @@ impl<'w> Process<'w> {
     /// Returns the pages of `range` that a scan reports, counted from the start of `range`.
     pub fn matching(&self, range: PageRange, scan: &Scan) -> Vec<u64> {
         let mut found = Vec::new();
-        let end = self.space.scan(
+        let end = self.space.tracking().scan(
             range,
             scan,
             &mut |run: PageRange, _: Categories, _: Share| {
@@ -171,19 +167,16 @@ impl<'w> Process<'w> {
     pub fn run(&mut self) {
         let root = self.space.table().root();
         if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
-            self.space.table().load();
+            self.running = Some(Loaded::new(self.space.clone()));
         }
-        self.running = true;
     }
 
     /// Makes the CPU stop using the page table of the process: loads another one.
     fn stop(&mut self) {
-        if self.running {
+        if let Some(loaded) = self.running.take() {
             let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();
-            idle.table().load();
-            self.space.table().note_unloaded(Self::cpu());
-            idle.table().note_unloaded(Self::cpu());
-            self.running = false;
+            let (idle, _) = loaded.switch(&idle);
+            idle.stop();
         }
     }
 
@@ -192,7 +185,7 @@ impl<'w> Process<'w> {
         Process {
             world: self.world,
             space: Arc::new(self.space.fork().unwrap()),
-            running: false,
+            running: None,
         }
     }
 
@@ -204,7 +197,7 @@ impl<'w> Process<'w> {
         Process {
             world: self.world,
             space: Arc::new(self.space.fork_watched(child_context).unwrap()),
-            running: false,
+            running: None,
         }
     }
 
@@ -313,8 +306,11 @@ impl<'w> Process<'w> {
     }
 
     pub fn resident(&self) -> u64 {
-        assert_eq!(self.space.totals().resident, self.space.resident_pages());
-        self.space.resident_pages()
+        assert_eq!(
+            self.space.usage().totals().resident,
+            self.space.usage().resident_pages()
+        );
+        self.space.usage().resident_pages()
     }
 }
 

@@ -232,7 +232,11 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
 fn locked_and_borrowed_pages_stay() {
     let world = World::new();
     let (mut process, file) = half_written(&world);
-    process.space.lock(page(0), 2 * PAGE, false).unwrap();
+    process
+        .space
+        .residency()
+        .lock(page(0), 2 * PAGE, false)
+        .unwrap();
     let borrowed = file.cached(&world.memory, 2).unwrap();
     let advised = process.space.advise(page(2), 6 * PAGE, Advice::PageOut);
     advised.unwrap();

@@ -14,10 +14,14 @@ const FIRMWARE_FEATURES: u64 = 0x4657_4654;
 const UPDATE_ACCESSED_AND_DIRTY: u64 = 4;
 const SYSTEM_RESET: u64 = 0x5352_5354;
 
+/// The field MODE of satp: Sv48, or Sv39.
+pub const PAGING_MODE: u64 = if cfg!(feature = "sv39") { 8 } else { 9 };
+
 global_asm!(
     include_str!("start.s"),
     base = const MEMORY_BASE,
-    sv48 = const 9_u64 << 60,
+    mode = const PAGING_MODE << 60,
+    sv39 = const cfg!(feature = "sv39") as u8,
     stack = const STACK,
     first = sym first,
     second = sym run_second,

@@ -11,7 +11,7 @@ second_start:
     li tp, 1
 1:  la t0, root
     srli t0, t0, 12
-    li t1, {sv48}
+    li t1, {mode}
     or t0, t0, t1
     sfence.vma
     csrw satp, t0
@@ -77,15 +77,20 @@ user_trap:
 trap:                           // in the kernel
     call {kernel_trap}
 
-    // The first 512 GiB, at address 0 for the start, and at MEMORY_BASE, as one page each: readable, writable,
-    // executable, accessed and dirty.
+    // The first 512 GiB (4 GiB with Sv39), at address 0 for the start, and at MEMORY_BASE, as pages of 512 GiB (1 GiB):
+    // readable, writable, executable, accessed and dirty.
     .data
     .balign 4096
 root:
+    .rept 2
+    .if {sv39}
+    .quad 0xcf, 0xcf + (1 << 28), 0xcf + (2 << 28), 0xcf + (3 << 28)
+    .fill 252, 8, 0
+    .else
     .quad 0xcf
     .fill 255, 8, 0
-    .quad 0xcf
-    .fill 255, 8, 0
+    .endif
+    .endr
 
     .bss
     .balign 4096

@@ -34,9 +34,9 @@ pub fn clear(subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
         return Ok(());
     };
     match clear {
-        Clear::Accesses(which) => space.forget_accesses(which),
-        Clear::SoftDirty => space.clear_soft_dirty(),
-        Clear::Peak => space.reset_resident_peak(),
+        Clear::Accesses(which) => space.tracking().forget_accesses(which),
+        Clear::SoftDirty => space.tracking().clear_soft_dirty(),
+        Clear::Peak => space.usage().reset_resident_peak(),
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use core::fmt::{self, Write};
 /// The errors of `text`.
 pub fn merging(subject: &Subject, text: &mut Text) -> fmt::Result {
     match subject.process.space() {
-        Some(space) => writeln!(text, "{}", space.merged_pages().merged),
+        Some(space) => writeln!(text, "{}", space.ksm().merged_pages().merged),
         None => Ok(()),
     }
 }
@@ -22,7 +22,7 @@ pub fn statistics(subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.process.space() else {
         return Ok(());
     };
-    let pages = space.merged_pages();
+    let pages = space.ksm().merged_pages();
     let saved = ((pages.merged + pages.zero) * 4096) as i64;
     let word = |on| if on { "yes" } else { "no" };
     writeln!(text, "ksm_rmap_items {}", pages.lone)?;
@@ -33,6 +33,6 @@ pub fn statistics(subject: &Subject, text: &mut Text) -> fmt::Result {
         "ksm_process_profit {}",
         saved - pages.lone_bytes as i64
     )?;
-    writeln!(text, "ksm_merge_any: {}", word(space.merges_all()))?;
-    writeln!(text, "ksm_mergeable: {}", word(space.is_mergeable()))
+    writeln!(text, "ksm_merge_any: {}", word(space.ksm().merges_all()))?;
+    writeln!(text, "ksm_mergeable: {}", word(space.ksm().is_mergeable()))
 }

@@ -71,27 +71,29 @@ const TOGETHER: usize = 16;
 /// Adds areas with their counts to `batch` until the batch is full, beginning with the first area that ends after
 /// `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
-    space.survey(pages_from(space, from), |sight: Sight<'_, M>| {
-        match sight {
-            Sight::Area(_) if !batch.has_room() => return false,
-            Sight::Area(area) => {
-                batch.push(Counted {
-                    noted: Noted::of(area),
-                    flags: area.flags(),
-                    placement: area.placement_of(area.start()),
-                    counts: Counts::default(),
-                });
-            }
-            // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
-            Sight::Entry(_, extent, others) => {
-                if let Some(last) = batch.last_mut() {
-                    let size = base_pages(last.flags);
-                    last.counts.add(space.memory(), extent, size, others);
+    space
+        .usage()
+        .survey(pages_from(space, from), |sight: Sight<'_, M>| {
+            match sight {
+                Sight::Area(_) if !batch.has_room() => return false,
+                Sight::Area(area) => {
+                    batch.push(Counted {
+                        noted: Noted::of(area),
+                        flags: area.flags(),
+                        placement: area.placement_of(area.start()),
+                        counts: Counts::default(),
+                    });
+                }
+                // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
+                Sight::Entry(_, extent, others) => {
+                    if let Some(last) = batch.last_mut() {
+                        let size = base_pages(last.flags);
+                        last.counts.add(space.memory(), extent, size, others);
+                    }
                 }
             }
-        }
-        true
-    });
+            true
+        });
 }
 
 /// Writes `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).

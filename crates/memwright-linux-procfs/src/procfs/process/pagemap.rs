@@ -12,7 +12,9 @@ use memwright_linux_vfs::{
     },
     identity::Capabilities,
 };
-use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize};
+use memwright_table::{
+    Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize, VirtAddr,
+};
 
 /// Size of a word in bytes.
 const WORD: usize = 8;
@@ -227,7 +229,7 @@ impl File for PagemapFile {
         let mut done = 0;
         while sink.left() > 0 {
             let first = *position / WORD as u64;
-            let rest = Page::USER_END.number().saturating_sub(first);
+            let rest = VirtAddr::USER_END.page().number().saturating_sub(first);
             let count = (sink.left() / WORD).min(CHUNK).min(rest as usize);
             if count == 0 {
                 break;
@@ -242,7 +244,7 @@ impl File for PagemapFile {
                 last: None,
             };
             space.own_tables(range);
-            space.survey(range, |sight| {
+            space.usage().survey(range, |sight| {
                 match sight {
                     Sight::Area(area) => words.enter(area),
                     Sight::Entry(area, extent, _) => words.add(area, extent),

@@ -201,7 +201,7 @@ pub fn scan(
         let rest = PageRange::new(next, range.end);
         let left = request.room - written;
         found.room = chunk.min(left as usize);
-        let ended = space.scan(rest, &scan, &mut found);
+        let ended = space.tracking().scan(rest, &scan, &mut found);
         let to = request.runs + written * Run::SIZE as u64;
         result = user.write_bytes(to, found.runs.as_flattened());
         written += found.runs.len() as u64;

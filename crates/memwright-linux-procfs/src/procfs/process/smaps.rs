@@ -15,7 +15,7 @@ use memwright::{
 };
 use memwright_linux_abi::{M, Space, host::Registers, protection_keys::has_keys};
 use memwright_linux_base::batch::Batch;
-use memwright_table::{Page, PageRange, VirtAddr};
+use memwright_table::{PageRange, VirtAddr};
 
 stubs! {
     FILE_HUGE: "/proc/PID/smaps" "FilePmdMapped" Number(0), "Every file counts as shmem: see ShmemPmdMapped.";
@@ -37,7 +37,7 @@ const TOGETHER: usize = 4;
 /// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     let mut run = Run::default();
-    space.survey(pages_from(space, from), |sight| {
+    space.usage().survey(pages_from(space, from), |sight| {
         match sight {
             Sight::Area(area) => {
                 if let Some(last) = batch.last_mut() {
@@ -51,7 +51,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                     noted: Noted::of(area),
                     codes: Codes::of(area),
                     locked: area.flags().contains(AreaFlags::LOCKED),
-                    may_be_huge: space.may_be_huge(area),
+                    may_be_huge: space.huge_pages().may_be_huge(area),
                     sums: Sums::of_area(area),
                 });
             }
@@ -77,7 +77,10 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
 /// written.
 pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
     let first = space.find(VirtAddr::new(from), Area::start);
-    PageRange::new(first.unwrap_or(Page::USER_END), Page::USER_END)
+    PageRange::new(
+        first.unwrap_or(VirtAddr::USER_END.page()),
+        VirtAddr::USER_END.page(),
+    )
 }
 
 /// Writes `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).

@@ -49,7 +49,10 @@ pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
         .map(|image| *image.heap.lock())
         .unwrap_or_default();
     let (mapped, resident) = match process.space() {
-        Some(space) => (space.totals().mapped * 4096, space.resident_pages()),
+        Some(space) => {
+            let usage = space.usage();
+            (usage.totals().mapped * 4096, usage.resident_pages())
+        }
         None => (0, 0),
     };
     let limit = process.identity.soft_limit(Resource::Resident);
@@ -161,7 +164,7 @@ pub fn statm(subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let totals = process
         .space()
-        .map(|space| space.totals())
+        .map(|space| space.usage().totals())
         .unwrap_or_default();
     let addresses = process
         .image()

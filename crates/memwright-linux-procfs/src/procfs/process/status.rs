@@ -115,9 +115,9 @@ pub fn status(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result 
             .image()
             .map(|image| image.addresses)
             .unwrap_or_default();
-        let totals = space.totals();
+        let totals = space.usage().totals();
         write_memory(text, &totals, addresses.code_pages(totals.executable))?;
-        let enabled = space.huge_refusal() != HugeRefusal::Everywhere;
+        let enabled = space.huge_pages().refusal() != HugeRefusal::Everywhere;
         writeln!(text, "THP_enabled:\t{}", u8::from(enabled))?;
         writeln!(text, "untag_mask:\t{UNTAG}")?;
     }

@@ -44,7 +44,7 @@ pub fn locked(tasks: &Tasks, memory: &Memory) -> Result<u64, fmt::Error> {
         let Some(space) = process.space() else {
             continue;
         };
-        if space.totals().locked == 0 {
+        if space.usage().totals().locked == 0 {
             continue;
         }
         let set = match &mut found {
@@ -63,7 +63,7 @@ pub fn locked(tasks: &Tasks, memory: &Memory) -> Result<u64, fmt::Error> {
             if !locked {
                 continue;
             }
-            space.survey(range, |sight| {
+            space.usage().survey(range, |sight| {
                 if let Sight::Entry(_, extent, _) = sight {
                     match extent.entry {
                         Entry::Present(page) if !page.bits.contains(Bits::BORROWED) => {

@@ -13,7 +13,7 @@ use memwright::FolioSplit;
 use memwright_linux_abi::{Memory, errno::Errno};
 use memwright_linux_tasks::process::Tasks;
 use memwright_linux_vfs::fs::{caller::Caller, inode::Body, walk::LastLink};
-use memwright_table::{PAGE_SIZE, Page, PageRange};
+use memwright_table::{PAGE_SIZE, Page, PageRange, VirtAddr};
 
 /// `/sys/kernel/debug/split_huge_pages`.
 pub static SPLIT: SystemControl = SystemControl {
@@ -163,10 +163,12 @@ fn split_process(
     let thread = || tasks.thread(id).map(|thread| thread.process.clone());
     let process = tasks.process(id).or_else(thread).ok_or(Errno::ESRCH)?;
     let space = process.space().ok_or(Errno::EINVAL)?;
-    let page = |address: u64| Page::new(address / PAGE_SIZE as u64).min(Page::USER_END);
+    let page = |address: u64| Page::new(address / PAGE_SIZE as u64).min(VirtAddr::USER_END.page());
     let (start, end) = (page(range.start), page(range.end));
     if start < end {
-        space.split_folios(PageRange::new(start, end), split);
+        space
+            .huge_pages()
+            .split_folios(PageRange::new(start, end), split);
     }
     Ok(())
 }

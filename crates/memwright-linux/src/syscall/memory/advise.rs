@@ -115,10 +115,18 @@ fn populate(
     (address, length): (VirtAddr, u64),
     write: bool,
 ) -> Result<(), Errno> {
-    let mut rest = space.to_populate(address, length).map_err(advise_errno)?;
+    let mut rest = space
+        .residency()
+        .to_populate(address, length)
+        .map_err(advise_errno)?;
     userfaults
         .awaiting(current.thread, space, || {
-            let populate = || (space.populate_onward(&mut rest, write), rest.next());
+            let populate = || {
+                (
+                    space.residency().populate_onward(&mut rest, write),
+                    rest.next(),
+                )
+            };
             match current.reclaim().retry_onward(populate) {
                 Err(AdviseError::Watched(awaited)) => Err(awaited),
                 populated => Ok(populated),

@@ -24,7 +24,7 @@ pub(crate) fn execute_only(current: &Current<'_>, protection_keys: &ProtectionKe
     if !protection_keys.exist() {
         return None;
     }
-    let key = current.with_space(|space| space.execute_only_key())?;
+    let key = current.with_space(|space| space.protection_keys().execute_only())?;
     if protection_keys.denied(key) & DISABLE_ACCESS == 0 {
         protection_keys.deny(key, DISABLE_ACCESS);
     }
@@ -56,7 +56,13 @@ pub fn pkey_mprotect(
         return Err(Errno::EINVAL);
     }
     let address = VirtAddr::new(address);
-    let protect = || current.with_space(|space| space.protect_by_key(address, length, rights, key));
+    let protect = || {
+        current.with_space(|space| {
+            space
+                .protection_keys()
+                .protect(address, length, rights, key)
+        })
+    };
     let protected = current.reclaim().retry(protect);
     protected.map_err(protect_errno)?;
     Ok(0)
@@ -76,7 +82,7 @@ pub fn pkey_alloc(
         return Err(Errno::ENOSPC);
     }
     let key = current
-        .with_space(|space| space.allocate_key())
+        .with_space(|space| space.protection_keys().allocate())
         .ok_or(Errno::ENOSPC)?;
     protection_keys.deny(key, refused as u32);
     Ok(u64::from(key))
@@ -89,7 +95,7 @@ pub fn pkey_free(
     arguments: &Arguments,
 ) -> CallResult {
     let key = u8::try_from(arguments[0] as i32).map_err(|_| Errno::EINVAL)?;
-    if protection_keys.exist() && current.with_space(|space| space.free_key(key)) {
+    if protection_keys.exist() && current.with_space(|space| space.protection_keys().free(key)) {
         Ok(0)
     } else {
         Err(Errno::EINVAL)

@@ -39,11 +39,11 @@ fn lock(
 ) -> CallResult {
     let address = VirtAddr::new(address);
     let space = current.space();
-    let lock = || space.begin_lock(address, length, on_fault);
+    let lock = || space.residency().begin_lock(address, length, on_fault);
     let begun = current.reclaim().retry(lock);
     let mut rest = begun.map_err(|error| lock_failed(current, error))?;
     let locked = userfaults.awaiting(current.thread, &space, || {
-        let populate = || (space.populate_locked(&mut rest), rest.next());
+        let populate = || (space.residency().populate_locked(&mut rest), rest.next());
         match current.reclaim().retry_onward(populate) {
             Err(LockError::Watched(awaited)) => Err(awaited),
             locked => Ok(locked),
@@ -58,7 +58,7 @@ fn lock(
 /// Implements `munlock`.
 pub fn munlock(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
-    let unlock = || current.with_space(|space| space.unlock(address, arguments[1]));
+    let unlock = || current.with_space(|space| space.residency().unlock(address, arguments[1]));
     let unlocked = current.reclaim().retry(unlock);
     unlocked.map_err(|error| lock_failed(current, error))?;
     Ok(0)
@@ -82,7 +82,7 @@ pub fn mlockall(
         (true, true) => LockFuture::OnFault,
     };
     let present = flags & raw::MCL_CURRENT != 0;
-    let lock = || current.with_space(|space| space.lock_all(present, future, on_fault));
+    let lock = || current.with_space(|space| space.residency().lock_all(present, future, on_fault));
     let locked = current.reclaim().retry(lock);
     let to_populate = locked.map_err(|error| lock_failed(current, error))?;
     make_resident(current, userfaults, to_populate);
@@ -91,7 +91,7 @@ pub fn mlockall(
 
 /// Implements `munlockall`.
 pub fn munlockall(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
-    let unlock = || current.with_space(|space| space.unlock_all());
+    let unlock = || current.with_space(|space| space.residency().unlock_all());
     let unlocked = current.reclaim().retry(unlock);
     unlocked.map_err(|error| lock_failed(current, error))?;
     Ok(0)
@@ -103,7 +103,8 @@ pub fn munlockall(current: &Current<'_>, _arguments: &Arguments) -> CallResult {
 /// # Errors
 /// `EPERM` if the limit is 0, `EAGAIN` if the limit would be exceeded.
 pub(super) fn check_lock(current: &Current<'_>, length: u64) -> Result<(), Errno> {
-    let (limits, locked) = current.with_space(|space| (space.limits(), space.totals().locked));
+    let (limits, locked) =
+        current.with_space(|space| (space.limits(), space.usage().totals().locked));
     if limits.may_lock_any {
         return Ok(());
     }

@@ -28,10 +28,12 @@ pub fn mincore(current: &Current<'_>, arguments: &Arguments) -> CallResult {
             .try_reserve_exact((step / PAGE) as usize)
             .map_err(|_| Errno::EAGAIN)?;
         let found = current.with_space(|space| {
-            space.resident(VirtAddr::new(next), step, &mut |_, resident| {
-                #[expect(clippy::disallowed_methods, reason = "there is room for each page")]
-                bytes.push(u8::from(resident));
-            })
+            space
+                .residency()
+                .resident(VirtAddr::new(next), step, &mut |_, resident| {
+                    #[expect(clippy::disallowed_methods, reason = "there is room for each page")]
+                    bytes.push(u8::from(resident));
+                })
         });
         // Write the results for the pages before a hole, then fail because of the hole.
         current.user.write_bytes(out, &bytes)?;

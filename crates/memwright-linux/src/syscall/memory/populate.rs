@@ -14,7 +14,7 @@ pub(super) fn make_resident(current: &Current<'_>, userfaults: &Userfaults, mut 
     }
     let space = current.space();
     loop {
-        let populate = || (space.populate_rest(&mut rest), rest.next());
+        let populate = || (space.residency().populate_rest(&mut rest), rest.next());
         let had = match current.reclaim().retry_onward(populate) {
             Ok(()) => return,
             Err(PopulateError::Watched(awaited)) => userfaults
@@ -26,7 +26,7 @@ pub(super) fn make_resident(current: &Current<'_>, userfaults: &Userfaults, mut 
             return;
         }
         if !had {
-            space.pass_area(&mut rest);
+            space.residency().pass_area(&mut rest);
         }
     }
 }

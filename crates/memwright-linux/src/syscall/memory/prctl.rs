@@ -74,7 +74,7 @@ pub fn set_huge_refusal(current: &Current<'_>, arguments: &Arguments) -> CallRes
         (true, PR_THP_DISABLE_EXCEPT_ADVISED) => HugeRefusal::ExceptAdvised,
         (false | true, _) => return Err(Errno::EINVAL),
     };
-    current.with_space(|space| space.refuse_huge(refusal));
+    current.with_space(|space| space.huge_pages().refuse(refusal));
     Ok(0)
 }
 
@@ -84,11 +84,13 @@ pub fn get_huge_refusal(current: &Current<'_>, arguments: &Arguments) -> CallRes
     if rest != [0; 4] {
         return Err(Errno::EINVAL);
     }
-    Ok(match current.with_space(|space| space.huge_refusal()) {
-        HugeRefusal::Nothing => 0,
-        HugeRefusal::Everywhere => 1,
-        HugeRefusal::ExceptAdvised => 1 | PR_THP_DISABLE_EXCEPT_ADVISED,
-    })
+    Ok(
+        match current.with_space(|space| space.huge_pages().refusal()) {
+            HugeRefusal::Nothing => 0,
+            HugeRefusal::Everywhere => 1,
+            HugeRefusal::ExceptAdvised => 1 | PR_THP_DISABLE_EXCEPT_ADVISED,
+        },
+    )
 }
 
 /// Implements `PR_SET_MEMORY_MERGE` (`kernel/sys.c` of Linux 7.2).
@@ -101,7 +103,7 @@ pub fn set_merging(
     if rest != [0; 3] {
         return Err(Errno::EINVAL);
     }
-    let merge = || current.with_space(|space| space.merge_all(on != 0));
+    let merge = || current.with_space(|space| space.ksm().merge_all(on != 0));
     let set = current.reclaim().retry(merge);
     set.map_err(|_| Errno::ENOMEM)?;
     merge_scan.want();
@@ -114,7 +116,7 @@ pub fn get_merging(current: &Current<'_>, arguments: &Arguments) -> CallResult {
     if rest != [0; 4] {
         return Err(Errno::EINVAL);
     }
-    Ok(current.with_space(|space| space.merges_all()).into())
+    Ok(current.with_space(|space| space.ksm().merges_all()).into())
 }
 
 /// Implements `PR_SET_VMA`. Its only attribute is the name of anonymous memory (`kernel/sys.c` of Linux 7.2).

@@ -173,7 +173,9 @@ fn protect_execute_only(
     let key = keys::execute_only(current, protection_keys);
     let protect = || {
         current.with_space(|space| match key {
-            Some(key) => space.protect_execute_only(address, length, key),
+            Some(key) => space
+                .protection_keys()
+                .protect_execute_only(address, length, key),
             None => space.protect(address, length, Rights::EXECUTE),
         })
     };

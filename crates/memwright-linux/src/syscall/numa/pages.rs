@@ -96,14 +96,14 @@ pub(super) fn move_pages(
         let page = VirtAddr::new(address).page();
         let to = statuses.wrapping_add(4 * index);
         if nodes == 0 {
-            let status = status_of(space.node_of(page).map(Moved::Stays));
+            let status = status_of(space.numa().node_of(page).map(Moved::Stays));
             current.user.write_value(to, &status_word(status))?;
             continue;
         }
         let node: i32 = current.user.read_value(nodes.wrapping_add(4 * index))?;
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
-        match space.migrate(page, NodeChoice::only(node), moving) {
+        match space.numa().migrate(page, NodeChoice::only(node), moving) {
             // A page that was to move is busy or belongs to an object: end the call and return the number of remaining
             // pages.
             Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
@@ -143,13 +143,13 @@ pub(super) fn migrate_pages(
     } else {
         Moving::Own
     };
-    let user = PageRange::new(Page::new(0), Page::USER_END);
+    let user = PageRange::new(Page::new(0), VirtAddr::USER_END.page());
     let mut left = 0;
-    space.placed_pages(user, 0, &mut |page, node, _| {
+    space.numa().placed_pages(user, 0, &mut |page, node, _| {
         let Some(target) = target_of(node, from, to) else {
             return true;
         };
-        match space.migrate(page, NodeChoice::only(target), moving) {
+        match space.numa().migrate(page, NodeChoice::only(target), moving) {
             Ok(_)
             | Err(Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable | Unmoved::Shared(_)) => {}
             Err(Unmoved::Object | Unmoved::Busy | Unmoved::NoFrame) => left += 1,

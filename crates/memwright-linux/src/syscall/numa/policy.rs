@@ -161,7 +161,7 @@ pub(super) fn mbind(current: &Current<'_>, memory: &Memory, arguments: &Argument
     let policy = policy(mode as u32, &nodes, all(memory))?;
     let strict = flags & STRICT != 0 && policy.is_some();
     let looks = strict && moving == Moving::None;
-    let bind = || current.with_space(|space| space.bind(start, length, policy, looks));
+    let bind = || current.with_space(|space| space.numa().bind(start, length, policy, looks));
     current.reclaim().retry(bind).map_err(bind_errno)?;
     if moving == Moving::None {
         return Ok(0);
@@ -196,24 +196,27 @@ fn move_misplaced(
     };
     let mut left = 0;
     current.with_space(|space| {
-        space.placed_pages(range, near, &mut |page: Page, node, choice| {
-            if wanted.contains(node) {
-                return true;
-            }
-            let choice = choice.unwrap_or(usual.choice(near, 0, all(memory), |_| 1));
-            match space.migrate(page, choice, moving) {
-                // Pages that other processes map too are not migrated (`migrate_folio_add`).
-                Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent | Unmoved::Shared(_)) => {}
-                Err(
-                    Unmoved::NoArea
-                    | Unmoved::Unmovable
-                    | Unmoved::Object
-                    | Unmoved::Busy
-                    | Unmoved::NoFrame,
-                ) => left += 1,
-            }
-            true
-        });
+        space
+            .numa()
+            .placed_pages(range, near, &mut |page: Page, node, choice| {
+                if wanted.contains(node) {
+                    return true;
+                }
+                let choice = choice.unwrap_or(usual.choice(near, 0, all(memory), |_| 1));
+                match space.numa().migrate(page, choice, moving) {
+                    // Pages that other processes map too are not migrated (`migrate_folio_add`).
+                    Ok(Moved::To(_) | Moved::Stays(_))
+                    | Err(Unmoved::Absent | Unmoved::Shared(_)) => {}
+                    Err(
+                        Unmoved::NoArea
+                        | Unmoved::Unmovable
+                        | Unmoved::Object
+                        | Unmoved::Busy
+                        | Unmoved::NoFrame,
+                    ) => left += 1,
+                }
+                true
+            });
     });
     left
 }
@@ -257,7 +260,7 @@ pub(super) fn get_mempolicy(
     let thread = &current.thread.placement;
     let mut policy = thread.policy(memory);
     if flags & ADDR != 0 {
-        let area = current.with_space(|space| space.placement_at(VirtAddr::new(address)));
+        let area = current.with_space(|space| space.numa().placement_at(VirtAddr::new(address)));
         policy = area.ok_or(Errno::EFAULT)?;
     } else if address != 0 {
         return Err(Errno::EINVAL);
@@ -288,7 +291,7 @@ fn write_nodes(user: UserMemory<'_>, to: u64, count: u64, nodes: NodeSet) -> Cal
 /// Returns the node of the page at `address`. Faults the page in if necessary (`lookup_node`).
 fn node_at(current: &Current<'_>, memory: &Memory, address: u64) -> Result<u8, Errno> {
     let page = VirtAddr::new(address).page();
-    let look = || current.with_space(|space| space.node_of(page));
+    let look = || current.with_space(|space| space.numa().node_of(page));
     match look() {
         Ok(node) => return Ok(node),
         Err(Unmoved::Unmovable) => return Ok(zero_node(memory)),
@@ -327,7 +330,8 @@ pub(super) fn set_mempolicy_home_node(
     };
     let may = |policy: PlacePolicy| matches!(number(policy.mode), BIND | PREFERRED_MANY);
     let start = VirtAddr::new(address);
-    let set = current.with_space(|space| space.set_home_node(start, length, home as u8, may));
+    let set =
+        current.with_space(|space| space.numa().set_home_node(start, length, home as u8, may));
     set.map(|()| 0).map_err(|error| match error {
         BindError::Hole(_) => Errno::ENOENT,
         BindError::Misaligned
