@@ -74,6 +74,7 @@ pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use move_entries::MoveRule;
 pub use numbers::TableTotals;
+pub use prune::CutTables;
 pub use quiet::{AlikeRun, EditedRuns, Prepared, Touched, Tracked};
 pub use share_tables::ShareRule;
 pub use translate::{PageAccess, Translation};

@@ -42,20 +42,36 @@ impl<M: Machine> Table<M> {
         pruning.freed
     }
 
-    /// Frees the last-level tables that are entirely in `range`, which the caller unmaps, with all entries, and the
-    /// tables above them that become empty. Counts the entries in the gather. Keeps shared tables, and without the
+    /// Cuts the last-level tables that are entirely in `range`, which the caller unmaps, and frees the tables above them
+    /// that become empty. The caller then calls [`drop_cut`](Self::drop_cut). Keeps shared tables, and without the
     /// feature `inline` all that are not empty. The calling thread can yield.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
-    pub fn cut_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) {
+    pub fn cut_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> CutTables {
         // Pages that another operation has removed but not flushed yet must not be accessible either (rule:
         // see-pending-flushes).
         gather.rely_on_pending();
         let points = PausePoints::<M::Threads>::every(TABLES);
         let mut pruning = Pruning::new(self, points, true, gather);
         pruning.free_below(self.root(), M::Arch::LEVELS, range);
-        pruning.drop_cut();
+        pruning.cut
+    }
+
+    /// Flushes, and then drops the tables that were cut, with their entries.
+    pub fn drop_cut(&self, mut cut: CutTables, gather: &mut Gather<'_, M>) {
+        if cut.head == END {
+            return;
+        }
+        gather.flush();
+        while cut.head != END {
+            let table = Frame::new(cut.head);
+            let meta = self.frames().meta(table);
+            cut.head = meta.link();
+            meta.set_link(UNLINKED);
+            gather.note_dropped(self.drop_last_level(table));
+            gather.note_table_dropped();
+        }
     }
 
     /// Whether the root has no entries: nothing is mapped, and there are no other tables.
@@ -96,6 +112,23 @@ impl<M: Machine> Cursor<'_, M> {
 /// The number of tables between two scheduling points.
 const TABLES: u32 = 128;
 
+/// Tables that were cut and not dropped yet, linked through their metadata.
+#[must_use = "call `drop_cut`: the tables leak otherwise"]
+#[derive(Debug)]
+pub struct CutTables {
+    /// The first table.
+    head: u32,
+    /// The number of references that the entries hold.
+    pages: u32,
+}
+
+impl CutTables {
+    const NONE: Self = Self {
+        head: END,
+        pages: 0,
+    };
+}
+
 /// The state of freeing tables.
 struct Pruning<'a, 'g, M: Machine> {
     table: &'a Table<M>,
@@ -104,10 +137,8 @@ struct Pruning<'a, 'g, M: Machine> {
     points: PausePoints<M::Threads>,
     /// Whether whole last-level tables are freed with their entries.
     cuts: bool,
-    /// The first of the tables that were cut and not freed yet, which are linked through their metadata.
-    cut: u32,
-    /// The number of references that the entries of these tables hold.
-    cut_pages: u32,
+    /// The tables that were cut and not dropped yet.
+    cut: CutTables,
 }
 
 impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
@@ -124,8 +155,7 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             points,
             // An image that should be small has no code for it.
             cuts: cuts && cfg!(feature = "inline"),
-            cut: END,
-            cut_pages: 0,
+            cut: CutTables::NONE,
         }
     }
 
@@ -197,9 +227,9 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             self.gather
                 .record(start, PageSize::Size4K, Change::TableFreed);
             if cuts {
-                below.set_link(self.cut);
-                self.cut = lower.number();
-                self.cut_pages += numbers::counted(numbers);
+                below.set_link(self.cut.head);
+                self.cut.head = lower.number();
+                self.cut.pages += numbers::counted(numbers);
             } else {
                 self.gather.hold(lower);
             }
@@ -211,28 +241,11 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
 
     /// Drops the tables that were cut if their entries hold too many references.
     fn relieve(&mut self) {
-        if self.gather.is_too_much(self.cut_pages) {
+        if self.gather.is_too_much(self.cut.pages) {
             self.gather.count_early();
-            self.drop_cut();
+            let cut = core::mem::replace(&mut self.cut, CutTables::NONE);
+            self.table.drop_cut(cut, self.gather);
             pause_point::<M::Threads>();
-        }
-    }
-
-    /// Flushes, and then drops the tables that were cut.
-    fn drop_cut(&mut self) {
-        if self.cut == END {
-            return;
-        }
-        self.gather.flush();
-        self.cut_pages = 0;
-        while self.cut != END {
-            let table = Frame::new(self.cut);
-            let meta = self.table.frames().meta(table);
-            self.cut = meta.link();
-            meta.set_link(UNLINKED);
-            let dropped = self.table.drop_last_level(table);
-            self.gather.note_dropped(dropped);
-            self.gather.note_table_dropped();
         }
     }
 }
