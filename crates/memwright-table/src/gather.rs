@@ -35,6 +35,7 @@ use crate::machine::{Invalidation, Machine};
 use crate::root::{CpuShare, Table};
 use crate::sync::Threads;
 use send::send;
+pub(crate) use upper::Dropped;
 
 /// The maximum number of pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
@@ -474,13 +475,15 @@ impl<'t, M: Machine> Gather<'t, M> {
         let frames = self.table.frames();
         let first = frames.first_frame(frame);
         let meta = frames.meta(first);
-        self.counts.released_objects += u64::from(meta.kind() == FrameKind::Object);
+        // There are too few frames for either sum to wrap.
+        let objects = &mut self.counts.released_objects;
+        *objects = objects.wrapping_add(u64::from(meta.kind() == FrameKind::Object));
         if meta.claim(self.held) {
             self.held = first.number();
         } else {
             self.hold_shared(first, false);
         }
-        self.held_count += 1;
+        self.held_count = self.held_count.wrapping_add(1);
     }
 
     /// Drops the references of removed swap entries to their slots. No flush is needed, because CPUs do not cache swap
@@ -545,12 +548,22 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// Flushes if too many frames are deferred. Cursors call this between tables.
     #[inline]
     pub fn relieve(&mut self) {
-        let is_full = self.held_count >= MOST_HELD_SWAPPING
-            && (self.held_count >= MOST_HELD || self.table.frames().has_slots());
-        if is_full {
-            self.counts.early += 1;
+        if self.is_too_much(self.held_count) {
+            self.count_early();
             self.flush();
         }
+    }
+
+    /// Whether `held` deferred frames are so many that the operation must flush and free them.
+    #[inline]
+    pub(crate) fn is_too_much(&self, held: u32) -> bool {
+        held >= MOST_HELD_SWAPPING && (held >= MOST_HELD || self.table.frames().has_slots())
+    }
+
+    /// Counts a flush before the end of the operation.
+    #[inline]
+    pub(crate) fn count_early(&mut self) {
+        self.counts.early += 1;
     }
 
     /// Performs the invalidations recorded so far, and then frees the deferred frames. An operation that replaces a

@@ -160,8 +160,8 @@ pub use rising::{Rising, RisingRoom};
 pub use root::{HasTable, Loaded};
 pub use sync::{OneCpu, Threads};
 pub use table::{
-    AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, EditedRuns, Extent,
-    Look, MoveRule, PageAccess, Prepared, ShareRule, Table, TableTotals, Touched, Tracked,
+    AlikeRun, Collapsed, Copied, CopyRule, CopyStop, Cursor, CutTables, Edit, Edited, EditedRuns,
+    Extent, Look, MoveRule, PageAccess, Prepared, ShareRule, Table, TableTotals, Touched, Tracked,
     Translation,
 };
 pub use tags::{MOST_TAGS, TagChoice, Tags};

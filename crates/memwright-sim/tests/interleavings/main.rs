@@ -8,6 +8,7 @@
 //! frame is filled while a CPU still has a translation for it.
 
 mod armed;
+mod cut;
 mod fault;
 mod file;
 mod folio;

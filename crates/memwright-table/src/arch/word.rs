@@ -332,6 +332,20 @@ pub(crate) fn frame(word: u64, inverted: u64) -> Frame {
     Frame::new((((word ^ inverted) & ADDRESS) >> 12) as u32)
 }
 
+/// Returns the frame number of the page that `word` maps, minus `lowest`. If `word` does not map a page with rights, or
+/// if its entry holds no reference, or if the frame number is below `lowest`, the result is above every frame number.
+#[inline(always)]
+pub(crate) fn index_of_counted(word: u64, lowest: u32) -> u64 {
+    // One subtraction checks the right and removes its bit: the low bits are 0 after it only if the bit was set. The
+    // rotation moves the low bits to the top. `BORROWED` is above the address field.
+    let bias = READ | (lowest as u64) << 12;
+    (word & (ADDRESS | READ | Bits::BORROWED.bits()))
+        .wrapping_sub(bias)
+        .rotate_right(12)
+}
+
+const _: () = assert!(Bits::BORROWED.bits() > ADDRESS);
+
 /// Decodes the page that `word` maps in a table at `level`. `is_present` must be true for `word`.
 #[inline]
 pub(crate) fn decode_present(word: u64, level: u8) -> Present {

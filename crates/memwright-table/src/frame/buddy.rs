@@ -6,6 +6,7 @@ use super::FrameKind;
 use super::meta::{END, Meta, State};
 use super::order::MAX_ORDER;
 use crate::addr::Frame;
+use crate::arch::word;
 
 /// The metadata of every frame from `lowest` on.
 #[derive(Clone, Copy)]
@@ -20,17 +21,28 @@ impl<'a> Metas<'a> {
         Self { lowest, all }
     }
 
-    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers have the
-    /// number from a table, a list or a reference; one with a number of unknown origin calls [`find`](Self::find).
+    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers have
+    /// the number from a table, a list or a reference; one with a number of unknown origin calls [`find`](Self::find).
     #[inline]
     pub(crate) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
+    /// Returns the metadata of the frame that the entry `word` of a last-level table maps with rights. Returns `None`
+    /// if the entry does not map a page with rights or holds no reference.
+    #[inline(always)]
+    pub(crate) fn of_entry(self, word: u64) -> Option<&'a Meta> {
+        self.all
+            .get(word::index_of_counted(word, self.lowest) as usize)
+    }
+
     /// Returns the frame to which `meta`, an element of this metadata, belongs.
     pub(crate) fn frame_of(self, meta: &Meta) -> Frame {
         let offset = core::ptr::from_ref(meta) as usize - self.all.as_ptr() as usize;
-        Frame::new(self.lowest + (offset / size_of::<Meta>()) as u32)
+        Frame::new(
+            self.lowest
+                .wrapping_add((offset / size_of::<Meta>()) as u32),
+        )
     }
 
     /// The number of the last frame plus 1.

@@ -166,7 +166,8 @@ impl Cache {
     pub(super) fn push(&mut self, frame: Frame, meta: &Meta) {
         meta.set_link(self.head);
         self.head = frame.number();
-        self.count += 1;
+        // A full cache is drained at once, so the count does not wrap.
+        self.count = self.count.wrapping_add(1);
     }
 
     #[inline]

@@ -57,7 +57,8 @@ impl<M: Machine> Frames<M> {
                 cache.count_freed(kind, freed);
                 (kind, freed) = (state.kind(), 0);
             }
-            freed += 1 << state.order();
+            // No order reaches the number of bits, and there are too few frames for the sum to wrap.
+            freed = i64::wrapping_add(freed, 1i64.wrapping_shl(state.order().into()));
             self.free_uncounted(&mut cache, frame, meta);
         }
         cache.count_freed(kind, freed);
@@ -72,7 +73,7 @@ impl<M: Machine> Frames<M> {
 
     /// Frees the frames of a list. All of them have copies in swap slots.
     #[cold]
-    fn free_copied(&self, head: u32) {
+    pub(super) fn free_copied(&self, head: u32) {
         let mut number = head;
         while number != END {
             let frame = Frame::new(number);
@@ -90,6 +91,17 @@ impl<M: Machine> Frames<M> {
             self.free_other(cache, frame, meta);
             return;
         }
+        self.free_single(cache, (frame, meta), state);
+    }
+
+    /// Frees a single frame, whose state is `state`, into the cache.
+    #[inline(always)]
+    pub(super) fn free_single(
+        &self,
+        cache: &mut Cache,
+        (frame, meta): (Frame, &Meta),
+        state: State,
+    ) {
         meta.set_state(state.become_block(FrameKind::Free, 0));
         if cfg!(debug_assertions) {
             self.poison(frame);

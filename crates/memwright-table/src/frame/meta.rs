@@ -156,6 +156,12 @@ impl State {
         self.0 & (0xff00 | Self::NODE) == 0
     }
 
+    /// Whether the block is a single frame of the first node that has no copy in swap.
+    #[inline]
+    pub(crate) const fn is_single_of_first_uncopied(self) -> bool {
+        self.0 & (0xff00 | Self::NODE | Self::COPIED) == 0
+    }
+
     /// Whether the references to the frame are counted in its own metadata and the frame is in no folio. `false` means
     /// unknown: the frame may be in a block of several frames, or free. The state of a frame of a closed folio other
     /// than the first is that of a free frame.
@@ -285,6 +291,28 @@ impl Meta {
         self.link
             .compare_exchange(unlinked, next, order, order)
             .is_ok()
+    }
+
+    /// Like [`drop_reference`](Self::drop_reference), for a block that belongs to no object. Returns whether no
+    /// reference remains.
+    ///
+    /// # Panics
+    /// If the block has no reference.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn drop_anonymous(&self) -> bool {
+        let references = self.references.load(Ordering::Acquire);
+        if references <= 1 {
+            assert!(
+                references == 1,
+                "a reference was given up that does not exist"
+            );
+            self.references.store(0, Ordering::Relaxed);
+            return true;
+        }
+        let before = self.references.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "a reference was given up that does not exist");
+        before == 1
     }
 
     /// Drops one reference, and returns what remains. If no reference remains, the caller must free the block.

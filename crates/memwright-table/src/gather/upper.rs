@@ -5,6 +5,19 @@ use super::Gather;
 use crate::entry::Change;
 use crate::machine::Machine;
 
+/// What was dropped with a last-level table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// The number of entries that mapped pages with rights.
+    pub(crate) mapped: u64,
+    /// The number of references to frames that the entries held.
+    pub(crate) pages: u64,
+    /// The number of references to pages of objects among `pages`.
+    pub(crate) objects: u64,
+    /// The number of swap entries.
+    pub(crate) slots: u64,
+}
+
 impl<M: Machine> Gather<'_, M> {
     /// Records that a table was unlinked because a huge page replaces it. The table is reused, not freed.
     pub(crate) fn record_unlinked(&mut self) {
@@ -38,6 +51,21 @@ impl<M: Machine> Gather<'_, M> {
     /// removed, because they stay in the shared tables.
     pub(crate) fn record_left(&mut self) {
         self.record_upper(Change::Freed, 0);
+    }
+
+    /// Counts what was dropped with a last-level table, which was unlinked by this operation.
+    pub(crate) fn note_dropped(&mut self, dropped: Dropped) {
+        let counts = &mut self.counts;
+        counts.changed[Change::Freed.index()] += dropped.mapped;
+        counts.released += dropped.pages;
+        counts.released_objects += dropped.objects;
+        counts.slots += dropped.slots;
+    }
+
+    /// Counts the reference to the frame of a last-level table whose change was recorded as [`Change::TableFreed`], and
+    /// which was freed without this gather.
+    pub(crate) fn note_table_dropped(&mut self) {
+        self.counts.released += 1;
     }
 
     fn record_upper(&mut self, change: Change, entries: u64) {

@@ -17,7 +17,7 @@ use crate::machine::{Machine, SlotOf};
 use crate::sync::{Step, step};
 
 /// The maximum number of swap entries that are removed together.
-const SWAPPED: usize = 8;
+pub(super) const SWAPPED: usize = 8;
 
 /// The change that a rule makes to one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
+use super::batch::SWAPPED;
 use super::level::{ENTRIES, USER_ENTRIES};
-use super::shared::{is_shared_table, stop_sharing};
+use super::numbers;
+use super::shared::{count_empty_last, is_shared_table, stop_sharing};
 use crate::addr::Frame;
 use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Entry;
-use crate::machine::Machine;
+use crate::frame::Dropping;
+use crate::gather::Dropped;
+use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::Rank;
 
@@ -43,7 +47,9 @@ impl<M: Machine> Table<M> {
                     if stop_sharing(self.frames.meta(lower)) {
                         left += 1;
                     } else {
-                        self.drop_last_shared(lower);
+                        self.wait_for_copy(lower);
+                        self.drop_below(lower, 1);
+                        self.frames.release(lower);
                     }
                 }
                 Slot::Table(lower) => {
@@ -71,13 +77,79 @@ impl<M: Machine> Table<M> {
 
 impl<M: Machine> Table<M> {
     /// Drops a table that was shared, and that no other address space shares any more.
-    #[cold]
-    pub(super) fn drop_last_shared(&self, table: Frame) {
-        // An address space that has replaced the table by a copy holds the lock until its CPUs have flushed.
+    pub(super) fn drop_last_shared(&self, table: Frame) -> Dropped {
+        self.wait_for_copy(table);
+        self.drop_last_level(table)
+    }
+
+    /// Waits until no address space copies the table: one that has replaced the table by a copy holds the lock until
+    /// its CPUs have flushed.
+    fn wait_for_copy(&self, table: Frame) {
         let lock = &self.frames().meta(table).lock;
         lock.lock::<M::Threads>(Rank::Table);
         lock.unlock::<M::Threads>(Rank::Table);
-        self.drop_below(table, 1);
-        self.frames().release(table);
+    }
+
+    /// Frees a last-level table that is not linked, and drops what its entries hold. The caller ensures that no CPU
+    /// walks the table, and that no thread locks it.
+    #[inline(never)]
+    pub(super) fn drop_last_level(&self, table: Frame) -> Dropped {
+        let frames = self.frames();
+        let numbers = frames.meta(table).live.load(Ordering::Relaxed);
+        let live = numbers::live(numbers) as usize;
+        let words = frames.table_words(table);
+        let (mut rest, mut empty, mut without_rights) = (&words[..], 0, 0);
+        let mut dropping = Dropping::new(frames);
+        loop {
+            rest = dropping.drop_alike(rest);
+            let Some((last, others)) = rest.split_last() else {
+                break;
+            };
+            let word = last.load(Ordering::Relaxed);
+            if word == 0 {
+                if ENTRIES - rest.len() - empty == live {
+                    break;
+                }
+                let count = count_empty_last::<M>(rest);
+                empty += count;
+                rest = &rest[..rest.len() - count];
+                continue;
+            }
+            rest = others;
+            without_rights += u64::from(!word::has_rights(word));
+            if let Some(frame) = word::decode(word, 1).counted_frame() {
+                dropping.drop_one(frame);
+            }
+        }
+        let objects = dropping.finish();
+        let slots = numbers::swapped(numbers);
+        if slots > 0 {
+            self.drop_swapped(words);
+        }
+        frames.release(table);
+        Dropped {
+            mapped: live as u64 - without_rights,
+            pages: numbers::counted(numbers).into(),
+            objects,
+            slots: slots.into(),
+        }
+    }
+
+    /// Drops the references of the swap entries of a table to their slots.
+    #[cold]
+    fn drop_swapped(&self, words: &[SlotOf<M>; ENTRIES]) {
+        let mut names = [0; SWAPPED];
+        for some in words.chunks(SWAPPED) {
+            let mut count = 0;
+            for slot in some {
+                if let Some(name) = word::swapped(slot.load(Ordering::Relaxed)) {
+                    names[count] = name;
+                    count += 1;
+                }
+            }
+            if count > 0 {
+                self.frames().release_slots(&names[..count]);
+            }
+        }
     }
 }

@@ -11,14 +11,15 @@ use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::root::Table;
-use crate::sync::{Rank, Step, step};
+use crate::sync::{Rank, Step, pause_point, step};
 
 /// The maximum number of tables that are unlinked before a flush.
 const TOGETHER: usize = 128;
 
 impl<M: Machine> Table<M> {
-    /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. A table that no
-    /// other address space shares any more stays linked.
+    /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. Drops a table that
+    /// no other address space shares any more, with all entries, and counts them in the gather. Returns the numbers of
+    /// the entries of the other tables.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -47,11 +48,6 @@ impl<M: Machine> Table<M> {
             let count = whole.min(ENTRIES - first);
             self.leave_below(above, first..first + count, &mut left, gather);
             page = page.add(count as u64 * TABLE_PAGES);
-        }
-        if left.tables > 0 {
-            self.state.shared.fetch_sub(left.tables, Ordering::Relaxed);
-            self.share()
-                .count_tables::<M::Threads>(-(left.tables as i64));
         }
         left
     }
@@ -83,7 +79,7 @@ impl<M: Machine> Table<M> {
                 let word = slot.load(Ordering::Acquire);
                 if let Slot::Table(lower) = word::slot(word, ABOVE) {
                     let lower = metas.get(lower.number());
-                    if is_left(lower) {
+                    if is_shared_table(lower) {
                         slot.store(0, Ordering::Release);
                         tables[count] = lower;
                         count += 1;
@@ -100,31 +96,32 @@ impl<M: Machine> Table<M> {
                 // After this address space has left the tables, another one can own and change them. So no CPU may
                 // walk them for this one any more (rule: flush-before-leaving).
                 gather.flush();
-                self.leave(&tables[..count], left);
+                self.leave(&tables[..count], left, gather);
             }
         }
     }
 
-    /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Frees those
-    /// that all other address spaces have left meanwhile.
+    /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Drops those
+    /// that no other address space shares.
     #[inline(always)]
-    fn leave(&self, tables: &[&Meta], left: &mut TableTotals) {
+    fn leave(&self, tables: &[&Meta], left: &mut TableTotals, gather: &mut Gather<'_, M>) {
         let mut sum = Sum::default();
+        let count = tables.len() as u64;
+        self.state.shared.fetch_sub(count, Ordering::Relaxed);
+        self.share().count_tables::<M::Threads>(-(count as i64));
         let mut last = 0;
         for meta in tables {
-            sum.add(meta.live.load(Ordering::Relaxed));
-            if !stop_sharing_unlinked(meta) {
+            let numbers = meta.live.load(Ordering::Relaxed);
+            if stop_sharing_unlinked(meta) {
+                sum.add(numbers);
+            } else {
                 last += 1;
-                self.drop_last_shared(self.frames().metas().frame_of(meta));
+                let table = self.frames().metas().frame_of(meta);
+                gather.note_dropped(self.drop_last_shared(table));
+                pause_point::<M::Threads>();
             }
         }
         left.add(sum);
-        self.frames().release_earmarks(tables.len() as u64 - last);
+        self.frames().release_earmarks(count - last);
     }
-}
-
-/// Whether other address spaces share the table, so that this one can leave it.
-#[inline]
-fn is_left(meta: &Meta) -> bool {
-    is_shared_table(meta) && meta.references.load(Ordering::Acquire) != 1
 }

@@ -32,8 +32,7 @@ pub(super) const fn counted(numbers: u32) -> u32 {
 }
 
 /// Returns the number of swap entries, in a last-level table.
-#[cfg(test)]
-const fn swapped(numbers: u32) -> u32 {
+pub(super) const fn swapped(numbers: u32) -> u32 {
     (numbers / SWAPPED) & MASK
 }
 

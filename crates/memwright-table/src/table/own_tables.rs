@@ -8,10 +8,10 @@ use super::shared::{ALONE, count_empty, count_sharers, is_shared, stop_sharing};
 use crate::addr::{Frame, Page, PageRange};
 use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Entry};
-use crate::frame::{Frames, Meta};
+use crate::frame::{Frames, Meta, add_references};
 use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
-use crate::sync::Rank;
+use crate::sync::{Rank, Step, step};
 
 impl<M: Machine> Table<M> {
     /// Gives this address space its own table for each shared table of `range`.
@@ -185,7 +185,17 @@ impl<M: Machine> Table<M> {
 fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     let rule = CopyRule::SHARED_TABLE;
     let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
-    while let Some(first) = slots.first() {
+    loop {
+        // An image that should be small copies all entries by the code of a fork.
+        let copied = if cfg!(feature = "inline") {
+            copy_counted(frames, slots, targets)
+        } else {
+            0
+        };
+        (slots, targets) = (&slots[copied..], &targets[copied..]);
+        let Some(first) = slots.first() else {
+            return;
+        };
         let word = first.load(Ordering::Relaxed);
         let alike = Alike::decide(word, rule);
         let count = if word == 0 {
@@ -206,4 +216,45 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
         };
         (slots, targets) = (&slots[count..], &targets[count..]);
     }
+}
+
+/// Copies the leading entries of `slots` that map pages with rights, hold references to frames in no block of several,
+/// and are neither exclusive nor writable afterwards. Takes a reference for each. Returns their number.
+///
+/// # Panics
+/// If a page is pinned.
+#[inline(never)]
+fn copy_counted<M: Machine>(
+    frames: &Frames<M>,
+    slots: &[SlotOf<M>],
+    targets: &[SlotOf<M>],
+) -> usize {
+    let metas = frames.metas();
+    let CopyRule {
+        clear, withhold, ..
+    } = CopyRule::SHARED_TABLE;
+    let length = slots.len().min(targets.len());
+    let (slots, targets) = (&slots[..length], &targets[..length]);
+    let (mut count, mut pins) = (0, 0);
+    while count < length {
+        step::<M::Threads>(Step::Entry);
+        let word = slots[count].load(Ordering::Relaxed);
+        let Some(meta) = metas.of_entry(word) else {
+            break;
+        };
+        if meta.is_in_block() {
+            break;
+        }
+        pins |= meta.pins.load(Ordering::Acquire);
+        add_references(meta, 1);
+        if word & word::mask(clear) != 0 {
+            word::take(&slots[count], clear);
+        }
+        // Of the bits that a CPU may have set in the original meanwhile, the copy has none: the accessed bit is
+        // withheld, and no CPU sets the dirty bit, because the entry above permits no stores.
+        targets[count].store(word::without(word, withhold), Ordering::Release);
+        count += 1;
+    }
+    assert!(pins == 0, "a page of a shared table is pinned");
+    count
 }

@@ -1,17 +1,25 @@
-//! Frees tables that have become empty.
+//! Frees tables that have become empty, and whole last-level tables with their entries.
+//!
+//! A last-level table is *cut* if all of its pages are unmapped: it is unlinked before its entries are removed. After
+//! one flush, no CPU walks it, and no translation that a CPU cached of its pages remains. The references that the
+//! entries hold are then dropped in one pass over the words, without an atomic operation on any entry and without a
+//! list of the frames.
 
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
-use super::level::{ENTRIES, slot_index, slot_pages};
+use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
+use super::numbers;
 use super::runs::{all_empty, pass_together};
+use super::shared::is_shared_table;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Change;
+use crate::frame::{END, UNLINKED};
 use crate::gather::Gather;
 use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
-use crate::sync::{PausePoints, Rank};
+use crate::sync::{PausePoints, Rank, pause_point};
 
 impl<M: Machine> Table<M> {
     /// Frees every empty table below the root that covers pages of `range`, through the gather. Returns the number of
@@ -29,14 +37,46 @@ impl<M: Machine> Table<M> {
         points: PausePoints<M::Threads>,
         gather: &mut Gather<'_, M>,
     ) -> u64 {
-        let mut pruning = Pruning {
-            table: self,
-            gather,
-            freed: 0,
-            points,
-        };
+        let mut pruning = Pruning::new(self, points, false, gather);
         pruning.free_below(self.root(), M::Arch::LEVELS, range);
         pruning.freed
+    }
+
+    /// Cuts the last-level tables that are entirely in `range`, which the caller unmaps, and frees the tables above them
+    /// that become empty. The caller then calls [`drop_cut`](Self::drop_cut). Keeps shared tables, and without the
+    /// feature `inline` all that are not empty. The calling thread can yield.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space and no other lock.
+    pub fn cut_tables(&self, range: PageRange, gather: &mut Gather<'_, M>) -> CutTables {
+        // Pages that another operation has removed but not flushed yet must not be accessible either (rule:
+        // see-pending-flushes).
+        gather.rely_on_pending();
+        let points = PausePoints::<M::Threads>::every(TABLES);
+        let mut pruning = Pruning::new(self, points, true, gather);
+        pruning.free_below(self.root(), M::Arch::LEVELS, range);
+        pruning.cut
+    }
+
+    /// Flushes, and then drops the tables that were cut, with their entries.
+    pub fn drop_cut(&self, mut cut: CutTables, gather: &mut Gather<'_, M>) {
+        if cut.head == END {
+            return;
+        }
+        gather.flush();
+        while cut.head != END {
+            let table = Frame::new(cut.head);
+            let meta = self.frames().meta(table);
+            cut.head = meta.link();
+            meta.set_link(UNLINKED);
+            gather.note_dropped(self.drop_last_level(table));
+            gather.note_table_dropped();
+        }
+    }
+
+    /// Whether the root has no entries: nothing is mapped, and there are no other tables.
+    pub fn is_bare(&self) -> bool {
+        self.frames().meta(self.root()).live.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -72,15 +112,53 @@ impl<M: Machine> Cursor<'_, M> {
 /// The number of tables between two scheduling points.
 const TABLES: u32 = 128;
 
-/// The state of freeing empty tables.
+/// Tables that were cut and not dropped yet, linked through their metadata.
+#[must_use = "call `drop_cut`: the tables leak otherwise"]
+#[derive(Debug)]
+pub struct CutTables {
+    /// The first table.
+    head: u32,
+    /// The number of references that the entries hold.
+    pages: u32,
+}
+
+impl CutTables {
+    const NONE: Self = Self {
+        head: END,
+        pages: 0,
+    };
+}
+
+/// The state of freeing tables.
 struct Pruning<'a, 'g, M: Machine> {
     table: &'a Table<M>,
     gather: &'a mut Gather<'g, M>,
     freed: u64,
     points: PausePoints<M::Threads>,
+    /// Whether whole last-level tables are freed with their entries.
+    cuts: bool,
+    /// The tables that were cut and not dropped yet.
+    cut: CutTables,
 }
 
-impl<M: Machine> Pruning<'_, '_, M> {
+impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
+    fn new(
+        table: &'a Table<M>,
+        points: PausePoints<M::Threads>,
+        cuts: bool,
+        gather: &'a mut Gather<'g, M>,
+    ) -> Self {
+        Self {
+            table,
+            gather,
+            freed: 0,
+            points,
+            // An image that should be small has no code for it.
+            cuts: cuts && cfg!(feature = "inline"),
+            cut: CutTables::NONE,
+        }
+    }
+
     /// Frees the empty tables under `node`. The recursion depth is bounded by the number of levels.
     fn free_below(&mut self, node: Frame, level: u8, range: PageRange) {
         let words = self.table.frames().table_words(node);
@@ -97,9 +175,16 @@ impl<M: Machine> Pruning<'_, '_, M> {
                     let part = PageRange::new(start, start.add(span)).intersect(range);
                     self.free_below(lower, level - 1, part);
                 }
-                if self.free_one(node, lower, slot, start) {
+                let cuts = cfg!(feature = "inline")
+                    && self.cuts
+                    && level == ABOVE
+                    && is_whole::<M>(start, range);
+                if self.free_one((node, slot), lower, start, cuts) {
                     self.freed += 1;
                     self.gather.relieve();
+                    if cuts {
+                        self.relieve();
+                    }
                 }
                 self.points.round();
             }
@@ -113,18 +198,26 @@ impl<M: Machine> Pruning<'_, '_, M> {
         }
     }
 
-    /// If `lower` is empty, unlinks it from `slot` of `node` and frees it through the gather. Returns whether it was
-    /// empty.
-    fn free_one(&mut self, node: Frame, lower: Frame, slot: &SlotOf<M>, start: Page) -> bool {
+    /// Unlinks `lower` from `slot` of `node` if it is empty, or if `cuts` is true and it is not shared. Frees it after
+    /// the flush of the gather. Returns whether it was unlinked.
+    fn free_one(
+        &mut self,
+        (node, slot): (Frame, &SlotOf<M>),
+        lower: Frame,
+        start: Page,
+        cuts: bool,
+    ) -> bool {
         let frames = self.table.frames();
         let (above, below) = (frames.meta(node), frames.meta(lower));
-        if below.live.load(Ordering::Relaxed) != 0 {
+        let cuts = cuts && !is_shared_table(below);
+        if !cuts && below.live.load(Ordering::Relaxed) != 0 {
             return false;
         }
         above.lock.lock::<M::Threads>(Rank::Table);
         below.lock.lock::<M::Threads>(Rank::TableChild);
-        let empty = below.live.load(Ordering::Relaxed) == 0;
-        if empty {
+        let numbers = below.live.load(Ordering::Relaxed);
+        let unlinks = cuts || numbers == 0;
+        if unlinks {
             slot.store(0, Ordering::Release);
             let live = above.live.load(Ordering::Relaxed);
             above.live.store(live - 1, Ordering::Relaxed);
@@ -133,10 +226,32 @@ impl<M: Machine> Pruning<'_, '_, M> {
             self.table.share().count_tables::<M::Threads>(-1);
             self.gather
                 .record(start, PageSize::Size4K, Change::TableFreed);
-            self.gather.hold(lower);
+            if cuts {
+                below.set_link(self.cut.head);
+                self.cut.head = lower.number();
+                self.cut.pages += numbers::counted(numbers);
+            } else {
+                self.gather.hold(lower);
+            }
         }
         below.lock.unlock::<M::Threads>(Rank::TableChild);
         above.lock.unlock::<M::Threads>(Rank::Table);
-        empty
+        unlinks
     }
+
+    /// Drops the tables that were cut if their entries hold too many references.
+    fn relieve(&mut self) {
+        if self.gather.is_too_much(self.cut.pages) {
+            self.gather.count_early();
+            let cut = core::mem::replace(&mut self.cut, CutTables::NONE);
+            self.table.drop_cut(cut, self.gather);
+            pause_point::<M::Threads>();
+        }
+    }
+}
+
+/// Whether `range` contains all pages of the last-level table for the pages from `start` on. The last table of user
+/// memory extends beyond its end.
+fn is_whole<M: Machine>(start: Page, range: PageRange) -> bool {
+    start >= range.start && (start.add(TABLE_PAGES) <= range.end || range.end == M::Arch::USER.end)
 }

@@ -13,7 +13,7 @@
 //!   path can omit this, because cursors are the only way to change entries. A [`Look`](super::Look) reads a shared
 //!   table, and shows its pages as neither exclusive nor writable.
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
-//!   without reading its entries.
+//!   without reading its entries. If no other address space shares the table, it drops the entries after its flush.
 //!
 //! The lock of a shared table protects its entries. The entry above it is protected by the lock of its upper table, as
 //! always. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
@@ -168,6 +168,22 @@ pub(super) fn count_empty<M: Machine>(slots: &[SlotOf<M>]) -> usize {
     }
     let single = rest
         .iter()
+        .take_while(|slot| slot.load(Ordering::Relaxed) == 0);
+    slots.len() - rest.len() + single.count()
+}
+
+/// Returns the number of empty slots at the end of `slots`.
+pub(super) fn count_empty_last<M: Machine>(slots: &[SlotOf<M>]) -> usize {
+    let mut rest = slots;
+    while let Some((more, group)) = rest.split_last_chunk::<TOGETHER>() {
+        if combined::<M>(group).1 != 0 {
+            break;
+        }
+        rest = more;
+    }
+    let single = rest
+        .iter()
+        .rev()
         .take_while(|slot| slot.load(Ordering::Relaxed) == 0);
     slots.len() - rest.len() + single.count()
 }

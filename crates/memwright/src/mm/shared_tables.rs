@@ -1,17 +1,40 @@
 //! The entries of page tables that several address spaces share.
 
-use memwright_table::{CpuId, Gather, Machine, PageRange, TableTotals};
+use memwright_table::{CpuId, CutTables, Gather, Machine, PageRange, PageSize, TableTotals};
 
 use crate::mm::core::Core;
 use crate::types::stats::Row;
 
 impl<M: Machine> Core<M> {
-    /// Leaves the shared tables of `range` to the other address spaces that share them.
-    pub(crate) fn leave_shared(&self, cpu: CpuId, range: PageRange, gather: &mut Gather<'_, M>) {
+    /// Removes the last-level page tables that are entirely in `range`, and leaves shared ones to the other address spaces
+    /// that share them. Returns the removed tables, which the caller drops, if all tables of the range that are empty have
+    /// been freed.
+    #[inline]
+    pub(crate) fn remove_tables(
+        &self,
+        cpu: CpuId,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Option<CutTables> {
+        let length = range.end.number().wrapping_sub(range.start.number());
+        if length < PageSize::Size2M.pages() {
+            return None;
+        }
+        Some(self.remove_whole_tables(cpu, range, gather))
+    }
+
+    #[inline(never)]
+    fn remove_whole_tables(
+        &self,
+        cpu: CpuId,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> CutTables {
         if self.table.has_shared() {
             let left = self.table.leave_tables(range, gather);
             self.note_left(cpu, &left);
         }
+        self.table.cut_tables(range, gather)
     }
 
     /// Counts the entries of the tables that a fork shares with this address space, the child's.

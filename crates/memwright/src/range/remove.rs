@@ -10,11 +10,18 @@ impl<M: Machine> Core<M> {
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
         self.note_peak(cpu);
         let mut gather = self.gather();
-        self.leave_shared(cpu, range, &mut gather);
-        let mut cursor = self.table.cursor(range).pausing();
-        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
-        cursor.remove_all(&mut gather);
-        cursor.free_tables(&mut gather);
+        let cut = self.remove_tables(cpu, range, &mut gather);
+        if cut.is_none() || !self.table.is_bare() {
+            let mut cursor = self.table.cursor(range).pausing();
+            self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
+            let removed = cursor.remove_all(&mut gather);
+            if cut.is_none() || removed > 0 {
+                cursor.free_tables(&mut gather);
+            }
+        }
+        if let Some(cut) = cut {
+            self.table.drop_cut(cut, &mut gather);
+        }
         let counts = gather.close();
         self.note_gather(cpu, counts);
     }

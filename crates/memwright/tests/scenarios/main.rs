@@ -19,6 +19,8 @@ mod absent;
 mod advise;
 #[cfg(all(feature = "objects", feature = "trace"))]
 mod cpus;
+#[cfg(all(feature = "objects", feature = "swap"))]
+mod cut;
 #[cfg(all(
     feature = "merge",
     feature = "numa",
