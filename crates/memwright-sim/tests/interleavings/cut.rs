@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use memwright::MapRequest;
-use memwright_sim::process::Signal;
 use memwright_table::{FrameKind, PageSize};
+use memwright_testkit::process::Signal;
 
 use crate::support::{self, FIRST, READ_WRITE, SECOND, at, bytes, map, program, read, write};
 use crate::world::{THIRD, World, explore, explore_with};

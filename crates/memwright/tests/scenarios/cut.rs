@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::{Advice, FaultKind, Rights, Row};
-use memwright_sim::HostSwap;
+use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, R, RW, World, page, rows};
 
