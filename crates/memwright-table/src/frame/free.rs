@@ -73,7 +73,7 @@ impl<M: Machine> Frames<M> {
 
     /// Frees the frames of a list. All of them have copies in swap slots.
     #[cold]
-    pub(super) fn free_copied(&self, head: u32) {
+    fn free_copied(&self, head: u32) {
         let mut number = head;
         while number != END {
             let frame = Frame::new(number);
@@ -91,17 +91,6 @@ impl<M: Machine> Frames<M> {
             self.free_other(cache, frame, meta);
             return;
         }
-        self.free_single(cache, (frame, meta), state);
-    }
-
-    /// Frees a single frame, whose state is `state`, into the cache.
-    #[inline(always)]
-    pub(super) fn free_single(
-        &self,
-        cache: &mut Cache,
-        (frame, meta): (Frame, &Meta),
-        state: State,
-    ) {
         meta.set_state(state.become_block(FrameKind::Free, 0));
         if cfg!(debug_assertions) {
             self.poison(frame);

@@ -156,12 +156,6 @@ impl State {
         self.0 & (0xff00 | Self::NODE) == 0
     }
 
-    /// Whether the block is a single frame of the first node that has no copy in swap.
-    #[inline]
-    pub(crate) const fn is_single_of_first_uncopied(self) -> bool {
-        self.0 & (0xff00 | Self::NODE | Self::COPIED) == 0
-    }
-
     /// Whether the references to the frame are counted in its own metadata and the frame is in no folio. `false` means
     /// unknown: the frame may be in a block of several frames, or free. The state of a frame of a closed folio other
     /// than the first is that of a free frame.

@@ -63,7 +63,7 @@ pub use topology::{MAX_NODES, NodeChoice, NodeSet, Topology};
 pub use unshared::UnsharedCounts;
 
 pub(crate) use buddy::Metas;
-pub(crate) use dropping::Dropping;
+pub(crate) use dropping::Alike;
 pub(crate) use meta::{END, Meta, UNLINKED};
 pub(crate) use node_words::{TOGETHER, zero_bits};
 pub(crate) use reference::add_references;

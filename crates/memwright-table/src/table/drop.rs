@@ -9,7 +9,7 @@ use super::shared::{count_empty_last, is_shared_table, stop_sharing};
 use crate::addr::Frame;
 use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Entry;
-use crate::frame::Dropping;
+use crate::frame::Alike;
 use crate::gather::Dropped;
 use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
@@ -99,9 +99,9 @@ impl<M: Machine> Table<M> {
         let live = numbers::live(numbers) as usize;
         let words = frames.table_words(table);
         let (mut rest, mut empty, mut without_rights) = (&words[..], 0, 0);
-        let mut dropping = Dropping::new(frames);
+        let (mut alike, mut objects) = (Alike::new(), 0);
         loop {
-            rest = dropping.drop_alike(rest);
+            rest = frames.drop_alike(rest, alike);
             let Some((last, others)) = rest.split_last() else {
                 break;
             };
@@ -118,10 +118,9 @@ impl<M: Machine> Table<M> {
             rest = others;
             without_rights += u64::from(!word::has_rights(word));
             if let Some(frame) = word::decode(word, 1).counted_frame() {
-                dropping.drop_one(frame);
+                objects += u64::from(frames.drop_counted(frame, &mut alike));
             }
         }
-        let objects = dropping.finish();
         let slots = numbers::swapped(numbers);
         if slots > 0 {
             self.drop_swapped(words);
