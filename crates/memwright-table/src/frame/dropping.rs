@@ -36,6 +36,13 @@ impl<M: Machine> Frames<M> {
         Alike(alike): Alike,
     ) -> &'s [SlotOf<M>] {
         let metas = self.metas();
+        let is_alike = |slot: &SlotOf<M>| {
+            let meta = metas.of_entry(slot.load(Ordering::Relaxed));
+            meta.is_some_and(|meta| meta.state() == alike)
+        };
+        if !slots.last().is_some_and(is_alike) {
+            return slots;
+        }
         let mut cache = self.cache().lock();
         let mut freed: i64 = 0;
         let mut changed = None;

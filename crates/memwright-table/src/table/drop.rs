@@ -115,39 +115,47 @@ impl<M: Machine> Table<M> {
                 rest = &rest[..rest.len() - count];
                 continue;
             }
+            if word::swapped(word).is_some() {
+                let before = self.drop_swapped(rest);
+                without_rights += (rest.len() - before.len()) as u64;
+                rest = before;
+                continue;
+            }
             rest = others;
             without_rights += u64::from(!word::has_rights(word));
             if let Some(frame) = word::decode(word, 1).counted_frame() {
                 objects += u64::from(frames.drop_counted(frame, &mut alike));
             }
         }
-        let slots = numbers::swapped(numbers);
-        if slots > 0 {
-            self.drop_swapped(words);
-        }
         frames.release(table);
         Dropped {
             mapped: live as u64 - without_rights,
             pages: numbers::counted(numbers).into(),
             objects,
-            slots: slots.into(),
+            slots: numbers::swapped(numbers).into(),
         }
     }
 
-    /// Drops the references of the swap entries of a table to their slots.
+    /// Drops the references of the swap entries at the end of `slots` to their swap slots. Returns the slots before them.
     #[cold]
-    fn drop_swapped(&self, words: &[SlotOf<M>; ENTRIES]) {
-        let mut names = [0; SWAPPED];
-        for some in words.chunks(SWAPPED) {
-            let mut count = 0;
-            for slot in some {
-                if let Some(name) = word::swapped(slot.load(Ordering::Relaxed)) {
-                    names[count] = name;
-                    count += 1;
-                }
+    fn drop_swapped<'s>(&self, slots: &'s [SlotOf<M>]) -> &'s [SlotOf<M>] {
+        let mut rest = slots;
+        loop {
+            let (mut names, mut count) = ([0; SWAPPED], 0);
+            while let [others @ .., last] = rest {
+                let name = word::swapped(last.load(Ordering::Relaxed));
+                let (Some(name), Some(place)) = (name, names.get_mut(count)) else {
+                    break;
+                };
+                *place = name;
+                count += 1;
+                rest = others;
             }
             if count > 0 {
                 self.frames().release_slots(&names[..count]);
+            }
+            if count < SWAPPED {
+                return rest;
             }
         }
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use super::cursor::Cursor;
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES, slot_index, slot_pages};
 use super::numbers;
-use super::runs::{all_empty, pass_together};
+use super::runs::{all_empty, are_pages, none_present, pass_together};
 use super::shared::is_shared_table;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::arch::{Architecture, Slot, TableSlot, word};
@@ -190,6 +190,8 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             }
             let next = if word == 0 {
                 pass_together(slots, at + 1, all_empty::<M>)
+            } else if word::slot(word, level) == Slot::Entry {
+                pass_leaves::<M>(slots, at, word, level)
             } else {
                 at + 1
             };
@@ -247,6 +249,16 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             self.table.drop_cut(cut, self.gather);
             pause_point::<M::Threads>();
         }
+    }
+}
+
+/// Returns the index of the slot after the leaf `word` at the index `at`, and after groups of such leaves that follow.
+#[inline(never)]
+fn pass_leaves<M: Machine>(slots: &[SlotOf<M>], at: usize, word: u64, level: u8) -> usize {
+    if word::is_present(word) {
+        pass_together(slots, at + 1, |some| are_pages::<M>(some, level))
+    } else {
+        pass_together(slots, at + 1, none_present::<M>)
     }
 }
 

@@ -169,7 +169,7 @@ fn empty_bits_of_few<M: Machine>(slots: &[SlotOf<M>]) -> u64 {
     })
 }
 
-/// Whether none of `slots`, in a last-level table, maps a page.
+/// Whether none of `slots` maps a page or points to a table.
 #[inline(always)]
 pub(super) fn none_present<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     !word::is_present(some_bits::<M>(slots))
