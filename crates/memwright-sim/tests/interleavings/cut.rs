@@ -63,13 +63,13 @@ fn cut_and_allocate() {
     );
 }
 
-/// Parent and child, which map the same pages through tables of their own, exit at the same time. One of them frees the
-/// pages.
+/// Parent and child, which map the same pages through tables of their own, exit at the same time on two CPUs. One of them
+/// frees the pages.
 #[test]
 fn exit_and_exit_of_copies() {
     let begin = || {
         let world = World::written(2, 2);
-        *world.other.lock().unwrap() = Some(support::fork(world.process(), FIRST));
+        *world.other.lock().unwrap() = Some(support::fork(world.process(), SECOND));
         world
     };
     explore_with(

@@ -56,7 +56,7 @@ impl<M: Machine> Frames<M> {
                 break;
             }
             rest = others;
-            if meta.drop_anonymous() {
+            if meta.drop_anonymous(|| step::<M::Threads>(Step::Entry)) {
                 let frame = metas.frame_of(meta);
                 // Another CPU may have changed the state before it dropped its reference.
                 if meta.state().has(State::COPIED) {

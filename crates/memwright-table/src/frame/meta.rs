@@ -288,13 +288,13 @@ impl Meta {
     }
 
     /// Like [`drop_reference`](Self::drop_reference), for a block that belongs to no object. Returns whether no
-    /// reference remains.
+    /// reference remains. Calls `between` where another CPU can drop its reference before this one does.
     ///
     /// # Panics
     /// If the block has no reference.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn drop_anonymous(&self) -> bool {
+    pub(crate) fn drop_anonymous(&self, between: impl Fn()) -> bool {
         let references = self.references.load(Ordering::Acquire);
         if references <= 1 {
             assert!(
@@ -304,6 +304,7 @@ impl Meta {
             self.references.store(0, Ordering::Relaxed);
             return true;
         }
+        between();
         let before = self.references.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0, "a reference was given up that does not exist");
         before == 1

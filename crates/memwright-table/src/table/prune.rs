@@ -19,7 +19,7 @@ use crate::frame::{END, UNLINKED};
 use crate::gather::Gather;
 use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
-use crate::sync::{PausePoints, Rank, pause_point};
+use crate::sync::{PausePoints, Rank};
 
 impl<M: Machine> Table<M> {
     /// Frees every empty table below the root that covers pages of `range`, through the gather. Returns the number of
@@ -58,12 +58,16 @@ impl<M: Machine> Table<M> {
         pruning.cut
     }
 
-    /// Flushes, and then drops the tables that were cut, with their entries.
+    /// Flushes, and then drops the tables that were cut, with their entries. The calling thread can yield.
+    ///
+    /// # Locks
+    /// As for [`cut_tables`](Self::cut_tables).
     pub fn drop_cut(&self, mut cut: CutTables, gather: &mut Gather<'_, M>) {
         if cut.head == END {
             return;
         }
         gather.flush();
+        let mut points = PausePoints::<M::Threads>::every(DROPPED);
         while cut.head != END {
             let table = Frame::new(cut.head);
             let meta = self.frames().meta(table);
@@ -71,6 +75,7 @@ impl<M: Machine> Table<M> {
             meta.set_link(UNLINKED);
             gather.note_dropped(self.drop_last_level(table));
             gather.note_table_dropped();
+            points.round();
         }
     }
 
@@ -109,6 +114,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
+/// The number of tables that are dropped between two scheduling points. Each has up to 512 entries.
+const DROPPED: u32 = 4;
 /// The number of tables between two scheduling points.
 const TABLES: u32 = 128;
 
@@ -247,7 +254,6 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             self.gather.count_early();
             let cut = core::mem::replace(&mut self.cut, CutTables::NONE);
             self.table.drop_cut(cut, self.gather);
-            pause_point::<M::Threads>();
         }
     }
 }
