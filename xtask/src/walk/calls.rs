@@ -6,7 +6,7 @@ use super::functions::Function;
 use super::trace::Event;
 
 /// The files that simulate hardware and devices. Calls of their functions are omitted, with all calls inside.
-const MACHINE: &str = "crates/memwright-sim/src/";
+const MACHINE: [&str; 2] = ["crates/memwright-sim/src/", "crates/memwright-testkit/src/"];
 /// The files that start an operation. Calls of their functions are omitted, but the calls inside are kept.
 const STARTER: &str = "crates/memwright-sim/examples/";
 /// Hooks of tests, which do nothing in the kernel. Calls of these functions are omitted, with all calls inside.
@@ -51,7 +51,8 @@ pub fn calls<'a>(events: &[Event], functions: &'a [Function]) -> Vec<Call<'a>> {
 /// the inner calls, or no call.
 fn followed<'a>(function: &'a Function, calls: Vec<Call<'a>>) -> Vec<Call<'a>> {
     let hook = HOOKS.iter().any(|hook| function.path == *hook);
-    if hook || function.file.starts_with(MACHINE) {
+    let simulated = MACHINE.iter().any(|folder| function.file.starts_with(folder));
+    if hook || simulated {
         return Vec::new();
     }
     if function.file.starts_with(STARTER) {

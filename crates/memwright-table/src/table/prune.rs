@@ -19,7 +19,7 @@ use crate::frame::{END, UNLINKED};
 use crate::gather::Gather;
 use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
-use crate::sync::{PausePoints, Rank};
+use crate::sync::{PausePoints, Rank, pause_point};
 
 impl<M: Machine> Table<M> {
     /// Frees every empty table below the root that covers pages of `range`, through the gather. Returns the number of
@@ -67,7 +67,6 @@ impl<M: Machine> Table<M> {
             return;
         }
         gather.flush();
-        let mut points = PausePoints::<M::Threads>::every(DROPPED);
         while cut.head != END {
             let table = Frame::new(cut.head);
             let meta = self.frames().meta(table);
@@ -75,7 +74,8 @@ impl<M: Machine> Table<M> {
             meta.set_link(UNLINKED);
             gather.note_dropped(self.drop_last_level(table));
             gather.note_table_dropped();
-            points.round();
+            // The pages of one table can have copies in swap, and then cost as much as hundreds of tables.
+            pause_point::<M::Threads>();
         }
     }
 
@@ -114,8 +114,6 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// The number of tables that are dropped between two scheduling points. Each has up to 512 entries.
-const DROPPED: u32 = 4;
 /// The number of tables between two scheduling points.
 const TABLES: u32 = 128;
 
