@@ -51,7 +51,9 @@ pub fn calls<'a>(events: &[Event], functions: &'a [Function]) -> Vec<Call<'a>> {
 /// the inner calls, or no call.
 fn followed<'a>(function: &'a Function, calls: Vec<Call<'a>>) -> Vec<Call<'a>> {
     let hook = HOOKS.iter().any(|hook| function.path == *hook);
-    let simulated = MACHINE.iter().any(|folder| function.file.starts_with(folder));
+    let simulated = MACHINE
+        .iter()
+        .any(|folder| function.file.starts_with(folder));
     if hook || simulated {
         return Vec::new();
     }
