@@ -63,7 +63,7 @@ impl<M: Machine> Table<M> {
     /// # Locks
     /// As for [`cut_tables`](Self::cut_tables).
     pub fn drop_cut(&self, mut cut: CutTables, gather: &mut Gather<'_, M>) {
-        if cut.head == END {
+        if cfg!(not(feature = "inline")) || cut.head == END {
             return;
         }
         gather.flush();
@@ -195,7 +195,7 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             }
             let next = if word == 0 {
                 pass_together(slots, at + 1, all_empty::<M>)
-            } else if word::slot(word, level) == Slot::Entry {
+            } else if cfg!(feature = "inline") && word::slot(word, level) == Slot::Entry {
                 pass_leaves::<M>(slots, at, word, level)
             } else {
                 at + 1
