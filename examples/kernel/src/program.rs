@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright::{Access, AddressSpace, FaultError, FaultKind};
 use memwright_example_boot::{self as boot, Context, Trap};
 use memwright_table::sync::{Lock, Rank, Threads};
-use memwright_table::{Loaded, Machine, VirtAddr};
+use memwright_table::{Loaded, VirtAddr};
 
 use crate::Hardware;
 
