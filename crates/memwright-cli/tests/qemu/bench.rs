@@ -199,7 +199,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("wp-unpopulated", 0, "40960 MiB, sparse file, async", "arming", 3000.0),
     // The cost of these calls depends on the number of populated page-table entries, not on the size of the mapping.
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "un-protect", 400_000.0),
-    ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 170_000.0),
+    ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 150_000.0),
     ("write-after-clear", 0, EVERY, "write after clear: faults", 0.0),
     ("write-after-clear", 0, EVERY, "write after clear / second write", 1.0),
     ("async-scan", 0, "1024 MiB", "arming, per page", 25.0),

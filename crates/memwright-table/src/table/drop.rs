@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use super::batch::SWAPPED;
 use super::level::{ENTRIES, USER_ENTRIES};
 use super::numbers;
+use super::runs::{all_empty, pass_together};
 use super::shared::{count_empty_last, is_shared_table, stop_sharing};
 use crate::addr::Frame;
 use crate::arch::{Architecture, Slot, TableSlot, word};
@@ -98,7 +99,8 @@ impl<M: Machine> Table<M> {
         let numbers = frames.meta(table).live.load(Ordering::Relaxed);
         let live = numbers::live(numbers) as usize;
         let words = frames.table_words(table);
-        let (mut rest, mut empty, mut without_rights) = (&words[..], 0, 0);
+        let mut rest = up_to_last_of_few::<M>(words, live);
+        let (mut empty, mut without_rights) = (ENTRIES - rest.len(), 0);
         let (mut alike, mut objects) = (Alike::new(), 0);
         loop {
             rest = frames.drop_alike(rest, alike);
@@ -159,4 +161,29 @@ impl<M: Machine> Table<M> {
             }
         }
     }
+}
+
+/// The maximum number of entries of a table that is searched from its start for the last one. Entries are more often at
+/// the start of a sparse table than at its end.
+const FEW: usize = 8;
+
+/// Returns the slots of a table with `live` entries up to the last entry, or all slots if there are more than [`FEW`]
+/// entries.
+fn up_to_last_of_few<M: Machine>(words: &[SlotOf<M>; ENTRIES], live: usize) -> &[SlotOf<M>] {
+    if live > FEW {
+        return words;
+    }
+    let (mut end, mut found) = (0, 0);
+    while found < live {
+        let Some(slot) = words.get(end) else {
+            break;
+        };
+        if slot.load(Ordering::Relaxed) == 0 {
+            end = pass_together(words, end + 1, all_empty::<M>);
+        } else {
+            found += 1;
+            end += 1;
+        }
+    }
+    &words[..end]
 }
