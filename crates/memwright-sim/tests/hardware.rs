@@ -3,9 +3,14 @@
 
 #![cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+#[path = "support/handwritten.rs"]
+mod handwritten;
 
+use std::sync::Arc;
+
+use handwritten::{
+    ADDRESS, CPU as FIRST, DATA, LOWEST as LOWER, OTHER, TABLES, get, invalidate, load, set, store,
+};
 use memwright_sim::{
     Adversary, Incoherence, MachineOptions, Mistake, RightsMiss, SimulatedMachine,
 };
@@ -20,89 +25,40 @@ const LEAF: u64 = 0x80;
 const NO_EXECUTE: u64 = 1 << 63;
 const OPEN: u64 = PRESENT | WRITABLE | USER;
 
-const FIRST: CpuId = CpuId::new(0);
 const SECOND: CpuId = CpuId::new(1);
-const ROOT: Frame = Frame::new(1);
-const UPPER: Frame = Frame::new(2);
-const MIDDLE: Frame = Frame::new(3);
-const LOWER: Frame = Frame::new(4);
-const DATA: Frame = Frame::new(8);
-const OTHER: Frame = Frame::new(9);
-/// The address that the page tables of the tests map. Its walk uses slot 0 of each upper table, and slot 5 of `LOWER`.
-const ADDRESS: VirtAddr = VirtAddr::new(5 * 4096);
+const ROOT: Frame = TABLES[0];
+const UPPER: Frame = TABLES[1];
+const MIDDLE: Frame = TABLES[2];
 
 fn entry(frame: Frame, bits: u64) -> u64 {
     frame.address().as_u64() | bits
 }
 
-/// Creates a machine whose CPUs have loaded `ROOT`, the root of four levels of page tables. The tables contain one leaf
-/// entry, `leaf`.
 fn machine_with(options: MachineOptions, leaf: u64) -> SimulatedMachine {
-    let machine = SimulatedMachine::new(options);
-    set(&machine, ROOT, 0, entry(UPPER, OPEN));
-    set(&machine, UPPER, 0, entry(MIDDLE, OPEN));
-    set(&machine, MIDDLE, 0, entry(LOWER, OPEN));
-    set(&machine, LOWER, 5, leaf);
-    machine.memory().store(DATA, 0, b"data");
-    machine.memory().store(OTHER, 0, b"else");
-    for cpu in machine.cpus() {
-        let _running = machine.run_on(cpu);
-        machine.load_root(ROOT);
-    }
-    machine
+    handwritten::machine(options, |table| entry(table, OPEN), leaf)
 }
 
 fn machine(leaf: u64) -> SimulatedMachine {
-    machine_with(
-        MachineOptions {
-            frames: 2048,
-            ..MachineOptions::default()
-        },
-        leaf,
-    )
-}
-
-fn set(machine: &SimulatedMachine, table: Frame, slot: usize, value: u64) {
-    machine
-        .memory()
-        .word(table, slot)
-        .store(value, Ordering::SeqCst);
-}
-
-fn get(machine: &SimulatedMachine, table: Frame, slot: usize) -> u64 {
-    machine.memory().word(table, slot).load(Ordering::SeqCst)
-}
-
-fn load(machine: &SimulatedMachine, cpu: CpuId) -> Option<[u8; 4]> {
-    let mut bytes = [0; 4];
-    machine
-        .on(cpu)
-        .read(ADDRESS, &mut bytes)
-        .is_ok()
-        .then_some(bytes)
+    machine_with(handwritten::options(), leaf)
 }
 
 fn one_page() -> Invalidation {
-    Invalidation::Pages {
-        first: ADDRESS.page(),
-        count: 1,
-        stride: PageSize::Size4K,
-    }
+    Invalidation::page(ADDRESS.page())
 }
 
 #[test]
 fn a_stale_translation_serves_until_it_is_invalidated() {
     let machine = machine(entry(DATA, OPEN));
-    assert_eq!(load(&machine, SECOND), Some(*b"data"));
+    assert_eq!(load(&machine, SECOND), Ok(*b"data"));
     set(&machine, LOWER, 5, entry(OTHER, OPEN));
     assert_eq!(
         load(&machine, FIRST),
-        Some(*b"else"),
+        Ok(*b"else"),
         "a CPU that cached nothing walks"
     );
     assert_eq!(
         load(&machine, SECOND),
-        Some(*b"data"),
+        Ok(*b"data"),
         "the stale translation serves"
     );
     assert!(matches!(
@@ -110,16 +66,16 @@ fn a_stale_translation_serves_until_it_is_invalidated() {
         [Incoherence::Moved(SECOND, _, OTHER)]
     ));
     machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &[one_page()]);
-    assert_eq!(load(&machine, SECOND), Some(*b"else"));
+    assert_eq!(load(&machine, SECOND), Ok(*b"else"));
     assert_eq!(machine.audit(), []);
 }
 
 #[test]
 fn an_unmapped_page_stays_reachable_through_a_stale_translation() {
     let machine = machine(entry(DATA, OPEN));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     set(&machine, LOWER, 5, 0);
-    assert_eq!(load(&machine, FIRST), Some(*b"data"));
+    assert_eq!(load(&machine, FIRST), Ok(*b"data"));
     assert!(matches!(
         machine.audit()[..],
         [Incoherence::Freed(FIRST, _)]
@@ -128,8 +84,8 @@ fn an_unmapped_page_stays_reachable_through_a_stale_translation() {
     let violations = machine.take_violations();
     assert_eq!(violations.len(), 1, "{violations:?}");
     assert!(violations[0].starts_with("cleared"), "{violations:?}");
-    machine.invalidate_local(&one_page());
-    assert_eq!(load(&machine, FIRST), None);
+    invalidate(&machine, FIRST);
+    assert!(load(&machine, FIRST).is_err());
     machine.clear_frame(DATA);
     assert_eq!(machine.take_violations(), Vec::<String>::new());
 }
@@ -137,15 +93,12 @@ fn an_unmapped_page_stays_reachable_through_a_stale_translation() {
 #[test]
 fn a_write_sets_accessed_and_dirty_and_a_read_only_accessed() {
     let machine = machine(entry(DATA, OPEN));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     assert_eq!(get(&machine, LOWER, 5) & (ACCESSED | DIRTY), ACCESSED);
     for table in [ROOT, UPPER, MIDDLE] {
         assert_eq!(get(&machine, table, 0) & (ACCESSED | DIRTY), ACCESSED);
     }
-    machine
-        .on(FIRST)
-        .write(ADDRESS, b"x")
-        .expect("the page is writable");
+    store(&machine).expect("the page is writable");
     assert_eq!(
         get(&machine, LOWER, 5) & (ACCESSED | DIRTY),
         ACCESSED | DIRTY
@@ -156,10 +109,7 @@ fn a_write_sets_accessed_and_dirty_and_a_read_only_accessed() {
 #[test]
 fn a_write_through_an_entry_cached_dirty_is_not_noticed() {
     let machine = machine(entry(DATA, OPEN));
-    machine
-        .on(FIRST)
-        .write(ADDRESS, b"x")
-        .expect("the page is writable");
+    store(&machine).expect("the page is writable");
     set(&machine, LOWER, 5, entry(DATA, OPEN | ACCESSED));
     machine
         .on(FIRST)
@@ -179,7 +129,7 @@ fn a_write_through_an_entry_cached_dirty_is_not_noticed() {
 #[test]
 fn a_write_through_an_entry_cached_clean_walks_and_meets_the_new_rights() {
     let machine = machine(entry(DATA, OPEN));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     set(&machine, LOWER, 5, entry(DATA, PRESENT | USER));
     let fault = machine
         .on(FIRST)
@@ -192,17 +142,11 @@ fn a_write_through_an_entry_cached_clean_walks_and_meets_the_new_rights() {
 #[test]
 fn rights_that_grew_fault_once_at_most() {
     let machine = machine(entry(DATA, PRESENT | USER));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     set(&machine, LOWER, 5, entry(DATA, OPEN));
     assert_eq!(machine.audit(), [], "a smaller right may be cached");
-    assert!(
-        machine.on(FIRST).write(ADDRESS, b"x").is_err(),
-        "the stale right forbids it"
-    );
-    assert!(
-        machine.on(FIRST).write(ADDRESS, b"x").is_ok(),
-        "the fault dropped it"
-    );
+    assert!(store(&machine).is_err(), "the stale right forbids it");
+    assert!(store(&machine).is_ok(), "the fault dropped it");
     assert_eq!(machine.cost(FIRST).stale_faults, 1);
 }
 
@@ -214,9 +158,9 @@ fn a_machine_that_walks_on_a_rights_miss_does_not_fault() {
         ..MachineOptions::default()
     };
     let machine = machine_with(options, entry(DATA, PRESENT | USER));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     set(&machine, LOWER, 5, entry(DATA, OPEN));
-    assert!(machine.on(FIRST).write(ADDRESS, b"x").is_ok());
+    assert!(store(&machine).is_ok());
     assert_eq!(machine.cost(FIRST).faults, 0);
 }
 
@@ -305,12 +249,12 @@ fn a_huge_leaf_translates_all_of_its_pages() {
 #[test]
 fn a_freed_table_is_walked_until_the_structure_caches_are_flushed() {
     let machine = machine(entry(DATA, OPEN));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     set(&machine, MIDDLE, 0, 0);
     machine.invalidate_local(&Invalidation::All);
     assert_eq!(
         load(&machine, FIRST),
-        Some(*b"data"),
+        Ok(*b"data"),
         "the cached upper level leads there"
     );
     assert!(
@@ -322,25 +266,25 @@ fn a_freed_table_is_walked_until_the_structure_caches_are_flushed() {
     machine.clear_frame(LOWER);
     assert!(machine.take_violations()[0].contains("as a table"));
     machine.invalidate_local(&Invalidation::AllAndTables);
-    assert_eq!(load(&machine, FIRST), None);
+    assert!(load(&machine, FIRST).is_err());
 }
 
 #[test]
 fn the_load_of_a_root_forgets_everything() {
     let machine = machine(entry(DATA, OPEN));
-    load(&machine, FIRST);
+    load(&machine, FIRST).expect("the page is mapped");
     set(&machine, MIDDLE, 0, 0);
     machine.load_root(ROOT);
-    assert_eq!(load(&machine, FIRST), None);
+    assert!(load(&machine, FIRST).is_err());
 }
 
 #[test]
 fn an_interrupt_for_another_root_changes_nothing() {
     let machine = machine(entry(DATA, OPEN));
-    load(&machine, SECOND);
+    load(&machine, SECOND).expect("the page is mapped");
     set(&machine, LOWER, 5, 0);
     machine.invalidate_remote(CpuSet::single(SECOND), Frame::new(77), &[one_page()]);
-    assert_eq!(load(&machine, SECOND), Some(*b"data"));
+    assert_eq!(load(&machine, SECOND), Ok(*b"data"));
     assert_eq!(machine.cost(FIRST).interrupts_sent, 1);
     assert_eq!(machine.cost(SECOND).interrupts_taken, 1);
 }
@@ -362,7 +306,7 @@ fn the_window_opens_before_the_invalidation_arrives() {
             .expect("still cached");
     })));
     machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &[one_page()]);
-    assert_eq!(load(&machine, SECOND), Some(*b"late"));
+    assert_eq!(load(&machine, SECOND), Ok(*b"late"));
     assert!(machine.on(SECOND).write(ADDRESS, b"x").is_err());
 }
 
@@ -380,8 +324,8 @@ fn every_planted_mistake_leaves_something_stale() {
         (Mistake::NoTables, Invalidation::AllAndTables),
     ] {
         let machine = machine(entry(DATA, OPEN));
-        load(&machine, FIRST);
-        load(&machine, SECOND);
+        load(&machine, FIRST).expect("the page is mapped");
+        load(&machine, SECOND).expect("the page is mapped");
         set(&machine, MIDDLE, 0, 0);
         machine.set_mistake(Some(mistake));
         machine.invalidate_local(&what);
@@ -396,8 +340,8 @@ fn an_adversary_repeats_itself_and_never_writes() {
         let machine = machine(entry(DATA, OPEN));
         machine.set_adversary(Some(Adversary::new(seed)));
         for _ in 0..100 {
-            load(&machine, FIRST);
-            machine.invalidate_local(&one_page());
+            load(&machine, FIRST).expect("the page is mapped");
+            invalidate(&machine, FIRST);
         }
         assert_eq!(get(&machine, LOWER, 5) & DIRTY, 0);
         assert_eq!(machine.audit(), []);

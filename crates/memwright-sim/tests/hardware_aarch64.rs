@@ -32,7 +32,7 @@ fn entry(frame: Frame, bits: u64) -> u64 {
 }
 
 fn machine(leaf: u64) -> SimulatedMachine {
-    handwritten::machine(|table| entry(table, TABLE), leaf)
+    handwritten::machine(handwritten::options(), |table| entry(table, TABLE), leaf)
 }
 
 #[test]

@@ -158,10 +158,15 @@ fn move_and_fault() {
     );
 }
 
-/// No frame is free until one CPU unmaps a page. A second CPU allocates the frame for another process at once, while a
-/// third CPU still writes to the unmapped page: the write does not reach the other process.
 #[test]
 fn gather_and_free_and_allocate() {
+    unmap_and_allocate(|world| unmap(world.process(), FIRST, 0, 1));
+}
+
+/// No frame is free until one CPU performs `unmap_first`, which unmaps the first page. A second CPU allocates the frame
+/// for another process at once, while a third CPU still writes to the unmapped page: the write does not reach the other
+/// process.
+pub fn unmap_and_allocate(unmap_first: fn(&World)) {
     let begin = || {
         let world = World::written(3, 1);
         let other = program(&world.host, 1, READ_WRITE);
@@ -181,7 +186,7 @@ fn gather_and_free_and_allocate() {
     explore(
         &begin,
         &[
-            |world| unmap(world.process(), FIRST, 0, 1),
+            unmap_first,
             |world| {
                 let got = world.with_other(|other| write(other, SECOND, 0, 2));
                 assert!(matches!(got, Ok(()) | Err(Signal::OutOfMemory)), "{got:?}");

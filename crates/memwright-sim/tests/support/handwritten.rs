@@ -24,13 +24,22 @@ pub fn get(machine: &SimulatedMachine, table: Frame, slot: usize) -> u64 {
     machine.memory().word(table, slot).load(Ordering::SeqCst)
 }
 
-/// Creates a machine whose CPUs have loaded a root with the leaf `leaf` for `ADDRESS`. `pointer` returns the entry that
-/// points to a table.
-pub fn machine(pointer: impl Fn(Frame) -> u64, leaf: u64) -> SimulatedMachine {
-    let machine = SimulatedMachine::new(MachineOptions {
+/// The options of a machine with room for a huge page.
+pub fn options() -> MachineOptions {
+    MachineOptions {
         frames: 2048,
         ..MachineOptions::default()
-    });
+    }
+}
+
+/// Creates a machine whose CPUs have loaded a root with the leaf `leaf` for `ADDRESS`. `pointer` returns the entry that
+/// points to a table.
+pub fn machine(
+    options: MachineOptions,
+    pointer: impl Fn(Frame) -> u64,
+    leaf: u64,
+) -> SimulatedMachine {
+    let machine = SimulatedMachine::new(options);
     for tables in TABLES.windows(2) {
         set(&machine, tables[0], 0, pointer(tables[1]));
     }
