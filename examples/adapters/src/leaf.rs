@@ -27,6 +27,20 @@ pub(crate) enum Failure {
     OutOfFrames,
 }
 
+impl Failure {
+    /// Whether the page cannot be changed because its address is mapped, or can be, by pages of another size.
+    pub(crate) fn is_of_another_size(self) -> bool {
+        match self {
+            Failure::InLarger | Failure::HasTable => true,
+            Failure::Mapped(_)
+            | Failure::NotMapped
+            | Failure::Misaligned
+            | Failure::NotUser
+            | Failure::OutOfFrames => false,
+        }
+    }
+}
+
 /// Creates a gather that also flushes, on every CPU, pages whose rights grew. The interfaces have no place for the fault
 /// that another CPU would otherwise take.
 pub(crate) fn gather<M: Machine>(table: &Table<M>) -> Gather<'_, M> {

@@ -159,14 +159,8 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
         gather.finish();
         match unmapped {
             Ok(old) => Ok((frame(old.frame), MapperFlush::new(page))),
-            Err(Failure::InLarger | Failure::HasTable) => Err(UnmapError::ParentEntryHugePage),
-            Err(
-                Failure::NotMapped
-                | Failure::NotUser
-                | Failure::Misaligned
-                | Failure::Mapped(_)
-                | Failure::OutOfFrames,
-            ) => Err(UnmapError::PageNotMapped),
+            Err(failure) if failure.is_of_another_size() => Err(UnmapError::ParentEntryHugePage),
+            Err(_) => Err(UnmapError::PageNotMapped),
         }
     }
 
@@ -188,14 +182,10 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
         gather.finish();
         match changed {
             Ok(_) => Ok(MapperFlush::new(page)),
-            Err(Failure::InLarger | Failure::HasTable) => Err(FlagUpdateError::ParentEntryHugePage),
-            Err(
-                Failure::NotMapped
-                | Failure::NotUser
-                | Failure::Misaligned
-                | Failure::Mapped(_)
-                | Failure::OutOfFrames,
-            ) => Err(FlagUpdateError::PageNotMapped),
+            Err(failure) if failure.is_of_another_size() => {
+                Err(FlagUpdateError::ParentEntryHugePage)
+            }
+            Err(_) => Err(FlagUpdateError::PageNotMapped),
         }
     }
 
