@@ -241,7 +241,7 @@ impl Run {
     /// Compares every entry with the model, and audits the address spaces and the machine.
     fn check(&self) {
         for (process, pages) in self.processes.iter().zip(&self.model.pages) {
-            process.on(FIRST, |space| space.audit().expect("consistent"));
+            process.on(FIRST, |space| assert_eq!(space.audit(), Ok(())));
             for (&page, shown) in pages {
                 let Ok((index, mode)) = shown.what else {
                     continue;

@@ -151,7 +151,7 @@ impl<'w> Process<'w> {
 
     /// Audits the address space and the translations that the CPUs have cached.
     pub fn check(&self) {
-        self.space.audit().unwrap();
+        assert_eq!(self.space.audit(), Ok(()));
         assert!(
             self.world.machine.audit().is_empty(),
             "{:?}",
