@@ -121,11 +121,9 @@ pub(crate) fn as_shared(word: u64) -> u64 {
 /// Returns how a page walk interprets `word` in a table at `level` (1 is the last level).
 #[inline]
 pub(crate) fn slot(word: u64, level: u8) -> Slot {
-    if level > 1 && word & (READ | LARGE) == READ {
-        Slot::Table(Frame::new(((word & ADDRESS) >> 12) as u32))
-    } else {
-        Slot::Entry
-    }
+    let is_table = level > 1 && word & (READ | LARGE) == READ;
+    let lower = is_table.then_some(Frame::new(((word & ADDRESS) >> 12) as u32));
+    lower.map_or(Slot::Entry, Slot::Table)
 }
 
 /// Returns the size of the page that an entry of a table at `level` can map.
@@ -140,18 +138,22 @@ pub(crate) fn size(level: u8) -> PageSize {
 /// Encodes a page.
 #[inline]
 pub(crate) fn encode_present(page: Present) -> u64 {
-    let large = match page.size {
+    let attributes = (page.bits.bits() ^ NO_EXECUTE) | USER | large(page.size);
+    let format = if attributes & READ != 0 {
+        0
+    } else {
+        ADDRESS | PRESERVED
+    };
+    attributes | (page.frame.address().as_u64() ^ format)
+}
+
+/// Returns the bit of a leaf in an upper-level table, for a page of this size.
+#[inline]
+const fn large(size: PageSize) -> u64 {
+    match size {
         PageSize::Size4K => 0,
         PageSize::Size2M | PageSize::Size1G => LARGE,
-    };
-    let attributes = (page.bits.bits() ^ NO_EXECUTE) | USER | large;
-    let address = page.frame.address().as_u64();
-    let field = if attributes & READ != 0 {
-        address
-    } else {
-        address ^ (ADDRESS | PRESERVED)
-    };
-    attributes | field
+    }
 }
 
 /// Encodes `entry`.
@@ -165,17 +167,13 @@ pub(crate) fn encode(entry: Entry) -> u64 {
                 | (((slot << 12) & ADDRESS) ^ ADDRESS)
         }
         Entry::Migrating(Migrating { frame, size, bits }) => {
-            let large = match size {
-                PageSize::Size4K => 0,
-                PageSize::Size2M | PageSize::Size1G => LARGE,
-            };
             let write = if bits.contains(Bits::WRITE) {
                 MIGRATING_WRITE
             } else {
                 0
             };
             KIND_MIGRATING
-                | large
+                | large(size)
                 | write
                 | (bits.bits() & Bits::CARRIED.bits())
                 | (frame.address().as_u64() ^ ADDRESS)

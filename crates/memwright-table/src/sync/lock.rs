@@ -28,11 +28,8 @@ impl RawLock {
     #[inline]
     #[track_caller]
     pub fn lock<H: Threads>(&self, rank: Rank) {
-        order::check(H::functions(), rank);
-        step::<H>(Step::Lock(rank));
-        if !self.take_expected() {
-            self.wait(H::functions(), rank, None);
-        }
+        begin::<H>(rank);
+        self.take_or_wait(H::functions(), rank);
         order::acquired(H::functions(), rank);
     }
 
@@ -41,8 +38,7 @@ impl RawLock {
     #[inline]
     #[track_caller]
     pub(super) fn lock_or<H: Threads>(&self, rank: Rank, wait: impl FnOnce()) {
-        order::check(H::functions(), rank);
-        step::<H>(Step::Lock(rank));
+        begin::<H>(rank);
         if !self.take_expected() {
             wait();
         }
@@ -84,9 +80,7 @@ impl RawLock {
     #[inline]
     pub(super) fn unlock_beside<H: Threads>(&self, rank: Rank) {
         debug_assert!(self.is_locked(), "released a free lock");
-        // No other thread writes the word of a held lock, so a load and a store are sufficient.
-        let word = self.0.load(Ordering::Relaxed);
-        self.0.store(word & !TAKEN, Ordering::Release);
+        self.mark_free();
         step::<H>(Step::Unlock(rank));
     }
 
@@ -98,14 +92,24 @@ impl RawLock {
     /// Acquires the lock on the fast path: if it is free and the lock statistics are off. Returns whether it did.
     #[inline]
     fn take_expected(&self) -> bool {
-        self.0
-            .compare_exchange(
-                stat::expected(),
-                FREE | TAKEN,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
-            .is_ok()
+        let (old, new) = (stat::expected(), FREE | TAKEN);
+        let found = (self.0).compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed);
+        found.is_ok()
+    }
+
+    #[inline]
+    fn take_or_wait(&self, threads: &'static Functions, rank: Rank) {
+        if !self.take_expected() {
+            self.wait(threads, rank, None);
+        }
+    }
+
+    /// Marks the held lock as free. No other thread writes the word of a held lock, so a load and a store are
+    /// sufficient.
+    #[inline]
+    fn mark_free(&self) {
+        let word = self.0.load(Ordering::Relaxed);
+        self.0.store(word & !TAKEN, Ordering::Release);
     }
 
     /// Acquires the lock if it is free, and updates the lock statistics. Returns whether it did.
@@ -144,6 +148,14 @@ impl RawLock {
             }
         }
     }
+}
+
+/// Checks that the order of locks permits the acquisition of a lock of this rank, and tells the simulator that it begins.
+#[inline]
+#[track_caller]
+fn begin<H: Threads>(rank: Rank) {
+    order::check(H::functions(), rank);
+    step::<H>(Step::Lock(rank));
 }
 
 /// A value protected by a spin lock, for critical sections of a few hundred instructions. A CPU that waits for the lock
@@ -187,20 +199,15 @@ impl<T: ?Sized, H: Threads> Lock<T, H> {
     #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, T, H> {
         self.raw.lock::<H>(self.rank);
-        LockGuard {
-            lock: self,
-            not_send: PhantomData,
-        }
+        LockGuard(self, PhantomData)
     }
 
     /// Acquires the lock if it is free. The lock order does not apply, because the function does not wait.
     #[inline]
     pub fn try_lock(&self) -> Option<LockGuard<'_, T, H>> {
         // Create the guard only if the lock was acquired: dropping it would release the lock of another thread.
-        self.raw.try_lock::<H>(self.rank).then(|| LockGuard {
-            lock: self,
-            not_send: PhantomData,
-        })
+        let taken = self.raw.try_lock::<H>(self.rank);
+        taken.then(|| LockGuard(self, PhantomData))
     }
 
     /// Returns the value without locking, because `&mut self` excludes other access.
@@ -218,13 +225,10 @@ impl<T: ?Sized + fmt::Debug, H: Threads> fmt::Debug for Lock<T, H> {
     }
 }
 
-/// Exclusive access to the value of a [`Lock`], until dropped.
+/// Exclusive access to the value of a [`Lock`], until dropped. The pointer makes the guard not `Send`, because the thread
+/// that acquired a lock must release it.
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct LockGuard<'a, T: ?Sized, H: Threads> {
-    lock: &'a Lock<T, H>,
-    /// Makes the guard not `Send`, because the thread that acquired a lock must release it.
-    not_send: PhantomData<*const ()>,
-}
+pub struct LockGuard<'a, T: ?Sized, H: Threads>(&'a Lock<T, H>, PhantomData<*const ()>);
 
 // SAFETY: a shared guard gives `&T` only.
 unsafe impl<T: ?Sized + Sync, H: Threads> Sync for LockGuard<'_, T, H> {}
@@ -235,7 +239,7 @@ impl<T: ?Sized, H: Threads> Deref for LockGuard<'_, T, H> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard proves that this thread holds the lock.
-        unsafe { &*self.lock.value.get() }
+        unsafe { &*self.0.value.get() }
     }
 }
 
@@ -243,14 +247,14 @@ impl<T: ?Sized, H: Threads> DerefMut for LockGuard<'_, T, H> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as for `deref`, and `&mut self` is the only guard.
-        unsafe { &mut *self.lock.value.get() }
+        unsafe { &mut *self.0.value.get() }
     }
 }
 
 impl<T: ?Sized, H: Threads> Drop for LockGuard<'_, T, H> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.raw.unlock::<H>(self.lock.rank);
+        self.0.raw.unlock::<H>(self.0.rank);
     }
 }
 

@@ -75,6 +75,18 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, range.start, Rank::Table, Purpose::Change)
     }
 
+    /// Returns the entry of `page`, and a cursor there, which holds the lock of the table that contains the entry.
+    ///
+    /// # Panics
+    /// If the page is not in user memory.
+    #[inline]
+    #[track_caller]
+    pub fn entry_of(&self, page: Page) -> (Cursor<'_, M>, Entry) {
+        let cursor = self.cursor(PageRange::single(page));
+        let entry = cursor.peek();
+        (cursor, entry)
+    }
+
     /// Returns a cursor at `page` of `range`. The cursor holds the lock of the table that contains its slot.
     ///
     /// # Panics
@@ -207,10 +219,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// If the cursor is at the end of its range.
     #[inline]
     pub fn narrow(&mut self) {
-        assert!(
-            self.position < self.range.end,
-            "the cursor is at the end of its range"
-        );
+        self.assert_at_page();
         self.range = PageRange::single(self.position);
     }
 
@@ -225,8 +234,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Releases the lock until the cursor moves again.
     #[inline]
     pub(super) fn park(&mut self) {
-        if self.held {
-            self.held = false;
+        if core::mem::take(&mut self.held) {
             self.meta.lock.unlock::<M::Threads>(self.rank);
         }
     }
@@ -288,11 +296,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
 
     #[inline]
     pub(super) fn word(&self) -> u64 {
-        debug_assert!(
-            self.position < self.range.end,
-            "the cursor is at the end of its range"
-        );
+        if cfg!(debug_assertions) {
+            self.assert_at_page();
+        }
         self.slot_word().load(Ordering::Acquire)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn assert_at_page(&self) {
+        let at_page = self.position < self.range.end;
+        assert!(at_page, "the cursor is at the end of its range");
     }
 
     /// The first page of the slot.
@@ -306,6 +320,12 @@ impl<'t, M: Machine> Cursor<'t, M> {
     fn extent_range(&self) -> PageRange {
         let start = self.slot_start();
         PageRange::new(start, start.add(slot_pages(self.level))).intersect(self.range)
+    }
+
+    /// Whether the cursor is in a last-level table, whose slots map pages of 4 KiB only.
+    #[inline]
+    pub fn is_in_last_table(&self) -> bool {
+        self.level == 1
     }
 
     /// The size of the page that the slot maps or can map.
@@ -324,10 +344,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// If the cursor is at the end of its range.
     #[inline]
     pub fn entry(&self) -> Extent {
-        assert!(
-            self.position < self.range.end,
-            "the cursor is at the end of its range"
-        );
+        self.assert_at_page();
         Extent {
             entry: word::decode(self.word(), self.level),
             range: self.extent_range(),
@@ -341,10 +358,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// If the cursor is at the end of its range.
     #[inline]
     pub fn peek(&self) -> Entry {
-        assert!(
-            self.position < self.range.end,
-            "the cursor is at the end of its range"
-        );
+        self.assert_at_page();
         word::decode(self.word(), self.level)
     }
 

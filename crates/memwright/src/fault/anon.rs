@@ -1,6 +1,6 @@
 //! A fault in private anonymous memory (Linux 7.2 `mm/memory.c`, `do_anonymous_page`).
 
-use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
+use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine};
 
 use crate::fault::attempt::Fault;
 use crate::fault::huge::MAPS_HUGE;
@@ -13,13 +13,13 @@ impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in private anonymous memory.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn resolve_anonymous(self) -> Result<FaultKind, FaultError> {
-        let mut cursor = self.core.table.cursor(PageRange::single(self.page));
-        match cursor.peek() {
+        let (mut cursor, entry) = self.core.table.entry_of(self.page);
+        match entry {
             Entry::Present(page) => self.resolve_present(cursor, page),
             Entry::Swapped(page) => self.swap_in(cursor, page),
-            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
+            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {
                 let inherited = self.check_fill(entry)?;
-                if MAPS_HUGE && cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
+                if MAPS_HUGE && !cursor.is_in_last_table() && matches!(entry, Entry::Empty) {
                     // No lowest-level page table covers this 2 MiB range, so a huge page may be mapped. Under a marker,
                     // 4 KiB pages are mapped instead, and each inherits the bits of the marker.
                     drop(cursor);
@@ -57,11 +57,11 @@ impl<M: Machine> Fault<'_, M> {
                 return Ok(kind);
             }
         }
-        let mut cursor = self.core.table.cursor(PageRange::single(self.page));
-        match cursor.peek() {
+        let (mut cursor, entry) = self.core.table.entry_of(self.page);
+        match entry {
             Entry::Present(page) => self.resolve_present(cursor, page),
             Entry::Swapped(page) => self.swap_in(cursor, page),
-            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
+            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {
                 let inherited = self.check_fill(entry)?;
                 if self.access.write {
                     self.demand_zero(&mut cursor, inherited)

@@ -32,10 +32,10 @@ impl<M: Machine> Clone for Fault<'_, M> {
 impl<M: Machine> Copy for Fault<'_, M> {}
 
 impl<M: Machine> Fault<'_, M> {
-    /// Attaches an anon_vma to the area, if it has none. Called before a private page is mapped in the area.
+    /// Attaches an anon_vma to the area, if it has none. Called before a private page is mapped in the area. If the area
+    /// has one, nothing is stored: a store in each fault would invalidate the cache line on the other CPUs.
     #[inline]
     pub(crate) fn note_private(self) {
-        // Test before setting the flag: a store in each fault would invalidate the cache line on the other CPUs.
         if !self.area.has_faulted() {
             self.prepare_anon_vma();
         }

@@ -105,16 +105,16 @@ impl<M: Machine> Fault<'_, M> {
             }
             return Err(FaultError::Watched(WatchedFault::Missing));
         }
-        let cursor = self.core.table.cursor(PageRange::single(self.page));
-        self.check_fill(cursor.peek()).map(drop)
+        let (_cursor, entry) = self.core.table.entry_of(self.page);
+        self.check_fill(entry).map(drop)
     }
 
     /// Checks the entry in an area with guard markers. A guard marker denies the access before the object is called,
     /// even beyond its end (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
     #[cold]
     fn check_guard(self) -> Result<(), FaultError> {
-        let cursor = self.core.table.cursor(PageRange::single(self.page));
-        match cursor.peek() {
+        let (_, entry) = self.core.table.entry_of(self.page);
+        match entry {
             marker @ Entry::Marker(_) => self.check_absent(marker).map(drop),
             Entry::Empty | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => Ok(()),
         }
@@ -242,8 +242,8 @@ impl<M: Machine> Fault<'_, M> {
         let frames = core.memory.frames();
         let copy = frames.allocate(0, FrameKind::Anonymous)?;
         frames.copy(source.frame(), copy.frame());
-        let mut cursor = core.table.cursor(PageRange::single(self.page));
-        let Ok(inherited) = self.check_fill(cursor.peek()) else {
+        let (mut cursor, entry) = core.table.entry_of(self.page);
+        let Ok(inherited) = self.check_fill(entry) else {
             return Ok(None);
         };
         if object.mappings().generation() != generation {

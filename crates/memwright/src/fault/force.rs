@@ -3,7 +3,7 @@
 //! process. The process itself gains no right to store to that page.
 
 use memwright_table::{
-    Architecture, Bits, Entry, Frame, Machine, Page, PageRange, PageSize, Present, VirtAddr,
+    Architecture, Bits, Entry, Frame, Machine, Page, PageSize, Present, VirtAddr,
 };
 
 use crate::fault::attempt::Fault;
@@ -56,8 +56,8 @@ impl<M: Machine> Core<M> {
                 page,
                 access: access_of_kernel,
             };
-            let mut cursor = self.table.cursor(PageRange::single(page));
-            match cursor.peek() {
+            let (mut cursor, entry) = self.table.entry_of(page);
+            match entry {
                 Entry::Present(present) if !write || is_own(present) => {
                     let set = if write { STORED } else { Bits::ACCESSED };
                     let mut gather = self.gather();

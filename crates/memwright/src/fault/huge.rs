@@ -77,7 +77,7 @@ impl<M: Machine> Fault<'_, M> {
     fn fill_huge(&self, frame: Frame, bits: Bits) -> Option<()> {
         let mut cursor = self.core.table.cursor(huge::around(self.page));
         match cursor.peek() {
-            Entry::Empty if cursor.size() != PageSize::Size4K => {}
+            Entry::Empty if !cursor.is_in_last_table() => {}
             Entry::Empty
             | Entry::Marker(_)
             | Entry::Swapped(_)

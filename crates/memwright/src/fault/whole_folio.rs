@@ -59,7 +59,7 @@ impl<M: Machine> Fault<'_, M> {
         let bits = self.object_bits(self.area.view(), Bits::ACCESSED | written);
         let mut cursor = core.table.cursor(range);
         match cursor.peek() {
-            Entry::Empty if cursor.size() != PageSize::Size4K => {}
+            Entry::Empty if !cursor.is_in_last_table() => {}
             Entry::Empty
             | Entry::Marker(_)
             | Entry::Swapped(_)

@@ -3,8 +3,7 @@
 use core::sync::atomic::Ordering;
 use memwright_table::sync::pause_point;
 use memwright_table::{
-    Architecture, Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize,
-    Present,
+    Architecture, Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, Present,
 };
 
 use crate::huge::collapse_object::shows_object;
@@ -262,7 +261,7 @@ impl<M: Machine> Core<M> {
         let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
         let area = area.ok_or(CollapseFailure::NotEligible)?;
         let mut cursor = self.table.cursor(range);
-        if cursor.size() != PageSize::Size4K {
+        if !cursor.is_in_last_table() {
             return match cursor.peek() {
                 Entry::Present(_) => Ok(Found::Huge),
                 Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {

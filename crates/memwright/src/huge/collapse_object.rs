@@ -148,7 +148,7 @@ impl<M: Machine> Core<M> {
         bits.set(Bits::WRITE, verdict.is_writable());
         let cpu = self.cpu();
         let mut cursor = self.table.cursor(range);
-        let mapped = if cursor.size() == PageSize::Size4K {
+        let mapped = if cursor.is_in_last_table() {
             drop(cursor);
             let mut gather = self.gather();
             let mapped = self.table.retract(range, folio, bits, &mut gather);

@@ -92,8 +92,8 @@ impl<M: Machine> Core<M> {
             return;
         }
         let mut gather = self.gather();
-        let mut cursor = self.table.cursor(PageRange::single(page));
-        let shown = cursor.peek().present();
+        let (mut cursor, entry) = self.table.entry_of(page);
+        let shown = entry.present();
         if shown.is_some_and(|entry| self.memory.frames().kind(entry.frame) == FrameKind::Merged) {
             cursor.edit(Bits::MERGED, Bits::empty(), &mut gather);
         }

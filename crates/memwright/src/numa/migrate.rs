@@ -2,7 +2,7 @@
 
 use memwright_table::{
     Bits, Cursor, Entry, FOLIO_ORDER, Frame, FrameKind, FrameRef, Gather, Machine, NodeChoice,
-    Page, PageRange, PageSize, Present,
+    Page, PageSize, Present,
 };
 
 use crate::mm::core::Core;
@@ -22,7 +22,7 @@ impl<M: Machine> Numa<'_, M> {
         let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         areas.map.find(page).ok_or(Unmoved::NoArea)?;
-        let entry = core.table.cursor(PageRange::single(page)).peek();
+        let (_, entry) = core.table.entry_of(page);
         let present = mapped(entry)?;
         Ok(core.memory.frames().node_of(present.frame_of(page)))
     }
@@ -42,8 +42,8 @@ impl<M: Machine> Numa<'_, M> {
         let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
-        let mut cursor = core.table.cursor(PageRange::single(page));
-        let present = mapped(cursor.peek())?;
+        let (mut cursor, entry) = core.table.entry_of(page);
+        let present = mapped(entry)?;
         let node = core.memory.frames().node_of(present.frame_of(page));
         if choice.first.contains(node) {
             return Ok(Moved::Stays(node));

@@ -2,9 +2,7 @@
 //! `/proc/PID/mem`. Each access walks the page table, and faults in missing pages.
 
 use core::sync::atomic::Ordering;
-use memwright_table::{
-    Architecture, Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr,
-};
+use memwright_table::{Architecture, Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, VirtAddr};
 
 use crate::mm::core::Core;
 use crate::mm::space::AddressSpace;
@@ -190,8 +188,8 @@ impl<M: Machine> Core<M> {
                 let allowed = area.is_some_and(|area| {
                     access.allowed_by(area.rights) && !area.flags().intersects(NOT_LENT)
                 });
-                let mut cursor = self.table.cursor(PageRange::single(page));
-                let present = cursor.entry().entry.present();
+                let (mut cursor, entry) = self.table.entry_of(page);
+                let present = entry.present();
                 if let Some(present) = present.filter(|page| page.bits.contains(access.needs())) {
                     if !allowed {
                         return Err(FaultError::Denied);

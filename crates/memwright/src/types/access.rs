@@ -49,13 +49,9 @@ impl Access {
     /// Returns whether an area with these rights permits the access. As on Linux 7.2 (`arch/x86/mm/fault.c`,
     /// `access_error`), any right permits reading.
     pub(crate) fn allowed_by(self, rights: Rights) -> bool {
-        if self.fetch {
-            rights.contains(Rights::EXECUTE)
-        } else if self.write {
-            rights.contains(Rights::WRITE)
-        } else {
-            !rights.is_none()
-        }
+        let may_write = !self.write || rights.contains(Rights::WRITE);
+        let may_fetch = !self.fetch || rights.contains(Rights::EXECUTE);
+        may_write && may_fetch && !rights.is_none()
     }
 
     /// Returns the bits that an entry must have: without them the access faults.

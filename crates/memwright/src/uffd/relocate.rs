@@ -90,17 +90,17 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<u64, MoveError> {
         let from = left.start;
-        let there = self.table.cursor(PageRange::single(to));
-        let has_table = match there.peek() {
-            Entry::Empty => there.size() == PageSize::Size4K,
+        let (there, entry) = self.table.entry_of(to);
+        let has_table = match entry {
+            Entry::Empty => there.is_in_last_table(),
             Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
                 return Err(MoveError::Exists);
             }
         };
         drop(there);
-        let mut source = self.table.cursor(PageRange::single(from));
+        let (mut source, entry) = self.table.entry_of(from);
         let mut moving = PageRange::single(from);
-        match source.peek() {
+        match entry {
             Entry::Empty if holes => return Ok(1),
             Entry::Empty => return Err(MoveError::NotThere),
             Entry::Marker(_) => return Err(MoveError::Marked),
