@@ -31,7 +31,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fault",
         block: "walk fault",
         title: "the first store to an anonymous page",
-        most: counts(55, 18, 16, 37),
+        most: counts(37, 17, 10, 20),
         before: counts(59, 16, 16, 43),
     },
     Ceiling {
@@ -52,7 +52,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "swap-in",
         block: "walk swap-in",
         title: "a load of a page in swap",
-        most: counts(93, 32, 22, 61),
+        most: counts(63, 27, 14, 36),
         before: counts(105, 28, 22, 77),
     },
     Ceiling {

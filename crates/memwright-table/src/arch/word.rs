@@ -40,6 +40,8 @@ const IDLE: u64 = Bits::IDLE.bits();
 /// In an entry without `READ`, a software bit: the page keeps its frame. In a page with `READ`, this is the global bit
 /// of x86-64, which is never set.
 const PRESERVED: u64 = 1 << 8;
+/// The bits that are inverted in the entry of a page without rights.
+const RIGHTLESS: u64 = ADDRESS | PRESERVED;
 
 const KIND: u64 = 0b1110;
 const KIND_MARKER: u64 = 0b0010;
@@ -139,21 +141,15 @@ pub(crate) fn size(level: u8) -> PageSize {
 #[inline]
 pub(crate) fn encode_present(page: Present) -> u64 {
     let attributes = (page.bits.bits() ^ NO_EXECUTE) | USER | large(page.size);
-    let format = if attributes & READ != 0 {
-        0
-    } else {
-        ADDRESS | PRESERVED
-    };
+    let format = if attributes & READ != 0 { 0 } else { RIGHTLESS };
     attributes | (page.frame.address().as_u64() ^ format)
 }
 
 /// Returns the bit of a leaf in an upper-level table, for a page of this size.
 #[inline]
-const fn large(size: PageSize) -> u64 {
-    match size {
-        PageSize::Size4K => 0,
-        PageSize::Size2M | PageSize::Size1G => LARGE,
-    }
+fn large(size: PageSize) -> u64 {
+    let is_large = size != PageSize::Size4K;
+    u64::from(is_large) * LARGE
 }
 
 /// Encodes `entry`.
@@ -433,5 +429,5 @@ pub(crate) fn decode(word: u64, level: u8) -> Entry {
 #[cold]
 #[inline(never)]
 const fn invert(word: u64) -> u64 {
-    word ^ (ADDRESS | PRESERVED)
+    word ^ RIGHTLESS
 }

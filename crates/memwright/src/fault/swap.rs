@@ -54,7 +54,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     pub(super) fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        let found = swap.find(frames, swapped.slot)?;
+        let found = swap.find(frames, swapped.slot, 0)?;
         if let Some(frame) = found.frame {
             return self.bring_cached(swapped, frame, stores);
         }

@@ -57,7 +57,8 @@ impl<'a, M: Machine> Fault<'a, M> {
             // Another thread has changed the entry: the caller retries the access.
             return Err(FaultError::WouldBlock);
         }
-        let found = (core.memory.swap()).find(core.memory.frames(), swapped.slot)?;
+        let (frames, ahead_here) = (core.memory.frames(), cursor.range().len() as u32 - 1);
+        let found = (core.memory.swap()).find(frames, swapped.slot, ahead_here)?;
         let (uses, stores) = (found.uses, self.access.write);
         if let Some(frame) = found.frame {
             let back = self.bring_cached(swapped, frame, stores)?;
@@ -65,7 +66,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             self.show(&mut cursor, swapped, back, stores);
             return Ok(kind);
         }
-        let mut run = self.ask_for(&mut cursor, swapped, uses == 1)?;
+        let mut run = self.ask_for(&mut cursor, swapped, uses == 1, found.alone)?;
         let kind = if run.transfers.is_pending() {
             self.put_run_off(&mut run)
         } else {
@@ -78,7 +79,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Submits the reads of the page that faulted and of the pages after it in the cursor's range. Stops before a page
-    /// whose slot is not consecutive, has several owners or is in the swap cache, and when no frame is available.
+    /// whose slot is not one of the `ahead` slots after that of the page that faulted, and when no frame is available.
     /// `alone` is true if only one entry refers to the slot of the page that faulted.
     ///
     /// # Errors
@@ -88,18 +89,17 @@ impl<'a, M: Machine> Fault<'a, M> {
         cursor: &mut Cursor<'_, M>,
         swapped: Swapped,
         alone: bool,
+        ahead: u32,
     ) -> Result<Run<'a, M>, FaultError> {
         let (memory, swap) = (&*self.core.memory, self.core.memory.swap());
         let frames = memory.frames();
         let mut run = Run {
             pages: [const { None }; MOST as usize],
-            transfers: Transfers::new(),
+            transfers: Transfers::NONE,
             count: 0,
             slot: swapped.slot,
         };
-        let (entries, count) = entries_from(cursor, swapped);
-        let next = Place::of(swapped.slot).after(1).slot();
-        let count = 1 + swap.count_alone(next, count - 1);
+        let (entries, count) = entries_from(cursor, swapped, 1 + ahead);
         let mut coming = ComingFrames::new(memory, FrameKind::Anonymous);
         for (number, swapped) in (0..count).zip(entries) {
             // If the page has several owners, they will share its frame. A page of a folio cannot be shared, so the
@@ -260,14 +260,16 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 }
 
-/// Returns the entries of the cursor's range whose slots are consecutive, starting with `swapped`, and their number.
+/// Returns the entries of the cursor's range whose slots are consecutive, starting with `swapped`, and their number, at
+/// most `most`.
 fn entries_from<M: Machine>(
     cursor: &mut Cursor<'_, M>,
     swapped: Swapped,
+    most: u32,
 ) -> ([Swapped; MOST as usize], u64) {
     let mut entries = [swapped; MOST as usize];
     let range = cursor.range();
-    let most = entries.len().min(range.len() as usize);
+    let most = entries.len().min(most as usize);
     let mut count = 1;
     while count < most {
         cursor.seek(range.start.add(count as u64));

@@ -64,10 +64,11 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         let (memory, purpose) = (self.memory, FolioUse::SwapIn(self.kind));
         let largest = order_at(number, left, self.most);
         let orders = FolioOrders::OF_PAGES.filter(|order| order <= largest);
+        if orders.is_empty() {
+            return memory.frames().allocate(0, self.kind);
+        }
         let Some((pages, order)) = memory.largest_folio(purpose, orders, |_| {}) else {
-            if !orders.is_empty() {
-                self.most = 0;
-            }
+            self.most = 0;
             return memory.frames().allocate(0, self.kind);
         };
         if order < largest {

@@ -285,7 +285,7 @@ impl<M: Machine> Core<M> {
     ) -> u64 {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let (mut out, mut written) = (0, 0);
-        let mut transfers = Transfers::<M, TOGETHER>::new();
+        let mut transfers = Transfers::<M, TOGETHER>::NONE;
         for (number, one) in leaving.iter().enumerate() {
             if !one.kept {
                 let page = (one.slot, one.old.frame);

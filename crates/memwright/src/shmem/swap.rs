@@ -84,7 +84,7 @@ impl<'a, M: Machine> Coming<'a, M> {
     const fn new() -> Self {
         Self {
             pages: [const { None }; MOST as usize],
-            transfers: Transfers::new(),
+            transfers: Transfers::NONE,
         }
     }
 
@@ -395,7 +395,7 @@ impl<M: Machine> Store<M> {
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
-        let mut transfers = Transfers::<M, CLUSTER>::new();
+        let mut transfers = Transfers::<M, CLUSTER>::NONE;
         for (number, way) in ways.iter().enumerate() {
             if let Some(way) = way {
                 let page = (way.slot, way.frame.frame());

@@ -15,6 +15,9 @@ pub(crate) struct Found<'a, M: Machine> {
     pub(crate) frame: Option<FrameRef<'a, M>>,
     /// The number of entries that name the slot.
     pub(crate) uses: u32,
+    /// If the page is not in memory: the number of consecutive slots after it that are each named by a single entry and
+    /// have no page in memory.
+    pub(crate) alone: u32,
 }
 
 /// The outcome of adding a page that was read to the swap cache.
@@ -75,7 +78,7 @@ impl<M: Machine> Swap<M> {
         act(&mut active.slots, place.offset)
     }
 
-    /// Returns the state of the page in `slot`.
+    /// Returns the state of the page in `slot`, and of up to `ahead` slots after it.
     ///
     /// # Errors
     /// `WouldBlock` if another thread is reading the page.
@@ -83,29 +86,17 @@ impl<M: Machine> Swap<M> {
         &self,
         frames: &'a Frames<M>,
         slot: u64,
+        ahead: u32,
     ) -> Result<Found<'a, M>, FaultError> {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            Ok(Found {
-                frame: frame_with_page(frames, record, slot)?,
-                uses: record.uses,
-            })
-        })
-    }
-
-    /// Returns how many consecutive slots from `slot` on, at most `most`, are each named by a single entry and have no
-    /// page in memory.
-    pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
-        if most == 0 {
-            return 0;
-        }
-        self.with_slots(slot, |slots, offset| {
-            let end = offset.saturating_add(most as u32);
-            let alone = |offset: &u32| {
-                let record = slots.record(*offset);
-                record.uses == 1 && record.frame().is_none()
+            let uses = record.uses;
+            let frame = frame_with_page(frames, record, slot)?;
+            let alone = match frame {
+                Some(_) => 0,
+                None => count_alone(slots, offset.saturating_add(1), ahead),
             };
-            (offset..end).take_while(alone).count() as u64
+            Ok(Found { frame, uses, alone })
         })
     }
 
@@ -431,6 +422,17 @@ fn frame_with_page<'a, M: Machine>(
         return Err(FaultError::WouldBlock);
     }
     Ok(Some(frames.share(frame)))
+}
+
+/// Returns how many consecutive slots from `first` on, at most `most`, are each named by a single entry and have no page
+/// in memory.
+fn count_alone(slots: &mut SlotMap, first: u32, most: u32) -> u32 {
+    let end = first.saturating_add(most).min(slots.slots());
+    let is_alone = |offset: &u32| {
+        let record = slots.record(*offset);
+        record.uses == 1 && record.frame().is_none()
+    };
+    (first..end).take_while(is_alone).count() as u32
 }
 
 /// Returns whether slots are too scarce to keep copies of pages that are in memory: fewer than half are free, or the

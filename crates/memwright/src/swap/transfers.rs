@@ -27,13 +27,12 @@ pub(crate) struct Transfers<M: Machine, const MOST: usize> {
 }
 
 impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            states: [const { State::Nothing }; MOST],
-            last: None,
-            is_pending: false,
-        }
-    }
+    /// No transfer has begun.
+    pub(crate) const NONE: Self = Self {
+        states: [const { State::Nothing }; MOST],
+        last: None,
+        is_pending: false,
+    };
 
     /// Begins transfer `number`. As long as the device is busy, finishes earlier transfers of this group, one at a
     /// time, and retries.
