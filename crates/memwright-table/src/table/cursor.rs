@@ -79,8 +79,8 @@ impl<M: Machine> Table<M> {
     ///
     /// # Panics
     /// If the page is not in user memory.
-    #[inline]
     #[track_caller]
+    #[cfg_attr(feature = "inline", inline(always))]
     pub fn entry_of(&self, page: Page) -> (Cursor<'_, M>, Entry) {
         let cursor = self.cursor(PageRange::single(page));
         let entry = cursor.peek();
@@ -234,9 +234,15 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Releases the lock until the cursor moves again.
     #[inline]
     pub(super) fn park(&mut self) {
-        if core::mem::take(&mut self.held) {
-            self.meta.lock.unlock::<M::Threads>(self.rank);
+        if self.held {
+            self.unlock();
         }
+    }
+
+    #[inline]
+    fn unlock(&mut self) {
+        self.held = false;
+        self.meta.lock.unlock::<M::Threads>(self.rank);
     }
 
     /// Releases the lock until [`resume`](Self::resume), so that the caller can take a lock that ranks before it. In

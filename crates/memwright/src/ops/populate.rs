@@ -404,8 +404,8 @@ impl<M: Machine> Core<M> {
     /// If the entry at `page` permits a store, sets its dirty and soft-dirty bits and returns the size of the page. On
     /// Linux this entry may be write-protected: population then takes a write fault, which sets both bits.
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
-        let (mut cursor, entry) = self.table.entry_of(page);
-        let present = entry.present()?;
+        let mut cursor = self.table.cursor(PageRange::single(page));
+        let present = cursor.peek().present()?;
         if !present.bits.contains(Access::WRITE.needs()) {
             return None;
         }

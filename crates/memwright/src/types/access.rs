@@ -49,9 +49,9 @@ impl Access {
     /// Returns whether an area with these rights permits the access. As on Linux 7.2 (`arch/x86/mm/fault.c`,
     /// `access_error`), any right permits reading.
     pub(crate) fn allowed_by(self, rights: Rights) -> bool {
-        let may_write = !self.write || rights.contains(Rights::WRITE);
-        let may_fetch = !self.fetch || rights.contains(Rights::EXECUTE);
-        may_write && may_fetch && !rights.is_none()
+        let only_reads = !self.fetch && !self.write;
+        let right = [Rights::WRITE, Rights::EXECUTE][usize::from(self.fetch)];
+        rights.contains(right) || (only_reads && !rights.is_none())
     }
 
     /// Returns the bits that an entry must have: without them the access faults.
@@ -162,5 +162,31 @@ impl FaultKind {
     #[inline]
     pub const fn is_major(self) -> bool {
         matches!(self, Self::SwapIn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_right_permits_reading() {
+        let key = Rights::empty().with_key(3);
+        #[rustfmt::skip]
+        let rows = [
+            // rights                             read   write  fetch
+            (Rights::empty(),                    [false, false, false]),
+            (key,                                [false, false, false]),
+            (Rights::READ,                       [true,  false, false]),
+            (Rights::WRITE,                      [true,  true,  false]),
+            (Rights::EXECUTE,                    [true,  false, true]),
+            (Rights::READ | Rights::WRITE | key, [true,  true,  false]),
+            (Rights::WRITE | Rights::EXECUTE,    [true,  true,  true]),
+        ];
+        for (rights, permitted) in rows {
+            let accesses = [Access::READ, Access::WRITE, Access::FETCH];
+            let found = accesses.map(|access| access.allowed_by(rights));
+            assert_eq!(found, permitted, "{rights:?}");
+        }
     }
 }
