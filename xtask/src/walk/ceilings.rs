@@ -31,7 +31,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "fault",
         block: "walk fault",
         title: "the first store to an anonymous page",
-        most: counts(37, 17, 10, 20),
+        most: counts(35, 17, 10, 18),
         before: counts(59, 16, 16, 43),
     },
     Ceiling {
