@@ -251,6 +251,14 @@ pub(crate) fn has_rights(word: u64) -> bool {
     word & READ != 0
 }
 
+/// Whether `word` maps a page with rights that it has no reference to. Holds for each of several words if it holds for
+/// their bitwise AND. `word` must not point to a table.
+#[inline(always)]
+pub(crate) fn is_borrowed(word: u64) -> bool {
+    const BORROWED: u64 = READ | Bits::BORROWED.bits();
+    word & BORROWED == BORROWED
+}
+
 /// Whether the page became writable when its word `old` was replaced by `new`.
 #[inline(always)]
 pub(crate) fn gained_write(old: u64, new: u64) -> bool {

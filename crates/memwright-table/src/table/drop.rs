@@ -6,7 +6,7 @@ use super::batch::SWAPPED;
 use super::level::{ENTRIES, USER_ENTRIES};
 use super::numbers;
 use super::runs::{all_empty, pass_together};
-use super::shared::{count_empty_last, is_shared_table, stop_sharing};
+use super::shared::{count_last, is_shared_table, stop_sharing};
 use crate::addr::Frame;
 use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::Entry;
@@ -112,8 +112,14 @@ impl<M: Machine> Table<M> {
                 if ENTRIES - rest.len() - empty == live {
                     break;
                 }
-                let count = count_empty_last::<M>(rest);
+                let count = count_last::<M>(rest, |_, some| some == 0, |word| word == 0);
                 empty += count;
+                rest = &rest[..rest.len() - count];
+                continue;
+            }
+            if word::is_borrowed(word) {
+                let is_borrowed = word::is_borrowed;
+                let count = count_last::<M>(rest, |every, _| is_borrowed(every), is_borrowed);
                 rest = &rest[..rest.len() - count];
                 continue;
             }

@@ -172,20 +172,24 @@ pub(super) fn count_empty<M: Machine>(slots: &[SlotOf<M>]) -> usize {
     slots.len() - rest.len() + single.count()
 }
 
-/// Returns the number of empty slots at the end of `slots`.
-pub(super) fn count_empty_last<M: Machine>(slots: &[SlotOf<M>]) -> usize {
+/// Returns the number of slots at the end of `slots` for whose words `holds` returns true. `all` returns true only if
+/// `holds` is true for every word of a group with this intersection and this union.
+#[inline(always)]
+pub(super) fn count_last<M: Machine>(
+    slots: &[SlotOf<M>],
+    all: impl Fn(u64, u64) -> bool,
+    holds: impl Fn(u64) -> bool,
+) -> usize {
     let mut rest = slots;
     while let Some((more, group)) = rest.split_last_chunk::<TOGETHER>() {
-        if combined::<M>(group).1 != 0 {
+        let (every, some) = combined::<M>(group);
+        if !all(every, some) {
             break;
         }
         rest = more;
     }
-    let single = rest
-        .iter()
-        .rev()
-        .take_while(|slot| slot.load(Ordering::Relaxed) == 0);
-    slots.len() - rest.len() + single.count()
+    let words = rest.iter().rev().map(|slot| slot.load(Ordering::Relaxed));
+    slots.len() - rest.len() + words.take_while(|word| holds(*word)).count()
 }
 
 /// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
