@@ -79,9 +79,10 @@ impl<M: TestMachine> Lockstep<M> {
                     return true;
                 };
                 let seen = match extent.entry {
-                    // A child has the entries of the page of zeroes in shared tables, even those that a fork
-                    // that copies leaves out: they map nothing that a fault would not map.
-                    Entry::Present(page) if page.frame == memory.zero_frame() => return true,
+                    // Nothing counts how many entries map the page of zeroes.
+                    Entry::Present(page) if page.frame == memory.zero_frame() => {
+                        SeenEntry::Page(FrameKind::Zero, 0, false)
+                    }
                     Entry::Present(page) => {
                         let (kind, sharers) = memory.frames().shown(page.frame);
                         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);

@@ -1,7 +1,8 @@
 //! The choice of the page tables that a fork shares instead of copying (`fork=share`).
 //!
 //! A last-level page table covers 2 MiB, which can have pages of several areas. It is shared only if a fork would copy
-//! the entries of all of them by the rule for private anonymous memory (rule: shared-table-has-one-rule).
+//! all of its entries by the rule for private anonymous memory (rule: shared-table-has-one-rule). A fork copies no entry
+//! of an area to which nothing was written: such entries map the page of zeroes.
 
 use memwright_table::{
     CpuId, Gather, Machine, OutOfFrames, Page, PageRange, ShareRule, TableTotals,
@@ -20,6 +21,8 @@ pub(super) struct Sharing {
     rule: Option<ShareRule>,
     /// The end of the last area whose entries prevent that a table with pages of it is shared later.
     barrier: Page,
+    /// The pages of areas that were passed most recently. If one of them has an entry, its table must not be shared.
+    passed: PageRange,
     /// The end of the pages whose tables have been shared.
     shared: Page,
 }
@@ -30,7 +33,7 @@ const OF_ONE: AreaFlags = AreaFlags::DONTFORK
     .union(AreaFlags::MARKED)
     .union(AreaFlags::UFFD);
 
-/// Returns whether a fork copies the entries of the area by the rule for private anonymous memory.
+/// Returns whether a fork would copy all entries of the area by the rule for private anonymous memory, or none.
 fn may_share<M: Machine>(area: &Area<M>) -> bool {
     !area.is_shared() && area.object().is_none() && !area.flags().intersects(OF_ONE)
 }
@@ -79,6 +82,7 @@ impl Sharing {
         Self {
             rule,
             barrier: Page::new(0),
+            passed: PageRange::default(),
             shared: Page::new(0),
         }
     }
@@ -87,7 +91,15 @@ impl Sharing {
     pub(super) fn pass<M: Machine>(&mut self, area: &Area<M>) {
         if !may_share(area) {
             self.barrier = area.end();
+            return;
         }
+        let is_in_table_before = huge::around(area.start()).contains(self.passed.end);
+        let start = if is_in_table_before {
+            self.passed.start
+        } else {
+            area.start()
+        };
+        self.passed = PageRange::new(start, area.end());
     }
 
     /// Shares the tables of `area` with the child where that is possible, and calls `copy` with each range of pages
@@ -111,9 +123,17 @@ impl Sharing {
             self.barrier = range.end;
             return copy(range, gather);
         };
+        let passed = self.passed.intersect(huge::around(range.start));
+        if !passed.is_empty() && !core.table.was_empty(passed) {
+            self.barrier = self.barrier.max(passed.end);
+        }
         let last = huge::around(Page::new(range.end.number() - 1));
         let beyond = PageRange::new(range.end, last.end);
-        let after = beyond.is_empty() || areas.map.overlapping(beyond).all(may_share);
+        let after = beyond.is_empty()
+            || areas.map.overlapping(beyond).all(|area| {
+                let part = area.range().intersect(beyond);
+                may_share(area) && (area.has_faulted() || core.table.was_empty(part))
+            });
         let mut tables = tables_of(range, self.barrier.max(self.shared), after);
         let mut entries = 0;
         let mut next = range.start.max(self.shared);

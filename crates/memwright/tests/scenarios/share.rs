@@ -115,6 +115,46 @@ fn a_table_is_shared_only_if_all_its_areas_permit_it() {
     assert_eq!(account.count(Row::ForkCopied), 3);
 }
 
+/// A fork that copies gives the child no entry of memory that was only read. A table with such entries is copied.
+#[test]
+fn a_table_with_entries_that_a_fork_omits_is_copied() {
+    // The areas that were never written: their first pages, whether their first page was read, and whether the table is
+    // shared.
+    type Unwritten = (u64, bool);
+    let rows_of: [(&[Unwritten], bool); 7] = [
+        (&[(0, false)], true),
+        (&[(0, true)], false),
+        (&[(20, false)], true),
+        (&[(20, true)], false),
+        (&[(0, false), (20, false)], true),
+        (&[(0, true), (3, false)], false),
+        (&[(20, false), (23, true)], false),
+    ];
+    for (unwritten, shared) in rows_of {
+        let world = world("1");
+        let mut parent = written(&world, START + 10, 4);
+        for (first, read) in unwritten {
+            parent.map(START + first, 2, RW);
+            if *read {
+                assert_eq!(parent.load(START + first), 0);
+            }
+        }
+        let mut child = None;
+        let account = world.counted(|| child = Some(parent.fork()));
+        let tables = u64::from(shared);
+        assert_eq!(rows(&account, &TABLES), [tables, 0, 0], "{unwritten:?}");
+        for (first, _) in unwritten {
+            let omitted = child.as_ref().map(|child| entry(child, START + first));
+            assert_eq!(omitted, Some(Entry::Empty), "{unwritten:?}");
+        }
+    }
+}
+
+fn entry(process: &Process<'_>, index: u64) -> Entry {
+    let (_, entry) = process.space.table().entry_of(page(index).page());
+    entry
+}
+
 #[test]
 fn a_pinned_page_prevents_sharing() {
     let world = world("1");
