@@ -41,7 +41,7 @@ pub struct Mistake {
     /// The test that must notice the mistake, as `BINARY::TEST`. A binary is a file in `crates/memwright-sim/tests`, or
     /// `scenarios`.
     test: String,
-    /// The simulated machine on which the test notices the mistake, if it is not the one of x86-64.
+    /// The simulated machine on which the test notices the mistake, or `None` for each that runs the test.
     #[serde(default)]
     pub simulated: Option<String>,
 }

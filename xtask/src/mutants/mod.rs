@@ -21,6 +21,9 @@ use self::list::{List, Mistake};
 use self::verdict::{Ending, Exit, judge};
 use crate::{architectures, shell};
 
+/// The simulated machine of a build that names none.
+const DEFAULT_MACHINE: &str = "x86_64";
+
 /// The time limit of a test. A test that exceeds it has not noticed the mistake.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -136,12 +139,12 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
         chosen.extend(&list.mistakes);
     }
     let tests = build(tree::copy(list)?, simulated)?;
-    let is_of = |mistake: &&Mistake| {
-        let needed = mistake.simulated.as_deref();
-        needed.is_none() || needed == simulated
-    };
     let all = chosen.len();
-    chosen.retain(is_of);
+    let machine = simulated.unwrap_or(DEFAULT_MACHINE);
+    chosen.retain(|mistake| {
+        let needed = mistake.simulated.as_deref();
+        needed.is_none_or(|needed| needed == machine)
+    });
     if simulated.is_some() {
         let binaries = chosen.iter().map(|mistake| mistake.test().0).collect();
         let runs = tests.runs(&binaries)?;
