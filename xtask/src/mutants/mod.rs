@@ -6,6 +6,7 @@
 
 mod edit;
 mod list;
+mod parallel;
 mod tokens;
 mod tree;
 mod verdict;
@@ -153,25 +154,8 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
             runs.contains(&(binary.to_owned(), test.to_owned()))
         });
     }
-    let named: BTreeSet<(&str, &str)> = chosen.iter().map(|mistake| mistake.test()).collect();
-    for (binary, test) in named {
-        let ending = play(&tests, (binary, test), None)?;
-        ensure!(
-            ending == Ending::Passed,
-            "{binary}::{test} without a mistake: {ending:?}",
-        );
-    }
-    let mut unnoticed = 0;
-    println!("{:<24} {:<60} noticed", "mistake", "test");
-    for mistake in &chosen {
-        let (binary, test) = mistake.test();
-        let ending = play(&tests, (binary, test), Some(mistake))?;
-        if !matches!(ending, Ending::Asserted(_)) {
-            unnoticed += 1;
-        }
-        let test = format!("{binary}::{test}");
-        println!("{:<24} {test:<60} {ending}", mistake.name);
-    }
+    check_unmodified(&tests, &chosen)?;
+    let unnoticed = count_unnoticed(&tests, &chosen)?;
     println!(
         "{} mistakes, {} noticed",
         chosen.len(),
@@ -185,6 +169,42 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
         bail!("{unnoticed} mistakes were noticed by no assertion");
     }
     Ok(())
+}
+
+/// Runs each test of these mistakes without a mistake.
+///
+/// # Errors
+/// If a test fails.
+fn check_unmodified(tests: &Tests, chosen: &[&Mistake]) -> Result<()> {
+    let named: BTreeSet<(&str, &str)> = chosen.iter().map(|mistake| mistake.test()).collect();
+    let named: Vec<(&str, &str)> = named.into_iter().collect();
+    let mut failed = Vec::new();
+    let run = |test: &(&str, &str)| play(tests, *test, None);
+    parallel::each(&named, run, |(binary, test), ending| match ending {
+        Ok(Ending::Passed) => {}
+        Ok(ending) => failed.push(format!("{binary}::{test} without a mistake: {ending:?}")),
+        Err(error) => failed.push(format!("{binary}::{test}: {error:#}")),
+    });
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}
+
+/// Runs the test of each mistake with the mistake, and prints how it ended. Returns the number of mistakes that no
+/// assertion noticed.
+fn count_unnoticed(tests: &Tests, chosen: &[&Mistake]) -> Result<usize> {
+    let (mut unnoticed, mut failed) = (0, None);
+    println!("{:<24} {:<60} noticed", "mistake", "test");
+    let run = |mistake: &&Mistake| play(tests, mistake.test(), Some(mistake));
+    parallel::each(chosen, run, |mistake, ending| match ending {
+        Ok(ending) => {
+            let (binary, test) = mistake.test();
+            unnoticed += usize::from(!matches!(ending, Ending::Asserted(_)));
+            let test = format!("{binary}::{test}");
+            println!("{:<24} {test:<60} {ending}", mistake.name);
+        }
+        Err(error) => failed = Some(error),
+    });
+    failed.map_or(Ok(unnoticed), Err)
 }
 
 /// Builds the tests of the copy. The target folder is separate, because the packages of the copy have the same names as
