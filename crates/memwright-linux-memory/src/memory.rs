@@ -164,7 +164,9 @@ fn limit_errno(limit: Limit) -> Errno {
 /// Returns the error number with which `mmap` fails.
 pub fn map_errno(error: MapError) -> Errno {
     match error {
-        MapError::NoLength | MapError::Misaligned | MapError::NotDevice(_) => Errno::EINVAL,
+        MapError::NoLength | MapError::Misaligned | MapError::Flags(_) | MapError::NotDevice(_) => {
+            Errno::EINVAL
+        }
         MapError::TooLow | MapError::Sealed(_) => Errno::EPERM,
         MapError::Unsupported => Errno::ENODEV,
         MapError::Taken(_) => Errno::EEXIST,

@@ -2,7 +2,7 @@
 //! commits each of them, and compares its list with the page.
 #![cfg(debug_assertions)]
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
 use memwright_table::sync::{Rank, assert_may_allocate, assert_none_held, pause};
 use memwright_table::{
-    Architecture, Bits, CpuId, Entry, Frame, FrameKind, Frames, Loaded, Page, PageRange, Table,
-    VirtAddr,
+    Architecture, Bits, CpuId, Entry, Frame, FrameKind, Frames, Loaded, Page, PageAccess,
+    PageRange, Table, VirtAddr,
 };
 
 type Machine = SimulatedMachine;
@@ -22,7 +22,7 @@ const PAGE: Page = Page::new(0x1234);
 /// A row of the table in the page: the mistake, a part of the panic's message, and a function that makes the mistake.
 type Misuse = (&'static str, &'static str, fn());
 
-const MISUSES: [Misuse; 18] = [
+const MISUSES: [Misuse; 19] = [
     (
         "`Threads::cpu` returns a number that is not below `cpu_count`",
         "CPU 3 of a machine with 2 CPUs",
@@ -30,7 +30,7 @@ const MISUSES: [Misuse; 18] = [
     ),
     (
         "A table is dropped while a CPU has it loaded",
-        "dropped a table that {0} may use",
+        "dropped a table that CPU 0 has loaded",
         drop_of_a_loaded_table,
     ),
     (
@@ -39,9 +39,14 @@ const MISUSES: [Misuse; 18] = [
         leave_on_another_cpu,
     ),
     (
-        "A CPU loads a table twice without leaving it, and leaves it twice",
-        "CPU 0 has not loaded the table",
-        leave_twice,
+        "A CPU loads a table that it has loaded",
+        "CPU 0 has loaded the table already",
+        second_load,
+    ),
+    (
+        "A CPU translates by a table that it has not loaded",
+        "CPU 1 has not loaded the table",
+        translation_without_load,
     ),
     (
         "A CPU whose registers do not permit the use of the tables loads one, if `Machine::registers` reads them",
@@ -172,12 +177,21 @@ fn wrong_registers() {
     Loaded::new(&table).stop();
 }
 
-fn leave_twice() {
+fn second_load() {
     let (_frames, table) = table();
-    let twice = [Loaded::new(&table), Loaded::new(&table)];
-    for loaded in twice {
-        loaded.stop();
-    }
+    // The table stays loaded, so it is never dropped.
+    let table = &*Box::leak(Box::new(table));
+    let _twice = [Loaded::new(table), Loaded::new(table)];
+}
+
+fn translation_without_load() {
+    let (frames, table) = table();
+    let loaded = Loaded::new(&table);
+    let second = frames.machine().run_on(CpuId::new(1));
+    let found = catch_unwind(AssertUnwindSafe(|| table.translate(PAGE, PageAccess::Load)));
+    drop(second);
+    loaded.stop();
+    found.map(drop).unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 fn table_as_a_page() {

@@ -149,8 +149,9 @@ pub use entry::{
 };
 pub use frame::{
     Chooser, FOLIO_FRAMES, FOLIO_ORDER, FolioPages, FrameAudit, FrameKind, FrameRef, Frames,
-    MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, NodeWords, OutOfFrames, PoolCounts,
-    Region, SetupError, Slots, SubpoolCounts, SubpoolId, Topology, UnsharedCounts, Usage,
+    MAX_NODES, NoHugePage, NodeChoice, NodeCounts, NodeSet, NodeWords, OutOfFrames, Pinned,
+    PoolCounts, Region, SetupError, Slots, SubpoolCounts, SubpoolId, Topology, UnsharedCounts,
+    Usage,
 };
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};

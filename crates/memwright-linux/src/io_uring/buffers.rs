@@ -134,8 +134,7 @@ impl Drop for Buffers {
             .iter_mut()
             .flat_map(|buffer| buffer.frames.drain(..))
         {
-            frames.unpin(frame);
-            drop(frames.adopt(frame));
+            drop(frames.adopt_pinned(frame));
         }
     }
 }

@@ -4,7 +4,7 @@
 use memwright::LockFuture;
 use memwright::{Advice, MapRequest, Placement, Rights, SyncFlags};
 use memwright_sim::SimulatedMachine;
-use memwright_table::{FrameRef, PAGE_SIZE};
+use memwright_table::{PAGE_SIZE, Pinned};
 
 use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};
@@ -50,11 +50,9 @@ fn copies_by_the_kernel() {
 fn with_pin(trial: &Trial, program: &Program, page: u64, then: impl FnOnce()) {
     let space = program.process.space();
     trial.lent.set(true);
-    let pin: FrameRef<'_, _> =
+    let pin: Pinned<'_, _> =
         trial.step("pin", || program.process.on(FIRST, |_| space.pin(at(page))));
-    let frame = pin.frame();
     then();
-    trial.host.frames().unpin(frame);
     drop(pin);
     trial.lent.set(false);
 }

@@ -231,8 +231,11 @@ impl<M: Machine> Frames<M> {
         asked.unwrap_or(CpuId::new(0))
     }
 
-    /// Panics if the machine has no such CPU.
-    pub(crate) fn check_cpu(&self, cpu: CpuId) {
+    /// Checks the number of a CPU.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn check_cpu(&self, cpu: CpuId) {
         let (cpu, cpus) = (cpu.index(), self.caches.len());
         assert!(cpu < cpus, "CPU {cpu} of a machine with {cpus} CPUs");
     }

@@ -33,6 +33,11 @@ impl<'a, M: Machine> FrameRef<'a, M> {
         }
     }
 
+    #[inline]
+    pub(super) fn frames(&self) -> &'a Frames<M> {
+        self.frames
+    }
+
     /// The frame.
     #[inline]
     pub fn frame(&self) -> Frame {

@@ -57,9 +57,21 @@ pub struct Loaded<T: HasTable> {
 }
 
 impl<T: HasTable> Loaded<T> {
-    /// Loads the table on the calling CPU, which has loaded no other table, or only a root of the embedder.
+    /// Loads the table on the calling CPU, in place of a root of the embedder. A CPU of hardware has loaded no other table
+    /// of Memwright, which only [`switch`](Self::switch) may replace.
+    ///
+    /// # Panics
+    /// In debug builds, if the CPU has loaded the table already.
     #[inline]
     pub fn new(table: T) -> Self {
+        if cfg!(debug_assertions) {
+            check_unloaded(table.table());
+        }
+        Self::load(table)
+    }
+
+    #[inline]
+    fn load(table: T) -> Self {
         table.table().load();
         Self {
             table,
@@ -73,13 +85,18 @@ impl<T: HasTable> Loaded<T> {
         &self.table
     }
 
-    /// Loads `next` on the calling CPU in place of this table. Returns what was loaded before, too.
+    /// Loads `next` on the calling CPU in place of this table. Returns what was loaded before, too. If both have the
+    /// same table, it stays loaded.
     ///
     /// # Panics
     /// In debug builds, if another CPU has loaded this table.
     #[inline]
-    pub fn switch<N: HasTable>(self, next: N) -> (Loaded<N>, T) {
-        let next = Loaded::new(next);
+    pub fn switch<N: HasTable<Machine = T::Machine>>(self, next: N) -> (Loaded<N>, T) {
+        if core::ptr::eq(next.table(), self.table.table()) {
+            let (table, cpu) = (next, self.cpu);
+            return (Loaded { table, cpu }, self.table);
+        }
+        let next = Loaded::load(next);
         (next, self.stop())
     }
 
@@ -110,4 +127,12 @@ impl<T: HasTable> Loaded<T> {
         self.table.table().note_unloaded(cpu);
         self.table
     }
+}
+
+/// Panics if the calling CPU has loaded the table.
+fn check_unloaded<M: Machine>(table: &Table<M>) {
+    let cpu = M::Threads::cpu();
+    let number = cpu.index();
+    let is_loaded = table.loaded().contains(cpu);
+    assert!(!is_loaded, "CPU {number} has loaded the table already");
 }

@@ -99,11 +99,9 @@ impl<M: Machine> Table<M> {
     /// In debug builds, if the CPU has not loaded the table.
     #[inline]
     pub(crate) fn note_unloaded(&self, cpu: CpuId) {
-        debug_assert!(
-            self.loaded().contains(cpu),
-            "CPU {} has not loaded the table",
-            cpu.index()
-        );
+        if cfg!(debug_assertions) {
+            self.check_loaded(cpu);
+        }
         if self.frames.machine().keeps_translations() {
             self.share_of(cpu).end_loaded();
         }
@@ -111,6 +109,13 @@ impl<M: Machine> Table<M> {
             .loaded
             .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
         stat::line::<M::Threads>(Line::Table, &self.state.loaded);
+    }
+
+    /// Panics if the CPU has not loaded the table.
+    pub(crate) fn check_loaded(&self, cpu: CpuId) {
+        let number = cpu.index();
+        let is_loaded = self.loaded().contains(cpu);
+        assert!(is_loaded, "CPU {number} has not loaded the table");
     }
 
     /// The CPUs that may be using the table.

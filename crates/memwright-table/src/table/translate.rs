@@ -7,6 +7,7 @@ use crate::arch::{Architecture, Slot, TableSlot, word};
 use crate::entry::{Bits, CacheMode, Entry};
 use crate::machine::Machine;
 use crate::root::Table;
+use crate::sync::Threads;
 use crate::table::level::slot_index;
 
 /// The kind of access to a page.
@@ -69,7 +70,13 @@ impl<M: Machine> Table<M> {
     /// # Locks
     /// Takes none. The calling CPU has the table [loaded](crate::Loaded) and completes no invalidation during the call, so
     /// no table on the path of the walk is freed.
+    ///
+    /// # Panics
+    /// In debug builds, if the calling CPU has not loaded the table.
     pub fn translate(&self, page: Page, access: PageAccess) -> Option<Translation> {
+        if cfg!(debug_assertions) {
+            self.check_loaded(M::Threads::cpu());
+        }
         if page >= M::Arch::USER.end {
             return None;
         }

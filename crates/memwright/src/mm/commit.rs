@@ -175,8 +175,12 @@ impl Commit {
     }
 
     /// Adds to the count of `cpu`. Only that CPU writes it, so a load and a store suffice.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
     fn count(&self, cpu: CpuId, pages: i64) {
-        let Share(count) = &self.cpus[cpu.index()];
+        let share = self.cpus.get(cpu.index());
+        let Share(count) = share.unwrap_or_else(|| no_such_cpu(cpu, self.cpus.len()));
         count.store(count.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
@@ -194,6 +198,13 @@ impl Commit {
             .sum();
         sum.max(0) as u64
     }
+}
+
+/// Panics because [`Threads::cpu`] returned a number that the machine does not have. Many operations count committed
+/// memory before they use the number elsewhere.
+#[cold]
+fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
+    panic!("CPU {} of a machine with {cpus} CPUs", cpu.index())
 }
 
 #[cfg(test)]

@@ -164,7 +164,11 @@ impl<M: Machine> Core<M> {
 
     #[inline]
     pub(crate) fn cpu(&self) -> CpuId {
-        M::Threads::cpu()
+        let cpu = M::Threads::cpu();
+        if cfg!(debug_assertions) {
+            self.memory.frames().check_cpu(cpu);
+        }
+        cpu
     }
 
     /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.

@@ -2,7 +2,9 @@
 //! `/proc/PID/mem`. Each access walks the page table, and faults in missing pages.
 
 use core::sync::atomic::Ordering;
-use memwright_table::{Architecture, Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, VirtAddr};
+use memwright_table::{
+    Architecture, Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, Pinned, VirtAddr,
+};
 
 use crate::mm::core::Core;
 use crate::mm::space::AddressSpace;
@@ -131,22 +133,21 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Pins the page at `address`, which the program must be able to write. The frame stays exclusive to this address
-    /// space, also across forks, until it is unpinned (rule: exclusive-before-pin; Linux 7.2 `mm/gup.c`,
-    /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
+    /// space, also across forks, until the returned reference is dropped (rule: exclusive-before-pin; Linux 7.2
+    /// `mm/gup.c`, `pin_user_pages` with `FOLL_WRITE`).
     ///
     /// # Errors
     /// The error that a store by the program would get; `Denied` for secret memory and device memory.
-    pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
+    pub fn pin(&self, address: VirtAddr) -> Result<Pinned<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;
         core.note_pinning();
         core.with_frame(address, Access::WRITE, |frame| {
             let frames = core.memory.frames();
-            frames.pin(frame);
+            pinned = Some(frames.share_pinned(frame));
             // The owner of the pin can write to the frame without setting the dirty bit of the entry. Free the copy in
             // swap, which would become stale.
             core.memory.swap().forget(frames, frame);
-            pinned = Some(frames.share(frame));
         })?;
         pinned.ok_or(FaultError::NoArea)
     }

@@ -74,7 +74,7 @@ pub struct MapRequest<M: Machine> {
     pub kind: MapKind<M>,
     /// Where to map it.
     pub placement: Placement,
-    /// The flags of the area. `SHARED` and `ACCOUNTED` are set as needed.
+    /// The flags of the area. The memory manager sets [`AreaFlags::MANAGED`] as needed.
     pub flags: AreaFlags,
     /// Whether to populate the mapping (`MAP_POPULATE`). A page that cannot be faulted in is not an error.
     pub populate: bool,
@@ -163,7 +163,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &self.core;
         let cpu = core.cpu();
         let mut pages = self.check_length(request)?;
-        let mut flags = request.flags.difference(SET_HERE) | AreaFlags::SOFT_DIRTY;
+        let mut flags = request.flags | AreaFlags::SOFT_DIRTY;
         if let MapKind::Object {
             shared,
             object,
@@ -299,6 +299,10 @@ impl<M: Machine> AddressSpace<M> {
         if !request.max_rights.contains(request.rights.without_key()) {
             return Err(MapError::Denied);
         }
+        if request.flags.intersects(AreaFlags::MANAGED) {
+            let managed = request.flags & AreaFlags::MANAGED;
+            return Err(MapError::Flags(managed.bits()));
+        }
         let pages = request.length.div_ceil(PAGE_SIZE as u64);
         if pages > self.core.layout.highest.page().number() {
             return Err(MapError::OutOfRange);
@@ -316,12 +320,6 @@ impl<M: Machine> AddressSpace<M> {
         Ok(pages)
     }
 }
-
-/// The flags that the kind of a mapping determines.
-pub(super) const SET_HERE: AreaFlags = AreaFlags::SHARED
-    .union(AreaFlags::ACCOUNTED)
-    .union(AreaFlags::HUGETLB)
-    .union(AreaFlags::PHYSICAL);
 
 impl From<UnmapError> for MapError {
     fn from(error: UnmapError) -> Self {

@@ -12,7 +12,7 @@ use crate::mm::core::Core;
 use crate::mm::cut::device_entry_size;
 use crate::mm::space::{AddressSpace, Area};
 use crate::ops::align_huge::align_huge;
-use crate::ops::map::{MapKind, MapRequest, SET_HERE, place, prepare};
+use crate::ops::map::{MapKind, MapRequest, place, prepare};
 use crate::ops::populate::{Mapped, ToPopulate};
 use crate::types::error::MapError;
 use crate::types::numa_policy::PolicyId;
@@ -49,7 +49,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         let pages = self.check_length(request)?;
         core.check_physical(start, pages)?;
-        let unwanted = SET_HERE | AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        let unwanted = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         let (rights, flags) = (request.rights, (request.flags - unwanted) | FLAGS);
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();

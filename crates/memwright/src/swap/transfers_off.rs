@@ -10,9 +10,7 @@ use crate::swap::device::{DeviceError, Direction};
 pub(crate) struct Transfers<M: Machine, const MOST: usize>(PhantomData<fn() -> M>);
 
 impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
-    pub(crate) const fn new() -> Self {
-        Self(PhantomData)
-    }
+    pub(crate) const NONE: Self = Self(PhantomData);
 
     /// Begins nothing.
     pub(crate) fn begin(

@@ -82,6 +82,8 @@ pub enum MapError {
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
+    /// The request has flags that only the memory manager sets. The value contains the bits of these flags (EINVAL).
+    Flags(u32),
     /// The machine has no device memory at these physical addresses, or the allocator manages a frame of them (EINVAL).
     NotDevice(PhysAddr),
     /// The crate was compiled without the feature that the mapping needs, `objects` or `hugetlb` (ENODEV).

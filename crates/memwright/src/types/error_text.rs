@@ -52,6 +52,7 @@ error_text!(MapError {
     Self::NoRoom => "no free range is long enough";
     Self::Taken(at) => "memory is mapped at {at}";
     Self::OffsetTooLarge => "the offset plus the length overflows";
+    Self::Flags(bits) => "only the memory manager sets the area flags {bits:#x}";
     Self::Denied => "the object does not allow the rights";
     Self::NotDevice(at) => "no device memory is at the physical address {:#x}", at.as_u64();
     Self::Unsupported => "the memory manager was compiled without the feature that the mapping needs";

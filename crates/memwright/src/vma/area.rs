@@ -96,6 +96,19 @@ impl AreaFlags {
     /// range can lie inside a marker.
     pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
 
+    /// The flags that only the memory manager sets, from the kind of a mapping or by other operations. A
+    /// [`MapRequest`](crate::MapRequest) with one of them is refused.
+    pub const MANAGED: Self = Self::SHARED
+        .union(Self::ACCOUNTED)
+        .union(Self::GUARDED)
+        .union(Self::SOFT_DIRTY)
+        .union(Self::WATCH_STORES)
+        .union(Self::UFFD)
+        .union(Self::PLACED)
+        .union(Self::HUGETLB)
+        .union(Self::HUGETLB_LOST)
+        .union(Self::PHYSICAL);
+
     /// The flags that a userfaultfd sets.
     pub const UFFD: Self = Self::UFFD_MISSING
         .union(Self::UFFD_WP)

@@ -73,6 +73,9 @@ fn mappings_that_make_no_sense_are_refused() {
         (object(1),                                MapError::Misaligned),
         (object(1 << 63),                          MapError::OffsetTooLarge),
         (MapRequest { max_rights: R, ..object(0) }, MapError::Denied),
+        (anonymous(1).with(AreaFlags::SHARED),      MapError::Flags(AreaFlags::SHARED.bits())),
+        (anonymous(1).with(AreaFlags::UFFD_WP),     MapError::Flags(AreaFlags::UFFD_WP.bits())),
+        (anonymous(1).with(AreaFlags::all()),       MapError::Flags(AreaFlags::MANAGED.bits())),
     ];
     for (request, error) in rows {
         assert_eq!(process.space.map(&request), Err(error));

@@ -9,7 +9,7 @@ use memwright::{
     Advice, FaultKind, HugeMode, LockError, RemapRequest, Row, SharedMode, SharedSetting,
 };
 use memwright::{FolioSplit, FolioSplits};
-use memwright_table::{Architecture, Bits, FrameRef, PageRange, PageSize, Present};
+use memwright_table::{Architecture, Bits, PageRange, PageSize, Pinned, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
@@ -317,7 +317,7 @@ fn whoever_shows_a_huge_page_since_a_fork_shows_its_pages() {
 fn what_is_pinned_or_held_stays_whole() {
     let world = world();
     let process = filled(&world, 4);
-    let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
+    let pinned = process.space.pin(page(FIRST + 9)).map(Pinned::into_raw);
     let pinned = pinned.unwrap();
     assert_eq!(
         process
@@ -346,7 +346,7 @@ fn what_is_pinned_or_held_stays_whole() {
         ONE
     );
     // A pinned folio that is mapped by 4 KiB entries is not split either.
-    let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
+    let pinned = process.space.pin(page(FIRST + 9)).map(Pinned::into_raw);
     let pinned = pinned.unwrap();
     let all_but_one = FolioSplits {
         // The folio that cannot be split is found again at each of its four pages.

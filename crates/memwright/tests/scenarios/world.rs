@@ -10,7 +10,7 @@ use memwright::{
     Placement, Policy, Rights, Row,
 };
 use memwright_sim::{Arch, MachineOptions, PageFault, SimulatedMachine};
-use memwright_table::{CpuId, Frames, Loaded, PageRange, VirtAddr};
+use memwright_table::{CpuId, Frames, Loaded, Machine as _, PageRange, VirtAddr};
 use memwright_testkit::leak::LeakOnPanic;
 
 pub type Machine = SimulatedMachine;
@@ -163,10 +163,16 @@ impl<'w> Process<'w> {
         CpuId::new(0)
     }
 
-    /// Loads the page table of the process on the CPU, if it is not loaded.
+    /// Loads the page table of the process on the CPU, unless the CPU uses it. The table stays loaded until the process
+    /// ends, even while the CPU uses those of other processes, so that it receives invalidations of all of them.
     pub fn run(&mut self) {
-        let root = self.space.table().root();
-        if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
+        let (machine, root) = (&self.world.machine, self.space.table().root());
+        if machine.loaded_root(Self::cpu()) == Some(root) {
+            return;
+        }
+        if self.running.is_some() {
+            machine.load_root(root);
+        } else {
             self.running = Some(Loaded::new(self.space.clone()));
         }
     }
