@@ -59,7 +59,7 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "compare",
         block: "walk compare",
         title: "a comparison of two accounts",
-        most: counts(109, 30, 0, 79),
+        most: counts(61, 26, 0, 35),
         before: counts(99, 26, 0, 73),
     },
 ];

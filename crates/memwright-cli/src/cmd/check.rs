@@ -217,13 +217,14 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
         }
     }
     for (which, saved) in [("the baseline", baseline), ("this run", Some(now))] {
-        if saved.and_then(Saved::repeats) == Some(false) {
+        if saved.and_then(|saved| saved.behaviour().repeats) == Some(false) {
             return Err(Failure::Skipped(format!(
                 "no claim is possible: {which} does not repeat"
             )));
         }
     }
-    let ended = other_ending(baseline.map(Saved::outcome), now.outcome());
+    let ending = |saved: &Saved| saved.behaviour().outcome;
+    let ended = other_ending(baseline.map(ending), ending(now));
     match ended.filter(|_| args.bisect) {
         Some(line) => Err(Failure::Skipped(format!("no claim is possible: {line}"))),
         None => Ok(()),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 
 use crate::cmd::args::CompareArgs;
-use crate::compare::comparison::{self, Comparison};
+use crate::compare::comparison;
 use crate::compare::functions::Side;
-use crate::compare::{functions as difference, names, verdict};
+use crate::compare::{functions as difference, names};
 use crate::host::output::{print, show};
 use crate::host::taken::Taken;
 use crate::lab::columns::{self, Groups};
@@ -17,7 +17,6 @@ use crate::model::failure::Failure;
 use crate::model::kernel_run::Document;
 use crate::model::region_names::{self, RegionNames};
 use crate::model::saved::Saved;
-use crate::render;
 use crate::render::outputs::{Outputs, Shown};
 use crate::render::profile_outputs::ProfileOutputs;
 use crate::sheet::Section;
@@ -118,22 +117,10 @@ pub fn conclude(
     shown: &Shown,
     outputs: &Outputs,
 ) -> Result<u8, Failure> {
-    let sheet = comparison::sheet(columns)
-        .context("runs on Memwright and on kernel images have other rows")
-        .map_err(Failure::Usage)?;
-    let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
-    let mut sheet = sheet.select(&shown.rows).map_err(unknown)?;
-    sheet.commands = comparison::commands(columns, &shown.rows).unwrap_or(sheet.commands);
-    sheet.sections.extend(sections);
-    let document = Comparison::new(columns, &sheet);
-    sheet
-        .notes
-        .splice(0..0, document.program_differs.iter().cloned());
-    if !outputs.on_output() {
-        print(render::text(&sheet, shown.all).as_bytes())?;
-    }
-    outputs.write(title, std::slice::from_ref(&sheet), shown.all, &document)?;
-    Ok(verdict::code(&document.kinds))
+    let compared = comparison::compared(columns, &shown.rows, sections);
+    let (sheet, document) = compared.map_err(Failure::Usage)?;
+    outputs.present(title, &sheet, shown.all, &document)?;
+    Ok(document.exit_code())
 }
 
 /// Writes the additional outputs of profiles, if functions were counted.

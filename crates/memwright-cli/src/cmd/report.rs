@@ -28,6 +28,9 @@ use crate::render::account;
 use crate::render::outputs::{Outputs, Shown};
 use crate::sheet::Sheet;
 
+/// The title of pages with a report.
+const TITLE: &str = "memwright report";
+
 /// A document file that the user names.
 struct File {
     name: Option<String>,
@@ -138,8 +141,12 @@ fn rows<'a>(
     args: &ReportArgs,
     documents: impl Iterator<Item = &'a Saved>,
 ) -> Result<Vec<String>, Failure> {
+    let patterns = &args.shown.rows;
+    if patterns.is_empty() {
+        return Ok(Vec::new());
+    }
     let names: Vec<RegionNames> = documents.map(Saved::region_names).collect();
-    let rows = region_names::all_numbered(&args.shown.rows, &names);
+    let rows = region_names::all_numbered(patterns, &names);
     rows.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))
 }
 
@@ -152,7 +159,7 @@ fn conclude(
         all: args.shown.all,
         rows: rows(args, columns.iter().map(|(_, saved)| *saved))?,
     };
-    compare::conclude("memwright report", columns, Vec::new(), &shown, outputs)
+    compare::conclude(TITLE, columns, Vec::new(), &shown, outputs)
 }
 
 /// Renders one document. Returns the exit code.
@@ -194,7 +201,8 @@ fn one(
             let rows = rows(args, saved.iter())?;
             let sheet = sweep_sheet::sheet(document, &rows, args.shown.all)
                 .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
-            write(&render::text(&sheet, true), &[sheet], document, outputs)
+            outputs.present(TITLE, &sheet, true, document)?;
+            Ok(0)
         }
         Content::Bench(document) => {
             if !args.shown.rows.is_empty() {
@@ -223,7 +231,7 @@ fn write(
     if !outputs.on_output() {
         print(text.as_bytes())?;
     }
-    outputs.write("memwright report", sheets, true, document)?;
+    outputs.write(TITLE, sheets, true, document)?;
     Ok(0)
 }
 

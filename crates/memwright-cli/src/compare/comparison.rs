@@ -1,5 +1,6 @@
-//! The document that `compare` writes as JSON.
+//! Compares the documents of runs: the sheet, and the document that `compare` writes as JSON.
 
+use anyhow::{Context, anyhow};
 use serde::Serialize;
 
 use crate::compare::verdict::{self, Kind};
@@ -7,7 +8,7 @@ use crate::compare::{account_sheet, again, side_by_side};
 use crate::model::kernel_run::{self, SCHEMA};
 use crate::model::memwright_run;
 use crate::model::saved::Saved;
-use crate::sheet::Sheet;
+use crate::sheet::{Section, Sheet};
 
 /// The value of `kind` in this document.
 pub const KIND: &str = "comparison";
@@ -37,7 +38,7 @@ pub struct Comparison<'a> {
 impl<'a> Comparison<'a> {
     /// Returns the comparison of these documents. Counts, marks and page tables are compared only in the rows of the
     /// sheet.
-    pub fn new(columns: &[(String, &'a Saved)], sheet: &Sheet) -> Self {
+    fn new(columns: &[(String, &'a Saved)], sheet: &Sheet) -> Self {
         let kinds = verdict::kinds(sheet, columns);
         Self {
             schema: SCHEMA,
@@ -50,10 +51,36 @@ impl<'a> Comparison<'a> {
             columns: columns.iter().map(|(_, saved)| *saved).collect(),
         }
     }
+
+    /// Returns the exit code of the weightiest kind of difference, or 0 if there is none.
+    pub fn exit_code(&self) -> u8 {
+        verdict::code(&self.kinds)
+    }
+}
+
+/// Compares runs in the rows that match the patterns, and in additional sections. Returns the sheet, and the document
+/// that is written as JSON.
+///
+/// # Errors
+/// If the documents are of two kinds, or if a pattern matches no row.
+pub fn compared<'a>(
+    columns: &[(String, &'a Saved)],
+    patterns: &[String],
+    sections: Vec<Section>,
+) -> anyhow::Result<(Sheet, Comparison<'a>)> {
+    let sheet = sheet(columns).context("runs on Memwright and on kernel images have other rows")?;
+    let unknown = |unknown| anyhow!("--rows: {unknown}");
+    let mut sheet = sheet.select(patterns).map_err(unknown)?;
+    sheet.commands = commands(columns, patterns).unwrap_or(sheet.commands);
+    sheet.sections.extend(sections);
+    let document = Comparison::new(columns, &sheet);
+    let differing = document.program_differs.iter().cloned();
+    sheet.notes.splice(0..0, differing);
+    Ok((sheet, document))
 }
 
 /// Returns the commands that reproduce a comparison of runs on kernel images, with these rows; `None` for other runs.
-pub fn commands(columns: &[(String, &Saved)], rows: &[String]) -> Option<Vec<String>> {
+fn commands(columns: &[(String, &Saved)], rows: &[String]) -> Option<Vec<String>> {
     let documents = kernel_runs(columns)?;
     Some(again::on_kernels(&documents, rows).into_iter().collect())
 }

@@ -1,6 +1,6 @@
 //! Tests the published schemas against the documents that the command writes.
 
-use crate::compare::comparison::{self, Comparison};
+use crate::compare::comparison;
 use crate::model::counts::{Counts, Instructions, ROWS};
 use crate::model::faults::tests::example;
 use crate::model::hashed_file::HashedFile;
@@ -160,8 +160,7 @@ fn compared(documents: [Document; 2]) -> (serde_json::Value, Vec<String>) {
         .iter()
         .map(|(name, saved)| (name.clone(), saved))
         .collect();
-    let sheet = comparison::sheet(&columns).unwrap();
-    let comparison = Comparison::new(&columns, &sheet);
+    let (sheet, comparison) = comparison::compared(&columns, &[], Vec::new()).unwrap();
     (serde_json::to_value(comparison).unwrap(), sheet.notes)
 }
 

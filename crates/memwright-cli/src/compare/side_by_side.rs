@@ -196,8 +196,8 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     let first = options(first);
     let line = |other: &Document| {
         let own = options(other);
-        let lacking = identity::lacking(&own, &first);
-        (own != first).then(|| format!("{}: {lacking}", other.kernel.name))
+        let lacking = || identity::lacking(&own, &first);
+        (own != first).then(|| format!("{}: {}", other.kernel.name, lacking()))
     };
     others.iter().filter_map(line).collect()
 }

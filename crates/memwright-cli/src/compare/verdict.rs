@@ -8,59 +8,47 @@ use crate::model::saved::Saved;
 use crate::model::words;
 use crate::sheet::Sheet;
 
-/// A kind of difference. The kinds are in ascending order of weight: a difference of a later kind can be the cause of
-/// those of earlier kinds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// A kind of difference, with its exit code. The kinds are in ascending order of weight: a difference of a later kind
+/// can be the cause of those of earlier kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[repr(u8)]
 pub enum Kind {
     /// A count differs.
-    Counts,
+    Counts = DIFFERENCE,
     /// The program's memory is mapped differently at a mark, or its marks differ.
-    State,
+    State = OTHER_STATE,
     /// The program ended differently, or its output differs.
-    Program,
+    Program = OTHER_PROGRAM,
     /// A second run on the same kernel differed from the first.
-    Repetition,
+    Repetition = SKIPPED,
 }
 
-impl Kind {
-    /// Returns the exit code of this kind.
-    fn code(self) -> u8 {
-        match self {
-            Self::Counts => DIFFERENCE,
-            Self::State => OTHER_STATE,
-            Self::Program => OTHER_PROGRAM,
-            Self::Repetition => SKIPPED,
-        }
-    }
-}
-
-/// Returns the exit code of the weightiest of these kinds, which is the last in the order of [`Kind`]; 0 if there are
-/// none.
+/// Returns the exit code of the weightiest of these kinds, which are in the order of [`Kind`]; 0 if there are none.
 pub fn code(kinds: &[Kind]) -> u8 {
-    kinds.iter().max().map_or(0, |kind| kind.code())
+    kinds.last().map_or(0, |kind| *kind as u8)
 }
 
 /// Returns one line for each way in which the program behaved differently in a column than in the first.
 pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
-    let Some(((first_name, first), others)) = columns.split_first() else {
+    let mut behaviours = columns
+        .iter()
+        .map(|(name, saved)| (name, saved.behaviour()));
+    let Some((first_name, first)) = behaviours.next() else {
         return Vec::new();
     };
     let mut lines = Vec::new();
-    for (name, other) in others {
-        if first.outcome() != other.outcome() {
-            let text = |saved: &Saved| words::ending(saved.outcome());
+    for (name, other) in behaviours {
+        if first.outcome != other.outcome {
             lines.push(format!(
                 "the program: {}: {first_name}, {}: {name}",
-                text(first),
-                text(other)
+                words::ending(first.outcome),
+                words::ending(other.outcome)
             ));
         }
-        let (output, errors) = first.printed();
-        let (others_output, others_errors) = other.printed();
         for (what, one, other) in [
-            ("standard output", output, others_output),
-            ("standard error", errors, others_errors),
+            ("standard output", first.output, other.output),
+            ("standard error", first.errors, other.errors),
         ] {
             // A document of an earlier version does not contain the hash of the output.
             if one.zip(other).is_some_and(|(one, other)| one != other) {
@@ -71,7 +59,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
     lines
 }
 
-/// Returns every kind of difference between the columns.
+/// Returns every kind of difference between the columns, in the order of [`Kind`].
 pub fn kinds(sheet: &Sheet, columns: &[(String, &Saved)]) -> Vec<Kind> {
     let all = [
         (Kind::Counts, sheet.differs()),
@@ -84,7 +72,7 @@ pub fn kinds(sheet: &Sheet, columns: &[(String, &Saved)]) -> Vec<Kind> {
             Kind::Repetition,
             columns
                 .iter()
-                .any(|(_, saved)| saved.repeats() == Some(false)),
+                .any(|(_, saved)| saved.behaviour().repeats == Some(false)),
         ),
     ];
     let found = all.into_iter().filter(|(_, is)| *is);

@@ -1,10 +1,38 @@
-//! Writes the command's own output to standard output and standard error.
+//! Writes the command's own output to standard output and standard error, and hides the spinners meanwhile.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::host::progress::suspended;
+use indicatif::{MultiProgress, ProgressBar};
+
 use crate::model::failure::Closed;
+
+/// The spinners of this command, which share the terminal.
+static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+/// The number of spinners that are currently drawn.
+static DRAWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Adds a spinner below the others on the terminal.
+pub fn add_spinner(spinner: ProgressBar) -> ProgressBar {
+    DRAWN.fetch_add(1, Ordering::Relaxed);
+    SPINNERS.add(spinner)
+}
+
+/// Removes a spinner from the terminal.
+pub fn remove_spinner(spinner: &ProgressBar) {
+    spinner.finish_and_clear();
+    DRAWN.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Calls `write`, which writes to the terminal, and hides the spinners meanwhile. Returns its result.
+fn suspended<T>(write: impl FnOnce() -> T) -> T {
+    match DRAWN.load(Ordering::Relaxed) {
+        0 => write(),
+        _ => SPINNERS.suspend(write),
+    }
+}
 
 /// Writes to standard output.
 ///

@@ -6,20 +6,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::host::cache;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
-use crate::host::output::say;
+use crate::host::output::{add_spinner, remove_spinner, say};
 
-/// The spinners of this command, which share the terminal.
-static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
-/// The number of spinners that are currently drawn.
-static DRAWN: AtomicUsize = AtomicUsize::new(0);
 /// The interval at which a spinner is redrawn.
 const TURN: Duration = Duration::from_millis(120);
 /// The name of the file with the times of stages.
@@ -41,7 +36,7 @@ impl Stage {
         let expected = file().and_then(|path| Times::read(&path).of(name));
         let is_terminal = io::stderr().is_terminal();
         let spinner = is_terminal.then(|| {
-            let spinner = SPINNERS.add(ProgressBar::new_spinner());
+            let spinner = add_spinner(ProgressBar::new_spinner());
             let template = ProgressStyle::with_template("{spinner} {msg} {elapsed}{prefix}");
             spinner.set_style(template.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             spinner.set_message(name.to_owned());
@@ -49,7 +44,6 @@ impl Stage {
                 expected.map_or_else(String::new, |time| format!(" of about {}", words(time))),
             );
             spinner.enable_steady_tick(TURN);
-            DRAWN.fetch_add(1, Ordering::Relaxed);
             spinner
         });
         if !is_terminal {
@@ -74,17 +68,8 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Some(spinner) = &self.spinner {
-            spinner.finish_and_clear();
-            DRAWN.fetch_sub(1, Ordering::Relaxed);
+            remove_spinner(spinner);
         }
-    }
-}
-
-/// Calls `write`, which writes to the terminal, and hides the spinners meanwhile. Returns its result.
-pub fn suspended<T>(write: impl FnOnce() -> T) -> T {
-    match DRAWN.load(Ordering::Relaxed) {
-        0 => write(),
-        _ => SPINNERS.suspend(write),
     }
 }
 

@@ -43,10 +43,9 @@ pub const DEBIAN: &str = "debian:";
 
 /// Splits `[NAME=]PATH`. The text before the `=` is not a name if it is empty or contains a slash.
 pub fn split_name(text: &str) -> (Option<&str>, &str) {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
-        Some(_) | None => (None, text),
-    }
+    let named = text.split_once('=');
+    let named = named.filter(|(name, _)| !name.is_empty() && !name.contains('/'));
+    named.map_or((None, text), |(name, path)| (Some(name), path))
 }
 
 /// Splits `[NAME=]IMAGE`. In the name of a Debian package, `debian:SUITE=VERSION`, the `=` precedes a version.

@@ -97,10 +97,8 @@ pub fn is_name(text: &str) -> bool {
 
 /// Formats a region for the user: its number, followed by its name if it has one.
 pub fn title(region: u16, name: Option<&str>) -> String {
-    match name {
-        Some(name) => format!("region {region} ({name})"),
-        None => format!("region {region}"),
-    }
+    let name = name.map(|name| format!(" ({name})"));
+    format!("region {region}{}", name.unwrap_or_default())
 }
 
 /// Splits `region.NAME.REST` into NAME and REST. Returns `None` for another text, or if NAME is a number or a pattern.

@@ -19,9 +19,18 @@ pub enum Saved {
     Kernel(Box<Document>),
 }
 
-/// The SHA-256 of a program's standard output and of its standard error; `None` where the document does not contain the
-/// hash.
-pub type Printed<'a> = (Option<&'a str>, Option<&'a str>);
+/// How a program behaved in a run, and whether the run repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behaviour<'a> {
+    /// How the program ended.
+    pub outcome: Option<Ending>,
+    /// SHA-256 of the program's standard output; `None` if the document does not contain it.
+    pub output: Option<&'a str>,
+    /// SHA-256 of the program's standard error; `None` if the document does not contain it.
+    pub errors: Option<&'a str>,
+    /// Whether a second run gives the same counts; `None` if that was not checked.
+    pub repeats: Option<bool>,
+}
 
 impl Saved {
     /// Parses the document of a run.
@@ -40,14 +49,6 @@ impl Saved {
         Err(anyhow!("not an account written by memwright run --json"))
     }
 
-    /// Returns whether a second run gives the same counts; `None` if that was not checked.
-    pub fn repeats(&self) -> Option<bool> {
-        match self {
-            Self::Memwright(document) => Some(document.repeatable),
-            Self::Kernel(document) => document.repeats,
-        }
-    }
-
     /// Returns the names of the regions that the program marked; none for a run on Memwright, whose document has no
     /// regions.
     pub fn region_names(&self) -> RegionNames {
@@ -57,22 +58,21 @@ impl Saved {
         }
     }
 
-    /// Returns how the program ended.
-    pub fn outcome(&self) -> Option<Ending> {
+    /// Returns how the program behaved, and whether its run repeats.
+    pub fn behaviour(&self) -> Behaviour<'_> {
         match self {
-            Self::Memwright(document) => document.outcome,
-            Self::Kernel(document) => Some(document.outcome),
-        }
-    }
-
-    /// Returns the hashes of the program's standard output and standard error.
-    pub fn printed(&self) -> Printed<'_> {
-        match self {
-            Self::Memwright(_) => (None, None),
-            Self::Kernel(document) => (
-                document.output_sha256.as_deref(),
-                document.errors_sha256.as_deref(),
-            ),
+            Self::Memwright(document) => Behaviour {
+                outcome: document.outcome,
+                output: None,
+                errors: None,
+                repeats: Some(document.repeatable),
+            },
+            Self::Kernel(document) => Behaviour {
+                outcome: Some(document.outcome),
+                output: document.output_sha256.as_deref(),
+                errors: document.errors_sha256.as_deref(),
+                repeats: document.repeats,
+            },
         }
     }
 }

@@ -67,6 +67,14 @@ impl Statistic {
         }
     }
 
+    /// Returns which statistic over a region's passes this is, or `None` if it is another one.
+    pub fn pass(self) -> Option<Pass> {
+        match self {
+            Self::Pass(pass) => Some(pass),
+            Self::Value | Self::Minimum | Self::Median | Self::Mean => None,
+        }
+    }
+
     /// Returns whether charts draw this statistic: a series has one bar, for its median.
     pub fn is_drawn(self) -> bool {
         match self {

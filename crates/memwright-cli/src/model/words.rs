@@ -4,10 +4,8 @@ use crate::model::memwright_run::Ending;
 
 /// Returns the number of CPUs as a phrase.
 pub fn cpus(count: u8) -> String {
-    match count {
-        1 => "1 CPU".to_owned(),
-        _ => format!("{count} CPUs"),
-    }
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} CPU{plural}")
 }
 
 /// Returns how the program ended, as a phrase.

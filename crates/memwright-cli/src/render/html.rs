@@ -75,13 +75,13 @@ pub fn html(title: &str, sheets: &[Sheet]) -> String {
 
 /// Adds the rows that changed, as a chart and as a table.
 fn changes(page: &mut String, sheet: &Sheet) {
-    let summary = escaped(&sheet.change_summary());
+    let changes = sheet.changes();
+    let summary = escaped(&changes.summary);
     let _ = writeln!(page, "<p class=\"summary\">{summary}.</p>");
-    let changed = sheet.changed();
-    if changed.is_empty() {
+    if changes.rows.is_empty() {
         return;
     }
-    let bars = changed.iter().map(|one| Bars {
+    let bars = changes.rows.iter().map(|one| Bars {
         group: "",
         label: one.label_with_unit(),
         row: one.row,
@@ -91,15 +91,11 @@ fn changes(page: &mut String, sheet: &Sheet) {
         &sheet.columns,
         &bars.collect::<Vec<_>>(),
     ));
-    let headings = sheet.change_headings();
-    head(page, &headings, 1);
-    for one in changed {
-        let _ = write!(
-            page,
-            "<tr class=\"other\"><td>{}</td>",
-            escaped(&one.label())
-        );
-        cells(page, &headings, 1, &one.texts());
+    head(page, &changes.headings, 1);
+    for one in &changes.rows {
+        let label = escaped(&one.label);
+        let _ = write!(page, "<tr class=\"other\"><td>{label}</td>");
+        cells(page, &changes.headings, 1, &one.texts);
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n<h3>All rows</h3>\n");

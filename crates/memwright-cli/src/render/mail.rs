@@ -14,11 +14,12 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
     let mut out = wrapped("", &sheet.heading);
     out.push('\n');
     if sheet.compares {
-        out.push_str(&wrapped("", &format!("{}.", sheet.change_summary())));
+        let changes = sheet.changes();
+        out.push_str(&wrapped("", &format!("{}.", changes.summary)));
         out.push('\n');
-        let lines: Vec<Line> = sheet.changed().iter().map(changed_line).collect();
+        let lines: Vec<Line> = changes.rows.into_iter().map(changed_line).collect();
         if !lines.is_empty() {
-            out.push_str(&table(&sheet.change_headings()[1..], &lines));
+            out.push_str(&table(&changes.headings[1..], &lines));
             out.push('\n');
         }
     }
@@ -60,10 +61,10 @@ struct Line {
     texts: Vec<String>,
 }
 
-fn changed_line(changed: &Changed<'_>) -> Line {
+fn changed_line(mut changed: Changed<'_>) -> Line {
     Line {
         label: changed.label_with_unit(),
-        texts: changed.texts().split_off(1),
+        texts: changed.texts.split_off(1),
     }
 }
 

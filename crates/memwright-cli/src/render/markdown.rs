@@ -11,13 +11,13 @@ pub fn markdown(sheet: &Sheet, all: bool) -> String {
         out.push_str(&judged(verdict, sheet));
     }
     if sheet.compares {
-        out.push_str(&format!("\n{}.\n", escaped(&sheet.change_summary())));
-        let changed = sheet.changed();
-        if !changed.is_empty() {
-            out.push_str(&head(1, &sheet.change_headings()));
+        let changes = sheet.changes();
+        out.push_str(&format!("\n{}.\n", escaped(&changes.summary)));
+        if !changes.rows.is_empty() {
+            out.push_str(&head(1, &changes.headings));
         }
-        for row in changed {
-            out.push_str(&line(&row.label(), &row.texts()));
+        for one in &changes.rows {
+            out.push_str(&line(&one.label, &one.texts));
         }
     }
     let wanted = |section: &&Section| all || !sheet.compares || section.is_ranked;

@@ -141,6 +141,24 @@ impl Outputs {
             .any(|target| matches!(target, Target::Output))
     }
 
+    /// Prints the sheet as text unless a format is written to standard output, and writes it in the requested formats.
+    /// Without `all`, the text, Markdown and the mail include only the rows that changed.
+    ///
+    /// # Errors
+    /// I/O errors of writing.
+    pub fn present(
+        &self,
+        title: &str,
+        sheet: &Sheet,
+        all: bool,
+        document: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        if !self.on_output() {
+            print(super::text(sheet, all).as_bytes())?;
+        }
+        self.write(title, std::slice::from_ref(sheet), all, document)
+    }
+
     /// Writes the sheets in the requested formats and, as JSON, the document from which the sheets were made. With
     /// `all`, Markdown and the mail include the rows that did not change.
     ///

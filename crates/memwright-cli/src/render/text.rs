@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
+use crate::sheet::change::Changes;
 use crate::sheet::{Section, Sheet};
 
 /// Returns the sheet as text. In a comparison, the rows that changed are first. With `all`, the tables of all sections
@@ -9,8 +10,7 @@ use crate::sheet::{Section, Sheet};
 pub fn text(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("\n{}\n", sheet.heading);
     if sheet.compares {
-        out.push_str(&format!("\n  {}\n", sheet.change_summary()));
-        out.push_str(&changes(sheet));
+        out.push_str(&changes(&sheet.changes()));
     }
     let wanted = |section: &&Section| all || !sheet.compares || section.is_ranked;
     for section in sheet.sections.iter().filter(wanted) {
@@ -25,18 +25,18 @@ pub fn text(sheet: &Sheet, all: bool) -> String {
     out
 }
 
-/// Returns one table with the rows that changed.
-fn changes(sheet: &Sheet) -> String {
-    let changed = sheet.changed();
-    if changed.is_empty() {
-        return String::new();
+/// Returns the summary of the changes, and one table with the rows that changed.
+fn changes(changes: &Changes<'_>) -> String {
+    let summary = format!("\n  {}\n", changes.summary);
+    if changes.rows.is_empty() {
+        return summary;
     }
     let mut table = empty();
-    table.set_header(line("", 1, &sheet.change_headings()));
-    for row in changed {
-        table.add_row(line(&row.label(), 1, &row.texts()));
+    table.set_header(line("", 1, &changes.headings));
+    for one in &changes.rows {
+        table.add_row(line(&one.label, 1, &one.texts));
     }
-    format!("\n{}", indented(&table))
+    format!("{summary}\n{}", indented(&table))
 }
 
 /// Returns a table with all rows of a section.

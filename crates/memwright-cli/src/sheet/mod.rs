@@ -106,19 +106,13 @@ impl Row {
     /// Returns the label of the row within its group: the title, followed by the pass statistic if the row contains
     /// one.
     pub fn label(&self) -> String {
-        match self.pass() {
-            Some(pass) => format!("{}, {}", self.title, pass.suffix()),
-            None => self.title.clone(),
-        }
+        let suffix = self.pass().map(|pass| format!(", {}", pass.suffix()));
+        format!("{}{}", self.title, suffix.unwrap_or_default())
     }
 
     /// Returns which statistic over a region's passes the row contains, or `None` if it contains none.
     pub fn pass(&self) -> Option<Pass> {
-        match self.statistic {
-            Some(Statistic::Pass(pass)) => Some(pass),
-            Some(Statistic::Value | Statistic::Minimum | Statistic::Median | Statistic::Mean)
-            | None => None,
-        }
+        self.statistic.and_then(Statistic::pass)
     }
 
     /// Formats a cell of the row.
@@ -134,43 +128,9 @@ impl Row {
         };
         self.cells.iter().all(is_zero)
     }
-
-    /// Returns the values of the first column and of this column, if both were measured.
-    fn pair(&self, column: usize) -> Option<(Value, Value)> {
-        let cell = |column: usize| self.cells.get(column).copied().flatten();
-        cell(0).zip(cell(column))
-    }
-
-    /// Returns how a column differs from the first; `None` if it does not, or if one of the two was not measured.
-    pub fn difference(&self, column: usize) -> Option<value::Difference> {
-        let (first, other) = self.pair(column)?;
-        other.difference(first)
-    }
-
-    /// Formats the difference of a column from the first: "=" if there is none, empty if one of the two was not
-    /// measured.
-    pub fn delta(&self, column: usize) -> String {
-        match (self.pair(column), self.difference(column)) {
-            (None, _) => String::new(),
-            (Some(_), None) => "=".to_owned(),
-            (Some(_), Some(difference)) => difference.text(),
-        }
-    }
-
-    /// Returns whether the value in any column differs from the first.
-    pub fn differs(&self) -> bool {
-        (1..self.cells.len()).any(|column| self.difference(column).is_some())
-    }
 }
 
 impl Sheet {
-    /// Returns whether any row has a column that differs from the first.
-    pub fn differs(&self) -> bool {
-        self.sections
-            .iter()
-            .any(|section| section.rows.iter().any(Row::differs))
-    }
-
     /// Returns whether tables have columns for the unit and the statistic.
     pub fn has_statistics(&self) -> bool {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
@@ -327,22 +287,5 @@ pub mod tests {
             sha256: sha256.to_owned(),
         };
         names.into_iter().zip(["11", "22"]).map(kernel).collect()
-    }
-
-    #[test]
-    fn a_row_differs_where_its_values_do() {
-        const LARGE: u64 = 1 << 60;
-        for (cells, delta, differs) in [
-            ([Some(1), Some(1)], "=", false),
-            ([Some(1), Some(2001)], "+2,000", true),
-            ([Some(LARGE), Some(LARGE + 1)], "+1", true),
-            ([Some(3), None], "", false),
-            ([None, Some(1)], "", false),
-        ] {
-            let row = counts("", "", &cells);
-            assert_eq!(row.delta(1), delta);
-            assert_eq!(row.differs(), differs, "{cells:?}");
-        }
-        assert!(example().differs());
     }
 }

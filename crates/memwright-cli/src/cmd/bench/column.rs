@@ -188,7 +188,7 @@ pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
     let output = || {
         if answer.outcome != Outcome::Exited(0) {
             let said = String::from_utf8_lossy(&answer.errors);
-            let ending = words::ending(answer.document.outcome());
+            let ending = words::ending(answer.document.behaviour().outcome);
             let lines: Vec<&str> = said.lines().take(20).collect();
             bail!("the program {}: {}", ending, lines.join("\n  "));
         }

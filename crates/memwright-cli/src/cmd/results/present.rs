@@ -105,10 +105,7 @@ pub fn program(
 ) -> Result<u8, Failure> {
     let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
     let shown = sweep_sheet::sheet(document, patterns, all).map_err(unknown)?;
-    if !outputs.on_output() {
-        print(render::text(&shown, true).as_bytes())?;
-    }
-    outputs.write(TITLE, &[shown], true, document)?;
+    outputs.present(TITLE, &shown, true, document)?;
     Ok(match document.repeats() {
         true => 0,
         false => DIFFERENCE,
