@@ -29,6 +29,12 @@ pub struct Edit {
 }
 
 impl Edit {
+    /// An edit that sets the bits `set` and clears the bits `clear`, except those that are also in `set`.
+    #[inline]
+    pub const fn new(set: Bits, clear: Bits) -> Self {
+        Self { set, clear }
+    }
+
     /// No change.
     pub const NONE: Edit = Edit {
         set: Bits::empty(),
@@ -69,7 +75,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let edit = (self.rule)(word::decode_present(old, 1).bits | regained, size);
+        let edit = (self.rule)(word::bits(old) | regained, size);
         let (new, what) = word::edit_classified(old, edit.set | regained, edit.clear);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
             return (word::fold_accessed(new), what);

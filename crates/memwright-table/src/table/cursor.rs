@@ -105,6 +105,20 @@ impl<M: Machine> Table<M> {
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, range.start, Rank::TableChild, Purpose::Change)
     }
+
+    /// Returns two cursors on `range` for a copy: one on this table, which [pauses](Cursor::pausing), and one on `to`.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    #[track_caller]
+    #[cfg_attr(feature = "inline", inline(always))]
+    pub fn cursors_to_copy<'t>(
+        &'t self,
+        to: &'t Self,
+        range: PageRange,
+    ) -> (Cursor<'t, M>, Cursor<'t, M>) {
+        (self.cursor(range).pausing(), to.second_cursor(range))
+    }
 }
 
 impl<'t, M: Machine> Cursor<'t, M> {
@@ -385,6 +399,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
             self.go(start.add(empty * span).min(self.range.end));
         }
         None
+    }
+
+    /// Like [`next_filled`](Self::next_filled), and moves `to`, the second cursor of a copy, to the same page. `to`
+    /// releases its lock before this cursor moves, because that lock has the later rank. Returns `false` at the end of
+    /// the range.
+    pub(super) fn next_filled_with(&mut self, to: &mut Cursor<'_, M>) -> bool {
+        to.park();
+        let found = self.next_filled().is_some();
+        to.go(self.position);
+        found
     }
 
     /// Stores `entry` here, where nothing is mapped. Allocates tables as needed, and pushes a conflicting marker down
@@ -689,21 +713,24 @@ fn lock_any<M: Machine>(
     rank: Rank,
     purpose: Purpose,
 ) -> Place<'_, M> {
-    let frames = table.frames();
+    let tables = table.frames().all_tables();
+    let slot_in = |node, level| {
+        let slot = &tables.words(node)[slot_index(page, level)];
+        word::slot(slot.load(Ordering::Acquire), level)
+    };
     let mut turns = 0;
     loop {
         let (mut node, mut level) = (table.root(), M::Arch::LEVELS);
         let mut above = node;
         while level > 1 {
             step::<M::Threads>(Step::Entry);
-            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            let Slot::Table(lower) = word::slot(word, level) else {
+            let Slot::Table(lower) = slot_in(node, level) else {
                 break;
             };
             (above, node) = (node, lower);
             level -= 1;
         }
-        let meta = frames.meta(node);
+        let meta = tables.meta(node);
         if level == 1 && is_shared(meta) && purpose != Purpose::Look {
             table.own_table(above, page, rank);
             continue;
@@ -714,10 +741,10 @@ fn lock_any<M: Machine>(
                 && level == 1
                 && is_shared(meta)
                 && points_to(table, above, page, node);
-        if is_here && (level == 1 || !has_lower(table, node, page, level)) {
+        if is_here && (level == 1 || slot_in(node, level) == Slot::Entry) {
             return Place {
                 node,
-                words: frames.table_words(node),
+                words: tables.words(node),
                 meta,
                 level,
             };
@@ -743,15 +770,6 @@ const MOST_TURNS: u32 = 100_000;
 fn points_to<M: Machine>(table: &Table<M>, above: Frame, page: Page, node: Frame) -> bool {
     let slot = &table.frames().table_words(above)[slot_index(page, 2)];
     word::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
-}
-
-/// Whether the entry for `page` in the table `node` now points to a lower table.
-fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
-    let slot = &table.frames().table_words(node)[slot_index(page, level)];
-    matches!(
-        word::slot(slot.load(Ordering::Acquire), level),
-        Slot::Table(_)
-    )
 }
 
 /// Whether `meta` is the metadata of the table at `level` that contains the slot for `page`.

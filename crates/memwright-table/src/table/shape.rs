@@ -116,11 +116,11 @@ impl<M: Machine> Cursor<'_, M> {
     /// Moves the cursor into the table `lower`, which is linked here and whose lock the cursor holds. Releases the lock
     /// of the current table.
     fn descend(&mut self, lower: Frame) {
-        let frames = self.table.frames();
+        let tables = self.table.frames().all_tables();
         self.meta.lock.unlock::<M::Threads>(self.rank);
         self.node = lower;
-        self.words = frames.table_words(lower);
-        self.meta = frames.meta(lower);
+        self.words = tables.words(lower);
+        self.meta = tables.meta(lower);
         self.level -= 1;
     }
 
