@@ -291,14 +291,16 @@ impl fmt::Debug for PageRange {
 }
 
 /// The size of the page that a leaf entry maps.
+// The values are the levels above the lowest table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub enum PageSize {
     /// 4 KiB: one frame.
-    Size4K,
+    Size4K = 0,
     /// 2 MiB: 512 frames.
-    Size2M,
+    Size2M = 1,
     /// 1 GiB: 262,144 frames.
-    Size1G,
+    Size1G = 2,
 }
 
 impl PageSize {
@@ -324,11 +326,7 @@ impl PageSize {
     /// 2 for 1 GiB.
     #[inline]
     pub(crate) const fn level_above_leaf(self) -> u8 {
-        match self {
-            PageSize::Size4K => 0,
-            PageSize::Size2M => 1,
-            PageSize::Size1G => 2,
-        }
+        self as u8
     }
 }
 
@@ -337,6 +335,9 @@ impl PageSize {
 pub struct CpuId(u16);
 
 impl CpuId {
+    /// The CPU with the number 0.
+    pub const FIRST: Self = Self(0);
+
     /// The CPU with this number.
     ///
     /// # Panics

@@ -739,9 +739,17 @@ impl<'t, M: Machine> Gather<'t, M> {
 
 impl<M: Machine> Drop for Gather<'_, M> {
     fn drop(&mut self) {
-        if self.finished {
-            return;
+        if !self.finished {
+            self.abandon();
         }
+    }
+}
+
+impl<M: Machine> Gather<'_, M> {
+    /// Finishes a gather that is dropped without [`finish`](Self::finish), because an operation returned early or
+    /// panicked.
+    #[cold]
+    fn abandon(&mut self) {
         if panicking() {
             // An assertion may have failed while the gather was freeing frames. It is unknown which of them remain to
             // be freed, so the gather leaks them all.

@@ -224,13 +224,9 @@ impl<T> TryPush<T> for Vec<T> {
 
     #[inline]
     fn try_make_room(&mut self, additional: usize) -> Result<(), OutOfMemory> {
-        if self.capacity() - self.len() >= additional {
-            return Ok(());
-        }
-        if injected_failure() {
-            return Err(OutOfMemory);
-        }
-        self.try_reserve(additional).map_err(|_| OutOfMemory)
+        let fits = additional <= self.capacity() - self.len();
+        let grown = fits || !injected_failure() && self.try_reserve(additional).is_ok();
+        if grown { Ok(()) } else { Err(OutOfMemory) }
     }
 
     #[inline]

@@ -38,14 +38,14 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "mprotect",
         block: "walk mprotect",
         title: "`mprotect` of a part of an area",
-        most: counts(89, 24, 18, 65),
+        most: counts(69, 24, 14, 45),
         before: counts(101, 24, 20, 77),
     },
     Ceiling {
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(131, 34, 30, 97),
+        most: counts(99, 33, 24, 66),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {

@@ -348,6 +348,12 @@ pub(crate) fn index_of_counted(word: u64, lowest: u32) -> u64 {
 
 const _: () = assert!(Bits::BORROWED.bits() > ADDRESS);
 
+/// Returns the bits of the page that `word` maps. `is_present` must be true for `word`.
+#[inline(always)]
+pub(crate) fn bits(word: u64) -> Bits {
+    Bits::from_bits_truncate((word ^ NO_EXECUTE) & BITS)
+}
+
 /// Decodes the page that `word` maps in a table at `level`. `is_present` must be true for `word`.
 #[inline]
 pub(crate) fn decode_present(word: u64, level: u8) -> Present {
@@ -359,7 +365,7 @@ pub(crate) fn decode_present(word: u64, level: u8) -> Present {
     Present {
         frame: Frame::new((address >> 12) as u32),
         size: size(level),
-        bits: Bits::from_bits_truncate((word ^ NO_EXECUTE) & BITS),
+        bits: bits(word),
     }
 }
 
@@ -393,11 +399,7 @@ pub(crate) fn change(old: u64, new: u64) -> Change {
             Change::Grew
         };
     }
-    let bits = Bits::from_bits_truncate;
-    change_bits(
-        bits((old ^ NO_EXECUTE) & BITS),
-        bits((new ^ NO_EXECUTE) & BITS),
-    )
+    change_bits(bits(old), bits(new))
 }
 
 /// Decodes `word` as an entry of a table at `level`. `word` must not point to a table.

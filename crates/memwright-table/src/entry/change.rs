@@ -11,8 +11,8 @@ use super::{Bits, Entry, Present};
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
 /// | `TableFreed` | invalidate all, including upper levels | invalidate all, including upper levels | after both |
-// The variants are in ascending order of the invalidations that they need, so that `needs_local` and `needs_remote`
-// each compile to one comparison.
+// The variants are in ascending order of the invalidations that they need, so that `needs_local` and `needs_remote` are
+// one comparison each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
     /// The MMU reads the same translation before and after the change, or reads none before and none after.
@@ -63,31 +63,14 @@ impl Change {
     /// Whether other CPUs must invalidate the translation before the operation returns.
     #[inline]
     pub const fn needs_remote(self) -> bool {
-        match self {
-            Change::Same | Change::Grew | Change::Filled => false,
-            Change::Shrank
-            | Change::Moved
-            | Change::Resized
-            | Change::Freed
-            | Change::LostCachedBit
-            | Change::TableFreed => true,
-        }
+        self as u8 >= Change::Shrank as u8
     }
 
     /// Whether this CPU must invalidate the translation before the operation returns. Also true for `Grew`, although
     /// that invalidation is optional: it only avoids spurious faults.
     #[inline]
     pub const fn needs_local(self) -> bool {
-        match self {
-            Change::Same | Change::Filled => false,
-            Change::Grew
-            | Change::Shrank
-            | Change::Moved
-            | Change::Resized
-            | Change::Freed
-            | Change::LostCachedBit
-            | Change::TableFreed => true,
-        }
+        self as u8 >= Change::Grew as u8
     }
 
     /// Whether the old frame may be reused only after every CPU has invalidated the translation.

@@ -165,20 +165,16 @@ impl<M: Machine> Table<M> {
     }
 
     /// The calling CPU's share of the counts.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn share(&self) -> &CpuShare {
-        if self.others.is_empty() {
-            return &self.state.first;
-        }
-        self.share_of(M::Threads::cpu())
+        let one = self.others.is_empty();
+        self.share_of(if one { CpuId::FIRST } else { M::Threads::cpu() })
     }
 
-    #[inline]
+    #[inline(always)]
     fn share_of(&self, cpu: CpuId) -> &CpuShare {
-        match cpu.index() {
-            0 => &self.state.first,
-            cpu => &self.others[cpu - 1],
-        }
+        let other = cpu.index().checked_sub(1);
+        other.map_or(&self.state.first, |other| &self.others[other])
     }
 
     fn shares(&self) -> impl Iterator<Item = &CpuShare> {

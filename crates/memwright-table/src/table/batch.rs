@@ -3,9 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
-use super::cursor::{Cursor, record};
+use super::cursor::Cursor;
 use super::level::{ENTRIES, slot_index};
 use super::numbers::{self, COUNTED, LIVE};
+use super::record::record;
 use super::rule::with_rule;
 use super::runs::{count_alike, none_present, pass_together};
 use crate::addr::{Page, PageRange, PageSize};
@@ -29,6 +30,12 @@ pub struct Edit {
 }
 
 impl Edit {
+    /// An edit that sets the bits `set` and clears the bits `clear`, except those that are also in `set`.
+    #[inline]
+    pub const fn new(set: Bits, clear: Bits) -> Self {
+        Self { set, clear }
+    }
+
     /// No change.
     pub const NONE: Edit = Edit {
         set: Bits::empty(),
@@ -69,7 +76,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let edit = (self.rule)(word::decode_present(old, 1).bits | regained, size);
+        let edit = (self.rule)(word::bits(old) | regained, size);
         let (new, what) = word::edit_classified(old, edit.set | regained, edit.clear);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
             return (word::fold_accessed(new), what);

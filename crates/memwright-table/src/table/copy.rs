@@ -59,10 +59,7 @@ impl<M: Machine> Cursor<'_, M> {
             swapped: 0,
             stop: CopyStop::Done,
         };
-        // The second cursor releases its lock before the first one moves, because the second lock has the later rank.
-        to.park();
-        while self.next_filled().is_some() {
-            to.go(self.position);
+        while self.next_filled_with(to) {
             if self.level > 1 {
                 let here = self.entry().entry;
                 match self.copy_slot(to, rule, gather)? {
@@ -106,7 +103,6 @@ impl<M: Machine> Cursor<'_, M> {
             to.park();
             self.go(end);
         }
-        to.go(to.range.end);
         Ok(copied)
     }
 

@@ -5,29 +5,20 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use super::aside::{HUGE_LEVEL, is_page};
+use super::extent::Extent;
 use super::level::{ENTRIES, slot_index, slot_pages, table_owner};
 use super::numbers;
+use super::record::record;
 use super::runs::{all_empty, pass_while};
 use super::shared::is_shared;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::arch::{Architecture, Slot, TableSlot, word};
-use crate::entry::{Bits, Change, Entry, Present, change};
+use crate::entry::{Bits, Entry, Present, change};
 use crate::frame::{FrameKind, Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::{Machine, SlotOf};
 use crate::root::Table;
 use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
-
-/// An entry and the pages of its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// The entry.
-    pub entry: Entry,
-    /// The pages that the entry applies to, clipped to the cursor's range.
-    pub range: PageRange,
-    /// The size of the page that the slot can map.
-    pub size: PageSize,
-}
 
 /// What a cursor does with the entries of the tables that it locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +107,20 @@ impl<M: Machine> Table<M> {
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, range.start, Rank::TableChild, Purpose::Change)
+    }
+
+    /// Returns two cursors on `range` for a copy: one on this table, which [pauses](Cursor::pausing), and one on `to`.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    #[track_caller]
+    #[cfg_attr(feature = "inline", inline(always))]
+    pub fn cursors_to_copy<'t>(
+        &'t self,
+        to: &'t Self,
+        range: PageRange,
+    ) -> (Cursor<'t, M>, Cursor<'t, M>) {
+        (self.cursor(range).pausing(), to.second_cursor(range))
     }
 }
 
@@ -407,6 +412,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
         None
     }
 
+    /// Like [`next_filled`](Self::next_filled), and moves `to`, the second cursor of a copy, to the same page. `to`
+    /// releases its lock before this cursor moves, because that lock has the later rank. Returns `false` at the end of
+    /// the range.
+    pub(super) fn next_filled_with(&mut self, to: &mut Cursor<'_, M>) -> bool {
+        to.park();
+        let found = self.next_filled().is_some();
+        to.go(self.position);
+        found
+    }
+
     /// Stores `entry` here, where nothing is mapped. Allocates tables as needed, and pushes a conflicting marker down
     /// to the size of the entry. The table takes over the reference to the frame of `entry`, unless the entry is
     /// `BORROWED`.
@@ -630,22 +645,6 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 }
 
-/// Records a change of the entry `old`, and elides its flush if no CPU can have cached it.
-#[inline]
-pub(super) fn record<M: Machine>(
-    gather: &mut Gather<'_, M>,
-    page: Page,
-    size: PageSize,
-    what: Change,
-    old: u64,
-) {
-    if what.needs_local() && word::is_uncached(old) {
-        gather.elide(page, size, what, 1);
-    } else {
-        gather.record(page, size, what);
-    }
-}
-
 /// A table whose lock is held.
 struct Place<'t, M: Machine> {
     node: Frame,
@@ -709,21 +708,24 @@ fn lock_any<M: Machine>(
     rank: Rank,
     purpose: Purpose,
 ) -> Place<'_, M> {
-    let frames = table.frames();
+    let tables = table.frames().all_tables();
+    let slot_in = |node, level| {
+        let slot = &tables.words(node)[slot_index(page, level)];
+        word::slot(slot.load(Ordering::Acquire), level)
+    };
     let mut turns = 0;
     loop {
         let (mut node, mut level) = (table.root(), M::Arch::LEVELS);
         let mut above = node;
         while level > 1 {
             step::<M::Threads>(Step::Entry);
-            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            let Slot::Table(lower) = word::slot(word, level) else {
+            let Slot::Table(lower) = slot_in(node, level) else {
                 break;
             };
             (above, node) = (node, lower);
             level -= 1;
         }
-        let meta = frames.meta(node);
+        let meta = tables.meta(node);
         if level == 1 && is_shared(meta) && purpose != Purpose::Look {
             table.own_table(above, page, rank);
             continue;
@@ -734,10 +736,10 @@ fn lock_any<M: Machine>(
                 && level == 1
                 && is_shared(meta)
                 && points_to(table, above, page, node);
-        if is_here && (level == 1 || !has_lower(table, node, page, level)) {
+        if is_here && (level == 1 || slot_in(node, level) == Slot::Entry) {
             return Place {
                 node,
-                words: frames.table_words(node),
+                words: tables.words(node),
                 meta,
                 level,
             };
@@ -763,15 +765,6 @@ const MOST_TURNS: u32 = 100_000;
 fn points_to<M: Machine>(table: &Table<M>, above: Frame, page: Page, node: Frame) -> bool {
     let slot = &table.frames().table_words(above)[slot_index(page, 2)];
     word::slot(slot.load(Ordering::Acquire), 2) == Slot::Table(node)
-}
-
-/// Whether the entry for `page` in the table `node` now points to a lower table.
-fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
-    let slot = &table.frames().table_words(node)[slot_index(page, level)];
-    matches!(
-        word::slot(slot.load(Ordering::Acquire), level),
-        Slot::Table(_)
-    )
 }
 
 /// Whether `meta` is the metadata of the table at `level` that contains the slot for `page`.

@@ -4,8 +4,9 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::batch::{Alike, Edit, Editor, could_regain};
-use super::cursor::{Cursor, record};
+use super::cursor::Cursor;
 use super::level::{ENTRIES, slot_index, slot_pages};
+use super::record::record;
 use crate::addr::{Page, PageSize};
 use crate::arch::{Slot, TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Present};

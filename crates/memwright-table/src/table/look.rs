@@ -3,7 +3,8 @@
 use crate::root::Table;
 use core::sync::atomic::Ordering;
 
-use super::cursor::{Cursor, Extent, Purpose};
+use super::cursor::{Cursor, Purpose};
+use super::extent::Extent;
 use super::level::slot_index;
 use super::quiet::{AlikeRun, Touched, Tracked};
 use super::runs::{all_empty, empty_bits, pass_alike, pass_while};

@@ -3,7 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
-use super::cursor::{Cursor, record};
+use super::cursor::Cursor;
+use super::record::record;
 use crate::addr::{Frame, PageSize};
 use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Change, Entry, Migrating, Present, change};

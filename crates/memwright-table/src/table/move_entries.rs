@@ -3,10 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use super::aside::{HUGE_LEVEL, is_page};
-use super::cursor::{Cursor, record};
+use super::cursor::Cursor;
 use super::level::{ABOVE, ENTRIES, TABLE_PAGES};
 use super::move_table::WholeTables;
 use super::numbers;
+use super::record::record;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::arch::{TableSlot, word};
 use crate::entry::{Bits, Entry, Marker, Marks, Present, Swapped, change};

@@ -3,9 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
-use super::cursor::{Cursor, record};
+use super::cursor::Cursor;
 use super::level::{ENTRIES, slot_index, slot_pages, table_owner};
 use super::numbers;
+use super::record::record;
 use super::runs::{all_empty, are_pages, pass_together};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::arch::{Architecture, Slot, TableSlot, word};
@@ -116,11 +117,11 @@ impl<M: Machine> Cursor<'_, M> {
     /// Moves the cursor into the table `lower`, which is linked here and whose lock the cursor holds. Releases the lock
     /// of the current table.
     fn descend(&mut self, lower: Frame) {
-        let frames = self.table.frames();
+        let tables = self.table.frames().all_tables();
         self.meta.lock.unlock::<M::Threads>(self.rank);
         self.node = lower;
-        self.words = frames.table_words(lower);
-        self.meta = frames.meta(lower);
+        self.words = tables.words(lower);
+        self.meta = tables.meta(lower);
         self.level -= 1;
     }
 

@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
-use super::cursor::{Cursor, record};
+use super::cursor::Cursor;
 use super::numbers;
+use super::record::record;
 use super::runs::{TOGETHER, are_pages};
 use crate::addr::Page;
 use crate::arch::{TableSlot, word};

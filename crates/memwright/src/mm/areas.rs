@@ -31,16 +31,14 @@ pub struct Backing<M: Machine> {
 pub type Area<M> = area::Area<Backing<M>>;
 
 impl<M: Machine> Backing<M> {
-    pub(crate) const ANONYMOUS: Self = Self {
-        attachment: None,
-        tag: None,
-    };
+    pub(crate) const ANONYMOUS: Self = Self::new(None, None);
+
+    const fn new(attachment: Option<Attachment<M>>, tag: Option<Shared<Tag>>) -> Self {
+        Self { attachment, tag }
+    }
 
     pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
-        Self {
-            attachment: Some(attachment),
-            tag: None,
-        }
+        Self::new(Some(attachment), None)
     }
 
     /// Returns a tag with the userfaultfd context `watcher` and the name `name`: the tag of one of the backings
@@ -70,10 +68,8 @@ impl<M: Machine> Backing<M> {
     /// Returns a backing with the same object, context and name, but without the reservation of huge pages.
     pub(crate) fn unreserved(&self) -> Self {
         let attachment = self.attachment.as_ref();
-        Self {
-            attachment: attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone())),
-            tag: self.tag.clone(),
-        }
+        let unreserved = attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone()));
+        Self::new(unreserved, self.tag.clone())
     }
 
     /// Returns whether the userfaultfd context of the backing is `watcher`; for `None`, whether the backing has no
@@ -114,12 +110,8 @@ impl<M: Machine> Backing<M> {
     /// from `page` on.
     pub(crate) fn elsewhere(&self, span: Range<u64>, page: Page) -> Result<Self, OutOfMemory> {
         let attachment = self.attachment.as_ref();
-        Ok(Self {
-            attachment: attachment
-                .map(|own| own.elsewhere(span, page))
-                .transpose()?,
-            tag: self.tag.clone(),
-        })
+        let elsewhere = attachment.map(|own| own.elsewhere(span, page));
+        Ok(Self::new(elsewhere.transpose()?, self.tag.clone()))
     }
 
     /// Returns the object, or `None` for private anonymous memory.
@@ -131,10 +123,7 @@ impl<M: Machine> Backing<M> {
 
 impl<M: Machine> Clone for Backing<M> {
     fn clone(&self) -> Self {
-        Self {
-            attachment: self.attachment.clone(),
-            tag: self.tag.clone(),
-        }
+        Self::new(self.attachment.clone(), self.tag.clone())
     }
 }
 
@@ -191,18 +180,22 @@ pub struct Limits {
     pub areas: usize,
 }
 
+impl Limits {
+    /// Linux's defaults: no limits except an 8 MiB stack, 8 MiB of locked memory and 65,530 areas.
+    pub const DEFAULT: Self = Self {
+        address_space: u64::MAX,
+        data: u64::MAX,
+        stack: 8 << 20,
+        locked: 8 << 20,
+        may_lock_any: false,
+        may_map_low: false,
+        areas: 65_530,
+    };
+}
+
 impl Default for Limits {
-    /// Returns Linux's defaults: no limits except an 8 MiB stack, 8 MiB of locked memory and 65,530 areas.
     fn default() -> Self {
-        Self {
-            address_space: u64::MAX,
-            data: u64::MAX,
-            stack: 8 << 20,
-            locked: 8 << 20,
-            may_lock_any: false,
-            may_map_low: false,
-            areas: 65_530,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -322,25 +315,24 @@ pub(crate) fn owner_of<M: Machine>(object: Option<&Arc<dyn Object<M>>>) -> u64 {
 }
 
 impl<M: Machine> Areas<M> {
-    pub(crate) fn new() -> Self {
-        Self {
-            map: AreaMap::new(),
-            moved: MovedAreas::new(),
-            limits: Limits::default(),
-            lock_future: LockFuture::No,
-            merge_all: false,
-            exec_gain: ExecGain::Granted,
-            keys: Keys::NEW,
-            mapped: 0,
-            mapped_peak: 0,
-            data: 0,
-            stack: 0,
-            executable: 0,
-            locked: 0,
-            was_secret: false,
-            gained: Vec::new(),
-        }
-    }
+    /// No areas, with the default limits.
+    pub(crate) const EMPTY: Self = Self {
+        map: AreaMap::EMPTY,
+        moved: MovedAreas::new(),
+        limits: Limits::DEFAULT,
+        lock_future: LockFuture::No,
+        merge_all: false,
+        exec_gain: ExecGain::Granted,
+        keys: Keys::NEW,
+        mapped: 0,
+        mapped_peak: 0,
+        data: 0,
+        stack: 0,
+        executable: 0,
+        locked: 0,
+        was_secret: false,
+        gained: Vec::new(),
+    };
 
     /// Records that the private pages in `old`, if there are any, move to `target`, so that the reverse mapping also
     /// looks for them there.
@@ -443,7 +435,7 @@ impl<M: Machine> Areas<M> {
     /// Like [`count_change`](Self::count_change), for pages that change only their rights and whether they are
     /// accounted.
     #[inline(always)]
-    pub(crate) fn reclassify(
+    fn reclassify(
         &mut self,
         (old_rights, old_flags): (Rights, AreaFlags),
         (new_rights, new_flags): (Rights, AreaFlags),
@@ -479,23 +471,30 @@ impl<M: Machine> Areas<M> {
         whole: PageRange,
         part: PageRange,
     ) -> Result<Position, CutError> {
-        let below = part.start > whole.start;
-        let above = part.end < whole.end;
-        let cuts = usize::from(below) + usize::from(above);
+        let cuts = usize::from(part.start > whole.start) + usize::from(part.end < whole.end);
         self.check_count(cuts).map_err(CutError::OverLimit)?;
-        self.map.reserve(cuts).map_err(|_| CutError::OutOfMemory)?;
-        let mut position = position;
-        if below {
-            position = self.map.split(position, part.start);
+        let cut = self.map.cut(position, whole, part);
+        cut.map_err(|_| CutError::OutOfMemory)
+    }
+
+    /// Changes the rights and flags of `part` of the area at `position`, which spans `whole`, from `old` to `new`.
+    /// Splits the area if necessary. Of the flags, only `ACCOUNTED` may change. Returns the area of `part` and its
+    /// position. The edges of `part` must not cut a hugetlb page.
+    #[inline(always)]
+    pub(crate) fn change_rights(
+        &mut self,
+        mut position: Position,
+        (whole, part): (PageRange, PageRange),
+        old: (Rights, AreaFlags),
+        new: (Rights, AreaFlags),
+    ) -> Result<(Position, &mut Area<M>), CutError> {
+        if part != whole {
+            position = self.cut(position, whole, part)?;
         }
-        if above {
-            let rest = self.map.split(position, part.end);
-            position = self
-                .map
-                .previous(rest)
-                .expect("the part lies below its rest");
-        }
-        Ok(position)
+        self.reclassify(old, new, part.len());
+        let area = self.map.get_mut(position);
+        (area.rights, area.flags) = new;
+        Ok((position, area))
     }
 
     /// Checks whether the limits allow `pages` more pages with these properties once `gone` pages are unmapped (Linux
@@ -551,7 +550,7 @@ impl<M: Machine> Areas<M> {
         self.stack = 0;
         self.executable = 0;
         self.locked = 0;
-        core::mem::replace(&mut self.map, AreaMap::new())
+        core::mem::replace(&mut self.map, AreaMap::EMPTY)
     }
 
     /// Checks whether the limit of locked memory allows `pages` more locked pages.

@@ -6,9 +6,9 @@ use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
 };
 use memwright_table::sync::stat::Line;
-use memwright_table::sync::{Rank, SpreadLock, Threads, stat};
+use memwright_table::sync::{Rank, SpreadLock, SpreadWriteGuard, Threads, stat};
 use memwright_table::{
-    Architecture, Bits, Change, Copied, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory,
+    Architecture, Bits, Change, CpuId, Frame, Gather, GatherCounts, Machine, OutOfMemory,
     PageRange, Present, Table, TryPush, VirtAddr,
 };
 
@@ -37,6 +37,12 @@ struct CpuResident {
     uncounted: AtomicU64,
     /// The number of anon_vmas that this CPU created.
     anon_vmas: AtomicU64,
+}
+
+/// Adds `pages`, which may be negative, to a count that only the calling CPU writes.
+#[inline]
+fn add_to(count: &AtomicI64, pages: i64) {
+    count.store(count.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
 }
 
 pub(crate) struct Core<M: Machine> {
@@ -83,7 +89,7 @@ impl<M: Machine> Core<M> {
         template: Option<Frame>,
     ) -> Result<Self, OutOfMemory> {
         let cpus = memory.frames().machine().cpu_count();
-        let areas = SpreadLock::try_new(Rank::Space, cpus, Areas::new())?;
+        let areas = SpreadLock::try_new(Rank::Space, cpus, Areas::EMPTY)?;
         let mut resident = Vec::new();
         resident.try_make_room(cpus)?;
         for _ in 0..cpus {
@@ -201,11 +207,7 @@ impl<M: Machine> Core<M> {
     /// Counts `pages` more resident pages.
     #[inline]
     pub(crate) fn note_resident(&self, cpu: CpuId, pages: u64) {
-        let cell = &self.resident[cpu.index()].pages;
-        cell.store(
-            cell.load(Ordering::Relaxed) + pages as i64,
-            Ordering::Relaxed,
-        );
+        add_to(&self.resident[cpu.index()].pages, pages as i64);
     }
 
     /// Counts `pages` entries that were empty and now each map a resident page.
@@ -225,21 +227,15 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn note_filled_objects(&self, cpu: CpuId, pages: u64) {
         let own = &self.resident[cpu.index()];
-        for cell in [&own.pages, &own.objects] {
-            let before = cell.load(Ordering::Relaxed);
-            cell.store(before + pages as i64, Ordering::Relaxed);
-        }
+        add_to(&own.pages, pages as i64);
+        add_to(&own.objects, pages as i64);
         self.memory.count_on(cpu, Row::EntriesFilled, pages);
     }
 
     /// Counts `pages` pages, which are already counted as resident, as pages of objects.
     #[inline]
     pub(crate) fn note_objects(&self, cpu: CpuId, pages: u64) {
-        let cell = &self.resident[cpu.index()].objects;
-        cell.store(
-            cell.load(Ordering::Relaxed) + pages as i64,
-            Ordering::Relaxed,
-        );
+        add_to(&self.resident[cpu.index()].objects, pages as i64);
     }
 
     /// Records that the address space maps pages that are counted by examining their areas: pages of the hugetlb pool,
@@ -305,33 +301,9 @@ impl<M: Machine> Core<M> {
         self.swapped.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Counts the entries that a fork filled, and the resident pages among them.
-    pub(crate) fn note_copied(&self, cpu: CpuId, copied: &Copied) {
-        let cell = &self.resident[cpu.index()].pages;
-        cell.store(
-            cell.load(Ordering::Relaxed) + copied.counted as i64,
-            Ordering::Relaxed,
-        );
-        if copied.objects > 0 {
-            self.note_objects(cpu, copied.objects);
-        }
-        if copied.pages != copied.counted {
-            self.note_uncounted(cpu, copied.pages - copied.counted);
-        }
-        self.memory
-            .count_on(cpu, Row::EntriesFilled, copied.entries);
-        if copied.swapped > 0 {
-            self.note_swapped(copied.swapped as i64);
-        }
-    }
-
     /// Subtracts pages from the resident count without a sample of its peak.
     pub(super) fn note_left_pages(&self, cpu: CpuId, pages: u64) {
-        let cell = &self.resident[cpu.index()].pages;
-        cell.store(
-            cell.load(Ordering::Relaxed) - pages as i64,
-            Ordering::Relaxed,
-        );
+        add_to(&self.resident[cpu.index()].pages, -(pages as i64));
     }
 
     /// Counts an entry to which a fault granted rights.
@@ -366,30 +338,47 @@ impl<M: Machine> Core<M> {
         cell.store(cell.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
+    /// Ends an operation that changes areas: flushes what `gather` recorded, releases the locks, and adds the work to
+    /// the statistics. Then sends the event that `event` returns, if any, to the trace sink. `inner` is a lock that is
+    /// released before that of the areas, or `()`.
+    #[cfg_attr(feature = "inline", inline(always))]
+    pub(crate) fn conclude<E: Into<Option<Event>>>(
+        &self,
+        cpu: CpuId,
+        gather: &mut Gather<'_, M>,
+        (inner, mut areas): (impl Sized, SpreadWriteGuard<'_, Areas<M>, M::Threads>),
+        event: impl FnOnce(&GatherCounts) -> E,
+    ) {
+        let counts = gather.close();
+        self.note_areas(cpu, &mut areas);
+        drop(inner);
+        drop(areas);
+        self.note_released(cpu, counts);
+        self.memory.count_operation(cpu, counts, event);
+    }
+
     /// Adds the work of a gather to the statistics.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
+        self.note_released(cpu, counts);
+        self.memory.count_gather(cpu, counts);
+        self.memory.trace_flush(counts);
+    }
+
+    /// Subtracts what a gather released from the counts of the address space.
+    #[cfg_attr(feature = "inline", inline(always))]
+    fn note_released(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
             let pages = counts.released - counts.of(Change::TableFreed);
             let own = &self.resident[cpu.index()];
-            let cells = [(&own.pages, pages), (&own.objects, counts.released_objects)];
-            for (cell, pages) in cells {
-                cell.store(
-                    cell.load(Ordering::Relaxed) - pages as i64,
-                    Ordering::Relaxed,
-                );
-            }
+            add_to(&own.pages, -(pages as i64));
+            add_to(&own.objects, -(counts.released_objects as i64));
         }
         if counts.slots > 0 {
             self.note_swapped(-(counts.slots as i64));
         }
-        let memory = &*self.memory;
-        memory.count_gather(cpu, counts);
         if counts.local_full > 0 {
             self.note_dropped(cpu, counts);
-        }
-        if memory.is_watched() && counts.local + counts.remote > 0 {
-            memory.trace(|| flush_event(counts));
         }
     }
 
@@ -470,24 +459,5 @@ impl<M: Machine> Core<M> {
     /// page.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
         self.memory.frames().kind(frame).is_anonymous()
-    }
-}
-
-/// Returns the trace event of a flush. Its reason is the last change in [`Change::ALL`] that requires one.
-#[cold]
-fn flush_event(counts: &GatherCounts) -> Event {
-    let mut reason = Change::Same;
-    let mut entries = 0;
-    for change in Change::ALL {
-        let count = counts.of(change);
-        entries += count;
-        if count > 0 && change.needs_local() {
-            reason = change;
-        }
-    }
-    Event::Flush {
-        reason: reason.name(),
-        entries,
-        cpus: counts.interrupted,
     }
 }

@@ -195,9 +195,9 @@ impl<M: Machine> Memory<M> {
         self.tracing.is_watched()
     }
 
-    /// Sends an event to the trace sink, if one is set. `event` is called only then.
+    /// Sends the event that `event` returns, if any, to the trace sink, if one is set. `event` is called only then.
     #[inline]
-    pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
+    pub(crate) fn trace<E: Into<Option<Event>>>(&self, event: impl FnOnce() -> E) {
         self.tracing.trace(|| self.note_lines(), event);
     }
 
@@ -237,6 +237,28 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn count_ahead(&self, cpu: CpuId, ahead: u64, used: u64) {
         self.count_on(cpu, Row::SwapAroundHit, used);
         self.count_on(cpu, Row::SwapAroundWasted, ahead - used);
+    }
+
+    /// Counts the changes and flushes of an operation. Sends the event of its flush, and then the event that `event`
+    /// returns, if any, to the trace sink.
+    #[cfg_attr(feature = "inline", inline(always))]
+    pub(crate) fn count_operation<E: Into<Option<Event>>>(
+        &self,
+        cpu: CpuId,
+        counts: &GatherCounts,
+        event: impl FnOnce(&GatherCounts) -> E,
+    ) {
+        self.count_gather(cpu, counts);
+        self.trace_flush(counts);
+        self.trace(|| event(counts));
+    }
+
+    /// Sends the event of a gather's flush, if there was one, to the trace sink.
+    #[cfg_attr(feature = "inline", inline(always))]
+    pub(crate) fn trace_flush(&self, counts: &GatherCounts) {
+        if self.is_watched() && counts.local + counts.remote > 0 {
+            self.trace(|| flush_event(counts));
+        }
     }
 
     /// Counts the changes and flushes of a gather.
@@ -286,6 +308,25 @@ impl<M: Machine> Memory<M> {
                 (Row::FlushEarly, u64::from(counts.early)),
             ],
         );
+    }
+}
+
+/// Returns the trace event of a flush. Its reason is the last change in [`Change::ALL`] that requires one.
+#[cold]
+fn flush_event(counts: &GatherCounts) -> Event {
+    let mut reason = Change::Same;
+    let mut entries = 0;
+    for change in Change::ALL {
+        let count = counts.of(change);
+        entries += count;
+        if count > 0 && change.needs_local() {
+            reason = change;
+        }
+    }
+    Event::Flush {
+        reason: reason.name(),
+        entries,
+        cpus: counts.interrupted,
     }
 }
 

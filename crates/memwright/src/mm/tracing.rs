@@ -48,16 +48,22 @@ impl<H: Threads> Tracing<H> {
         self.watched.load(Ordering::Acquire)
     }
 
-    /// Calls `note_lines` if lock statistics are taken, and sends an event to the sink if one is set. `event` is called
-    /// only then.
+    /// Calls `note_lines` if lock statistics are taken. If a sink is set, sends the event that `event` returns, if any,
+    /// to it. `event` is called only then.
     #[inline]
-    pub(super) fn trace(&self, note_lines: impl FnOnce(), event: impl FnOnce() -> Event) {
+    pub(super) fn trace<E: Into<Option<Event>>>(
+        &self,
+        note_lines: impl FnOnce(),
+        event: impl FnOnce() -> E,
+    ) {
         if self.is_watched() {
             if stat::is_on() {
                 note_lines();
             }
             if self.tracing.load(Ordering::Acquire) {
-                self.send(&event());
+                if let Some(event) = event().into() {
+                    self.send(&event);
+                }
             }
         }
     }

@@ -27,5 +27,10 @@ impl<H: Threads> Tracing<H> {
 
     /// Sends nothing.
     #[inline]
-    pub(super) fn trace(&self, _note_lines: impl FnOnce(), _event: impl FnOnce() -> Event) {}
+    pub(super) fn trace<E: Into<Option<Event>>>(
+        &self,
+        _note_lines: impl FnOnce(),
+        _event: impl FnOnce() -> E,
+    ) {
+    }
 }

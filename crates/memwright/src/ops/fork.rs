@@ -8,8 +8,8 @@
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
-    CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
-    Present, Shared,
+    Copied, CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames,
+    PageRange, Present, Shared,
 };
 
 use crate::mm::areas::{Areas, Backing};
@@ -96,17 +96,16 @@ impl<M: Machine> AddressSpace<M> {
             points.round();
             Ok(())
         });
-        let counts = gather.close();
-        drop(copies);
-        drop(areas);
-        core.note_gather(cpu, counts);
+        let is_whole = result.is_ok();
+        core.conclude(cpu, &mut gather, (copies, areas), |_| {
+            is_whole.then_some(Event::Fork { entries })
+        });
         core.memory.count_on(cpu, Row::ForkCopied, entries);
         if core.merge_number.may_have_merged() {
             core.memory.merging().enter_child(&child.core);
         }
         result.map(|()| {
             core.memory.count_on(cpu, Row::Forks, 1);
-            core.memory.trace(|| Event::Fork { entries });
             child
         })
     }
@@ -228,11 +227,10 @@ fn copy_entries<M: Machine>(
     let mut entries = 0;
     let mut rest = range;
     while !rest.is_empty() {
-        let mut from = core.table.cursor(rest).pausing();
-        let mut to = child.table.second_cursor(rest);
+        let (mut from, mut to) = core.table.cursors_to_copy(&child.table, rest);
         let copied = from.copy_to(&mut to, rule, gather)?;
         entries += copied.entries;
-        child.note_copied(cpu, &copied);
+        note_copied(child, cpu, &copied);
         match copied.stop {
             CopyStop::Done => break,
             CopyStop::Pinned(page) if area.flags().contains(AreaFlags::HUGETLB) => {
@@ -258,6 +256,22 @@ fn copy_entries<M: Machine>(
         child.open_copies(area, range);
     }
     Ok(entries)
+}
+
+/// Counts the entries of the child that a fork filled, and the resident pages among them.
+fn note_copied<M: Machine>(child: &Core<M>, cpu: CpuId, copied: &Copied) {
+    child.note_resident(cpu, copied.counted);
+    if copied.objects > 0 {
+        child.note_objects(cpu, copied.objects);
+    }
+    if copied.pages != copied.counted {
+        child.note_uncounted(cpu, copied.pages - copied.counted);
+    }
+    let entries = copied.entries;
+    child.memory.count_on(cpu, Row::EntriesFilled, entries);
+    if copied.swapped > 0 {
+        child.note_swapped(copied.swapped as i64);
+    }
 }
 
 /// Copies `page` to the child during the fork, because the parent's page is pinned and must stay exclusive (rule:

@@ -83,11 +83,7 @@ impl<M: Machine> AddressSpace<M> {
             locked: false,
         };
         let result = change.areas(core, &mut areas, first, range, &mut gather);
-        let counts = gather.close();
-        core.note_areas(cpu, &mut areas);
-        drop(areas);
-        core.note_gather(cpu, counts);
-        core.memory.trace(|| Event::Protect {
+        core.conclude(cpu, &mut gather, ((), areas), |counts| Event::Protect {
             range,
             rights,
             entries: counts.edited(),
@@ -273,19 +269,14 @@ impl Change {
             return Ok((position, range.end));
         }
         let new_flags = self.charge(core, areas, (old, flags), range)?;
-        let mut position = position;
-        if range != whole {
-            position = areas.cut(position, whole, range).map_err(|error| {
-                if new_flags != flags {
-                    core.memory.take_back(range.len());
-                }
-                ProtectError::from(error)
-            })?;
-        }
-        areas.reclassify((old, flags), (rights, new_flags), range.len());
-        let area = areas.map.get_mut(position);
-        area.rights = rights;
-        area.flags = new_flags;
+        let (before, after) = ((old, flags), (rights, new_flags));
+        let changed = areas.change_rights(position, (whole, range), before, after);
+        let (position, area) = changed.map_err(|error| {
+            if new_flags != flags {
+                core.memory.take_back(range.len());
+            }
+            ProtectError::from(error)
+        })?;
         if !self.rights.contains(Rights::WRITE) && !area.has_faulted() {
             uncharge(core, area, range.len());
         }
@@ -458,10 +449,7 @@ impl PolicyRule {
 #[inline]
 fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };
-    Edit {
-        set: access | write,
-        clear: Bits::PROTECTION,
-    }
+    Edit::new(access | write, Bits::PROTECTION)
 }
 
 /// Unaccounts `pages` pages of `area` if it is accounted and maps no object (Linux 7.2 `mm/mprotect.c`,
@@ -503,14 +491,7 @@ mod tests {
         ];
         for (name, rights, bits, policy, set) in rows {
             let edit = PolicyRule::new(view(rights), policy).edit(bits);
-            assert_eq!(
-                edit,
-                Edit {
-                    set,
-                    clear: Bits::PROTECTION
-                },
-                "{name}"
-            );
+            assert_eq!(edit, Edit::new(set, Bits::PROTECTION), "{name}");
         }
     }
 }

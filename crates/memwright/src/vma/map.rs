@@ -82,20 +82,19 @@ impl<B: Backed> Drop for AreaMap<B> {
 }
 
 impl<B: Backed> AreaMap<B> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            chunks: Vec::new(),
-            order: Order::EMPTY,
-            spare: Vec::new(),
-            vacant: Vec::new(),
-            reserved: 0,
-            recent: Position { chunk: 0, slot: 0 },
-            full: Full::UNKNOWN,
-            count: 0,
-            splits: 0,
-            merges: 0,
-        }
-    }
+    /// The map without areas.
+    pub(crate) const EMPTY: Self = Self {
+        chunks: Vec::new(),
+        order: Order::EMPTY,
+        spare: Vec::new(),
+        vacant: Vec::new(),
+        reserved: 0,
+        recent: Position { chunk: 0, slot: 0 },
+        full: Full::UNKNOWN,
+        count: 0,
+        splits: 0,
+        merges: 0,
+    };
 
     /// Returns the number of areas.
     pub(crate) fn len(&self) -> usize {
@@ -189,11 +188,8 @@ impl<B: Backed> AreaMap<B> {
     /// Returns the chunk after `chunk`.
     #[inline]
     pub(super) fn chunk_after(&self, chunk: ChunkId) -> Option<ChunkId> {
-        if self.order.height == 0 {
-            None
-        } else {
-            self.order.next(chunk)
-        }
+        let many = self.order.height > 0;
+        if many { self.order.next(chunk) } else { None }
     }
 
     /// Returns the last chunk.
@@ -209,11 +205,8 @@ impl<B: Backed> AreaMap<B> {
     /// Returns the chunk before `chunk`.
     #[inline]
     pub(super) fn chunk_before(&self, chunk: ChunkId) -> Option<ChunkId> {
-        if self.order.height == 0 {
-            None
-        } else {
-            self.order.previous(chunk)
-        }
+        let many = self.order.height > 0;
+        many.then(|| self.order.previous(chunk)).flatten()
     }
 
     /// Returns the position of the first area of a chunk.
@@ -327,19 +320,9 @@ impl<B: Backed> AreaMap<B> {
 
     /// Returns all areas in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Area<B>> {
-        let (alone, first): (&[_], _) = match self.order.height {
-            0 => (
-                self.chunks
-                    .get(self.order.root as usize)
-                    .map_or(&[], |chunk| &chunk.areas),
-                None,
-            ),
-            _ => (&[], self.order.first()),
-        };
-        let chunks = core::iter::successors(first, |chunk| self.order.next(*chunk));
-        alone
-            .iter()
-            .chain(chunks.flat_map(|chunk| self.areas(chunk)))
+        let next = |chunk: &ChunkId| self.chunk_after(*chunk);
+        let chunks = core::iter::successors(self.order.first(), next);
+        chunks.flat_map(|chunk| self.areas(chunk))
     }
 
     /// Calls `visitor` with every area. This does not merge areas: if `visitor` changes properties that merging depends
@@ -403,10 +386,31 @@ impl<B: Backed> AreaMap<B> {
         true
     }
 
+    /// Splits the area at `position`, which spans `whole`, so that `part` becomes a separate area. Returns the position
+    /// of that area. On error the map has not changed.
+    pub(crate) fn cut(
+        &mut self,
+        mut position: Position,
+        whole: PageRange,
+        part: PageRange,
+    ) -> Result<Position, OutOfMemory> {
+        let (below, above) = (part.start > whole.start, part.end < whole.end);
+        self.reserve(usize::from(below) + usize::from(above))?;
+        if below {
+            position = self.split(position, part.start);
+        }
+        if above {
+            let rest = self.split(position, part.end);
+            let found = self.previous(rest);
+            position = found.expect("the part lies below its rest");
+        }
+        Ok(position)
+    }
+
     /// Splits the area at `position` at a page inside it. Returns the position of the upper part.
     ///
     /// One insertion must have been reserved.
-    pub(crate) fn split(&mut self, position: Position, page: Page) -> Position {
+    fn split(&mut self, position: Position, page: Page) -> Position {
         let area = self.get_mut(position);
         let right = area.part(PageRange::new(page, area.range.end));
         area.range.end = page;

@@ -141,21 +141,15 @@ impl Order {
     /// Returns the first chunk.
     #[inline]
     pub(super) fn first(&self) -> Option<ChunkId> {
-        option(if self.height == 0 {
-            self.root
-        } else {
-            self.first
-        })
+        let alone = self.height == 0;
+        option(if alone { self.root } else { self.first })
     }
 
     /// Returns the last chunk.
     #[inline]
     pub(super) fn last(&self) -> Option<ChunkId> {
-        option(if self.height == 0 {
-            self.root
-        } else {
-            self.last
-        })
+        let alone = self.height == 0;
+        option(if alone { self.root } else { self.last })
     }
 
     /// Returns the chunk after `chunk`.

@@ -54,7 +54,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
 
 /// Builds the map that a row draws.
 fn map(row: &str) -> AreaMap<char> {
-    let mut map = AreaMap::new();
+    let mut map = AreaMap::EMPTY;
     let mut page = 0;
     let mut open: Option<(u64, char)> = None;
     for letter in row.chars().chain(['.']) {
@@ -237,7 +237,7 @@ fn an_area_that_grows_downwards_keeps_its_guard() {
     let top = 2 * STACK_GUARD_PAGES;
     let mut stack = area(top, top + 10, 'S');
     stack.flags |= AreaFlags::GROWSDOWN;
-    let mut map = AreaMap::new();
+    let mut map = AreaMap::EMPTY;
     map.reserve(1).unwrap();
     map.insert(stack);
     let bounds = range(0, top);
@@ -275,7 +275,7 @@ impl Numbers {
 fn many_areas_behave_as_a_plain_vector_of_pages() {
     const PAGES: u64 = 16_384;
     let mut numbers = Numbers(7);
-    let mut map: AreaMap<char> = AreaMap::new();
+    let mut map: AreaMap<char> = AreaMap::EMPTY;
     let mut pages: Vec<Option<char>> = std::vec![None; PAGES as usize];
     let mut most = 0;
     for step in 0..40_000 {
@@ -380,7 +380,7 @@ fn check(map: &mut AreaMap<char>, pages: &[Option<char>]) {
 fn insertions_in_order_need_what_was_reserved() {
     // Enough areas for several chunks. Miri would take seconds for more.
     let areas = if cfg!(miri) { 4 * CHUNK } else { 1000 };
-    let mut map: AreaMap<char> = AreaMap::new();
+    let mut map: AreaMap<char> = AreaMap::EMPTY;
     map.reserve_in_order(areas).unwrap();
     for index in 0..areas as u64 {
         map.insert(area(2 * index, 2 * index + 1, 'a'));
