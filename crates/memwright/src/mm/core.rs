@@ -171,10 +171,15 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn cpu(&self) -> CpuId {
         let cpu = M::Threads::cpu();
+        self.debug_check_cpu(cpu);
+        cpu
+    }
+
+    #[inline]
+    fn debug_check_cpu(&self, cpu: CpuId) {
         if cfg!(debug_assertions) {
             self.memory.frames().check_cpu(cpu);
         }
-        cpu
     }
 
     /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.
