@@ -31,7 +31,7 @@ pub fn judge<M: TestMachine>(
 }
 
 #[cfg(feature = "std")]
-fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
     use alloc::string::String;
 
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -43,7 +43,7 @@ fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Differenc
 }
 
 #[cfg(not(feature = "std"))]
-fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
     run()
 }
 

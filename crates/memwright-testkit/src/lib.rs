@@ -33,6 +33,7 @@ pub mod lockstep;
 pub mod machine;
 pub mod model;
 pub mod noted_file;
+mod preflight;
 pub mod process;
 pub mod run;
 mod saved;
