@@ -329,8 +329,11 @@ impl TestMachine for Emulator {
         Ok(byte[0])
     }
 
-    /// Checks that each cached translation is one of the table.
+    /// Checks that each cached translation is one of the table, unless the kit must find a mistake without this check.
     fn check_cpu(&self, cpu: CpuId, table: &Table<Self>) -> Result<(), String> {
+        if !matches!(self.machine.slip, None | Some(Slip::Keeps)) {
+            return Ok(());
+        }
         let cached: Vec<_> = self.machine.with(cpu, |tlb| tlb.drain().collect());
         let mut entries = HashMap::new();
         self.translations(table, &mut |page, frame, rights| {
@@ -417,12 +420,31 @@ fn a_store_to_the_frame_of_zeroes_is_reported_at_its_step() {
 
 #[test]
 fn a_failure_names_the_page_the_cpu_and_the_bytes() {
-    let failure = failure_of(Slip::NoSwitch, FRAMES, false);
-    for part in ["on CPU ", "page ", "in the model", "a stale translation"] {
+    let machine = Opaque {
+        machine: machine(FRAMES),
+    };
+    machine.machine.set_mistake(Some(Mistake::NoLocal));
+    let options = Options {
+        preflight: false,
+        ..Options::default()
+    };
+    let failure = run(machine, &memory(FRAMES), &options).expect_err("a mistake");
+    for part in [
+        "reads on CPU 0: page 20 (0xc0004) has the bytes [",
+        "] in the model",
+        "a stale translation?",
+    ] {
         assert!(failure.difference.contains(part), "{part}: {failure}");
     }
+}
+
+#[test]
+fn a_script_that_fails_has_the_cpus_and_the_processes_that_it_uses() {
+    let failure = failure_of(Slip::Keeps, FRAMES, true);
+    let steps = &failure.script.0;
     assert!(
-        failure.script.0.iter().all(|step| step.cpu < 2),
+        steps.iter().all(|step| step.cpu < 2 && step.process < 4),
         "{failure}"
     );
+    assert!(steps.iter().any(|step| step.cpu == 1), "{failure}");
 }

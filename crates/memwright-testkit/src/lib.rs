@@ -11,7 +11,7 @@
 //!
 //! - [`machine`]: what a machine implements.
 //! - [`mod@run`]: the run; [`judge`]: one script of it; [`generate`]: random scripts, from the numbers of
-//!   [`chance`].
+//!   [`chance`]. Before the first script, `preflight` checks the machine.
 //! - [`process`]: a user program on the machine, whose accesses fault and are retried.
 //! - [`model`]: the expected contents and rights of memory, computed in a slow but obvious way; [`lockstep`] runs a
 //!   [`script`] on both the model and Memwright and compares them. [`terms`] are the types that scripts and the model

@@ -122,7 +122,11 @@ impl fmt::Display for Failure {
             difference,
             script,
         } = self;
-        write!(f, "{name}: {difference}\n{script:?}")
+        write!(f, "{name}: {difference}")?;
+        match script.0.is_empty() {
+            true => Ok(()),
+            false => write!(f, "\n{script:?}"),
+        }
     }
 }
 
