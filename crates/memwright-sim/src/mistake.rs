@@ -1,6 +1,6 @@
 //! Mistakes planted on purpose, to prove that the machine detects them.
 
-use memwright_table::Invalidation;
+use memwright_table::{Invalidation, PageSize};
 
 /// The effect of a faulty memory manager on an invalidation, or a mistake of the machine itself.
 ///
@@ -16,6 +16,8 @@ pub enum Mistake {
     NoTables,
     /// The last page of a range is not flushed.
     OnePageShort,
+    /// Each translation of a range is taken to map a page of 4 KiB.
+    NoStride,
     /// The last of the CPUs to interrupt is not interrupted.
     OneCpuShort,
     /// An interrupted CPU performs the invalidation only at the next interrupt of any CPU. The memory manager may have
@@ -63,6 +65,13 @@ impl Mistake {
                 count: count - 1,
                 stride,
             }),
+            (Some(Self::NoStride), &Invalidation::Pages { first, count, .. }) => {
+                Some(Invalidation::Pages {
+                    first,
+                    count,
+                    stride: PageSize::Size4K,
+                })
+            }
             (Some(_) | None, _) => Some(*what),
         }
     }

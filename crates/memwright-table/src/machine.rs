@@ -64,7 +64,7 @@ impl Invalidation {
 /// - The CPU that [`Threads::cpu`] returns is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames that they are given as the
-///   target.
+///   target, and write all of them: a new page table is a frame that `clear_frame` has filled with zeroes.
 /// - The frame that `template` returns is a live root table, whose bytes are at `memory_base() + 4096 * number`.
 /// - `has_device_memory` accepts no frame that `has_memory` accepts. User programs may access the frames that it accepts,
 ///   with every cache mode: no Rust reference to them exists, and no memory safety depends on their contents.

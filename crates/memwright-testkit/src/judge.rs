@@ -31,7 +31,7 @@ pub fn judge<M: TestMachine>(
 }
 
 #[cfg(feature = "std")]
-fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
     use alloc::string::String;
 
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -43,11 +43,11 @@ fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Differenc
 }
 
 #[cfg(not(feature = "std"))]
-fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T, Difference> {
     run()
 }
 
-/// Removes steps from a script, and runs steps in the first process and on the first CPU, as long as `fails` returns an
+/// Removes steps from a script, and runs steps in the first process or on the first CPU, as long as `fails` returns an
 /// error. Calls `fails` at most `tries` times. Returns the last script for which it returned an error, and that error.
 pub fn shorten<E>(
     script: Script,
@@ -79,16 +79,20 @@ pub fn shorten<E>(
         }
     }
     for index in 0..script.0.len() {
-        let simple = Step {
-            process: 0,
-            cpu: 0,
-            ..script.0[index]
-        };
-        if simple != script.0[index] {
-            let mut steps = script.0.clone();
-            steps[index] = simple;
-            if let Some(simpler) = attempt(steps) {
-                (script, error) = simpler;
+        let step = script.0[index];
+        let here = Step { cpu: 0, ..step };
+        for simple in [
+            Step { process: 0, ..here },
+            Step { process: 0, ..step },
+            here,
+        ] {
+            if simple != script.0[index] {
+                let mut steps = script.0.clone();
+                steps[index] = simple;
+                if let Some(simpler) = attempt(steps) {
+                    (script, error) = simpler;
+                    break;
+                }
             }
         }
     }

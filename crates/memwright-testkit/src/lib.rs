@@ -11,7 +11,7 @@
 //!
 //! - [`machine`]: what a machine implements.
 //! - [`mod@run`]: the run; [`judge`]: one script of it; [`generate`]: random scripts, from the numbers of
-//!   [`chance`].
+//!   [`chance`]. Before the first script, `preflight` checks the machine.
 //! - [`process`]: a user program on the machine, whose accesses fault and are retried.
 //! - [`model`]: the expected contents and rights of memory, computed in a slow but obvious way; [`lockstep`] runs a
 //!   [`script`] on both the model and Memwright and compares them. [`terms`] are the types that scripts and the model
@@ -33,6 +33,7 @@ pub mod lockstep;
 pub mod machine;
 pub mod model;
 pub mod noted_file;
+mod preflight;
 pub mod process;
 pub mod run;
 mod saved;

@@ -15,6 +15,7 @@ mod nodes;
 mod process;
 mod reclaim;
 mod remap;
+mod report;
 mod seen;
 mod state;
 mod swap;

@@ -22,6 +22,11 @@ pub struct Trap {
 /// root of `table` loaded. A machine whose CPUs have no page walker passes `table` to
 /// [`translate`](Table::translate); others can ignore it. Each access is inside one page. It performs the access once,
 /// and does not handle the fault: the kit calls [`fault`](memwright::AddressSpace::fault), and accesses again.
+///
+/// One thread of the kit acts as every CPU, one after another.
+/// [`invalidate_remote`](Machine::invalidate_remote) must therefore complete although no thread acts as the target: the
+/// caller changes the TLB of the target itself, as an emulator can, or an interrupt of real hardware does. A machine whose
+/// CPUs serve requests in a loop of their own needs a thread that serves them for the kit.
 pub trait TestMachine: Machine + Sized {
     /// A guard, which is dropped on the thread that created it. The calling thread acts as a CPU as long as it exists.
     type Acting;
@@ -49,12 +54,22 @@ pub trait TestMachine: Machine + Sized {
     /// The page fault.
     fn fetch(&self, table: &Table<Self>, address: VirtAddr) -> Result<u8, Trap>;
 
-    /// Checks the state of the machine after each step, such as that no CPU has cached a translation that permits more
-    /// than the page tables. The default checks nothing.
+    /// Checks the state of the machine after each step. The default checks nothing.
     ///
     /// # Errors
     /// A description of what is wrong.
     fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Checks the state of `cpu`, which has the root of `table` loaded, after each step: such as that it has cached no
+    /// translation that permits more than the table. [`Table::look`] returns the entries and changes none. The calling
+    /// thread may act as another CPU. The default checks nothing.
+    ///
+    /// # Errors
+    /// A description of what is wrong.
+    fn check_cpu(&self, cpu: memwright_table::CpuId, table: &Table<Self>) -> Result<(), String> {
+        let _ = (cpu, table);
         Ok(())
     }
 

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Policy};
+#[cfg(feature = "std")]
+use memwright_table::Frame;
 use memwright_table::sync::relax;
 use memwright_table::{CpuId, Frames, HasTable, Loaded, Machine, PAGE_SIZE, Table, VirtAddr};
 use spin::Mutex;
@@ -81,11 +83,11 @@ impl<M: TestMachine> Host<M> {
     /// If the machine does not have that many CPUs.
     pub fn boot(frames: &Arc<Frames<M>>, cpus: usize) -> Result<Arc<Self>, String> {
         assert!(cpus <= frames.machine().cpu_count(), "{cpus} CPUs");
-        let refused = |error| format!("the machine cannot start: {error:?}");
+        let refused = |error| format!("the machine cannot start: {error}");
         let memory = Memory::new(frames.clone(), Policy::default()).map_err(refused)?;
         let template = frames.machine().template();
         let idle = Table::new(frames.clone(), template);
-        let idle = Arc::new(idle.map_err(|error| format!("no idle table: {error:?}"))?);
+        let idle = Arc::new(idle.map_err(|error| format!("no idle table: {error}"))?);
         let load = |index| {
             let _acting = frames.machine().act_as(CpuId::new(index as u16));
             Mutex::new(Some(Loaded::new(Root::Idle(idle.clone()))))
@@ -141,6 +143,24 @@ impl<M: TestMachine> Host<M> {
     #[must_use]
     pub fn idle_table_frames(&self) -> u64 {
         self.idle.table_frames()
+    }
+
+    /// Checks the state of the machine, and of each CPU with the table that it has loaded.
+    pub(crate) fn check_machine(&self) -> Result<(), String> {
+        self.machine().check()?;
+        for cpu in self.each_cpu() {
+            let loaded = self.loaded[cpu.index()].lock();
+            if let Some(root) = loaded.as_ref().map(Loaded::get) {
+                self.machine().check_cpu(cpu, root.table())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the root of the idle table.
+    #[cfg(feature = "std")]
+    pub(crate) fn idle_root(&self) -> Frame {
+        self.idle.root()
     }
 
     /// Switches `cpu` to `space`, and makes the calling host thread act as `cpu`.

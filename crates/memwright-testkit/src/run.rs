@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use memwright::SharedMode;
@@ -11,9 +12,10 @@ use memwright_table::{Frames, Region};
 use crate::chance::Chance;
 use crate::generate;
 use crate::host_swap::HostSwap;
-use crate::judge::{judge, shorten};
+use crate::judge::{caught, judge, shorten};
 use crate::lockstep::{ACCESS, Difference, FAULT, Lockstep, Successes};
 use crate::machine::TestMachine;
+use crate::preflight;
 use crate::process::Host;
 use crate::saved::{SAVED, Saved};
 use crate::script::{Scale, Script};
@@ -21,14 +23,19 @@ use crate::script::{Scale, Script};
 /// What a run consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The number of random programs.
+    /// The number of random programs. The default is 200.
     pub programs: u32,
-    /// About the number of steps of a random program.
+    /// About the number of steps of a random program. The default is 60.
     pub steps: usize,
-    /// The number from which the random programs follow.
+    /// The number from which the random programs follow. The default is 1.
     pub seed: u64,
-    /// The number of CPUs on which programs run; by default, all CPUs of the machine.
+    /// The number of CPUs on which programs run: from 1 to the number of CPUs of the machine, or `usize::MAX` for all of
+    /// them, which is the default. Another number is a failure.
     pub cpus: usize,
+    /// Whether the machine is checked before the first script: that frames are cleared and copied, that the bytes of a
+    /// store are in the frame of the page, that accesses are refused, that invalidations take effect, and that a CPU
+    /// that acts for another is that CPU. Each failure names the method that is wrong. The default is true.
+    pub preflight: bool,
 }
 
 impl Default for Options {
@@ -38,6 +45,7 @@ impl Default for Options {
             steps: 60,
             seed: 1,
             cpus: usize::MAX,
+            preflight: true,
         }
     }
 }
@@ -55,6 +63,8 @@ pub struct Report {
     pub faults: u64,
     /// How often each kind of step succeeded.
     pub successes: Successes,
+    /// What did not run, each with the reason.
+    pub skipped: Vec<&'static str>,
 }
 
 impl fmt::Display for Report {
@@ -64,12 +74,17 @@ impl fmt::Display for Report {
             steps,
             accesses,
             faults,
-            ..
+            successes: _,
+            skipped,
         } = self;
         write!(
             f,
             "{scripts} scripts, {steps} steps, {accesses} accesses, {faults} page faults"
-        )
+        )?;
+        for text in skipped {
+            write!(f, "; skipped {text}")?;
+        }
+        Ok(())
     }
 }
 
@@ -107,7 +122,11 @@ impl fmt::Display for Failure {
             difference,
             script,
         } = self;
-        write!(f, "{name}: {difference}\n{script:?}")
+        write!(f, "{name}: {difference}")?;
+        match script.0.is_empty() {
+            true => Ok(()),
+            false => write!(f, "\n{script:?}"),
+        }
     }
 }
 
@@ -134,6 +153,15 @@ const SMALL: [Setup; 3] = [Setup::Plain, Setup::Swap, Setup::Folios];
 /// Those for huge pages.
 const LARGE: [Setup; 2] = [Setup::Huge, Setup::Collapse];
 
+/// The least number of frames on which the kit runs.
+const LEAST_FRAMES: u64 = 512;
+
+/// What is skipped with fewer frames than [`FRAMES_FOR_HUGE`].
+const NO_HUGE: &str = "the scripts for huge pages, which need 12288 frames";
+
+/// What is skipped with one CPU.
+const ONE_CPU: &str = "invalidations on other CPUs, because programs run on one CPU";
+
 /// The least number of frames on which the scripts for huge pages run.
 const FRAMES_FOR_HUGE: u64 = 12_288;
 
@@ -151,9 +179,13 @@ const ATTEMPTS: usize = if cfg!(feature = "std") { 400 } else { 0 };
 /// each step: contents, refused accesses, rights, and what tracking of written and accessed pages reports. Compares the
 /// numbers of frames at the end of each script.
 ///
-/// `regions` is the memory for the test, as for [`Frames::new`]: at least 512 frames for one CPU or two. Scripts for
-/// huge pages run if it has 12288 frames. Each script starts with new page tables on all CPUs, and uses the memory from
-/// the start again. [`TestMachine::unload`] has been called on each CPU when the function returns.
+/// `regions` is the memory for the test, as for [`Frames::new`]: at least 512 frames. Scripts for huge pages run if it
+/// has 12288 frames; [`Report::skipped`] says so otherwise. Each script starts with new page tables on all CPUs, and uses
+/// the memory from the start again. [`TestMachine::unload`] has been called on each CPU when the function returns.
+///
+/// Before the first script, the machine is checked as [`Options::preflight`] says. One thread acts as every CPU, one after
+/// another: [`invalidate_remote`](memwright_table::Machine::invalidate_remote) must complete although no thread acts as
+/// the target. With the feature `std`, a machine on which it does not return is a failure after 10 seconds.
 ///
 /// The feature `std` is for a host: a panic is then a failure like any other, and the script of a failure is shortened.
 /// Without it, the first failure is returned as it is, and a panic is left to the panic handler. Memwright must have all
@@ -166,22 +198,34 @@ pub fn run<M: TestMachine + Clone>(
     regions: &[Region],
     options: &Options,
 ) -> Result<Report, Failure> {
-    let run = Run {
-        cpus: options.cpus.clamp(1, machine.cpu_count()),
-        machine,
-        regions,
-    };
-    run.boot().map_err(|difference| Failure {
-        name: "the start".to_string(),
-        difference,
-        script: Script::default(),
-    })?;
-    let mut report = Report::default();
     let frames: u64 = regions
         .iter()
         .map(|region| u64::from(region.range.count))
         .sum();
+    let refused = |name: &str, difference| Failure {
+        name: name.to_string(),
+        difference,
+        script: Script::default(),
+    };
+    let cpus = cpus_of(&machine, options.cpus).map_err(|text| refused("the options", text))?;
+    if frames < LEAST_FRAMES {
+        let text = format!("{frames} frames, where at least {LEAST_FRAMES} are needed");
+        return Err(refused("the regions", text));
+    }
+    let run = Run {
+        cpus,
+        machine,
+        regions,
+    };
+    run.check(options.preflight)
+        .map_err(|(name, text)| refused(&name, text))?;
     let has_huge = frames >= FRAMES_FOR_HUGE;
+    let skips = [(!has_huge, NO_HUGE), (cpus == 1, ONE_CPU)];
+    let skips = skips.into_iter().filter(|(skips, _)| *skips);
+    let mut report = Report {
+        skipped: skips.map(|(_, text)| text).collect(),
+        ..Report::default()
+    };
     for saved in SAVED {
         run.saved(saved, has_huge, &mut report)?;
     }
@@ -218,6 +262,16 @@ pub fn run<M: TestMachine + Clone>(
     Ok(report)
 }
 
+/// Returns the number of CPUs on which programs run.
+fn cpus_of<M: TestMachine>(machine: &M, wanted: usize) -> Result<usize, String> {
+    let all = machine.cpu_count();
+    match wanted {
+        usize::MAX => Ok(all),
+        _ if (1..=all).contains(&wanted) => Ok(wanted),
+        _ => Err(format!("{wanted} CPUs, where 1 to {all} are possible")),
+    }
+}
+
 type Generate = fn(&mut Chance, usize) -> Script;
 
 struct Run<'a, M> {
@@ -227,10 +281,34 @@ struct Run<'a, M> {
 }
 
 impl<M: TestMachine + Clone> Run<'_, M> {
-    fn boot(&self) -> Result<Arc<Host<M>>, String> {
+    fn frames(&self) -> Result<Frames<M>, String> {
         let frames = Frames::new(self.machine.clone(), self.regions);
-        let frames = frames.map_err(|error| format!("the memory is refused: {error:?}"))?;
-        Host::boot(&Arc::new(frames), self.cpus)
+        frames.map_err(|error| format!("the memory is refused: {error}"))
+    }
+
+    fn boot(&self) -> Result<Arc<Host<M>>, String> {
+        Host::boot(&Arc::new(self.frames()?), self.cpus)
+    }
+
+    /// Checks the machine, or only that it can start. Returns what is wrong, with a name.
+    fn check(&self, preflight: bool) -> Result<(), (String, String)> {
+        let start = |text| ("the start".to_string(), text);
+        if !preflight {
+            return self.boot().map(drop).map_err(start);
+        }
+        let frames = self.frames().map_err(start)?;
+        let mut outcome = Ok(());
+        let checked = caught(|| {
+            outcome = preflight::check(frames, self.cpus);
+            Ok(())
+        });
+        if let Err(panic) = checked {
+            return Err((
+                "the checks before the scripts".to_string(),
+                panic.to_string(),
+            ));
+        }
+        outcome.map_err(|(method, text)| (format!("before the scripts, {method}"), text))
     }
 
     /// Starts a script on a new memory manager.
@@ -286,6 +364,7 @@ impl<M: TestMachine + Clone> Run<'_, M> {
         setup: Setup,
         report: &mut Report,
     ) -> Result<(), Failure> {
+        let script = script.on(self.cpus);
         let difference = match judge(|| self.start(setup), &script) {
             Ok(successes) => {
                 report.add(&script, successes);

@@ -1,6 +1,6 @@
-//! Scripts that have found a mistake in Memwright.
+//! Scripts that have found a mistake in Memwright, or that find one of a machine.
 
-/// A script that has found a mistake.
+/// A script that has found a mistake, or finds one of a machine.
 pub(crate) struct Saved {
     /// The name of its file.
     pub(crate) name: &'static str,
@@ -33,18 +33,22 @@ pub(crate) const SAVED: &[Saved] = saved![
     "clear-behind-a-huge-page-in-swap",
     "fill-a-file",
     "fill-beyond-the-end",
+    "fork-huge-pages",
     "free-a-page-that-a-folio-brought",
     "guard-beyond-the-end",
     "move-several-areas-that-stay",
     "object-that-begins-late",
     "page-out-beside-a-zero-page",
+    "page-out-huge-pages",
     "populate-without-memory",
+    "protect-huge-pages",
     "punch-under-zeroes",
     "refused-map-over-a-huge-page",
     "refused-store-copies-a-file",
     "refused-stores-to-a-file-are-merged",
     "relief-ends-read-write-protection",
     "relocate-a-guard",
+    "split-and-collapse-huge-pages",
     "truncate-a-protected-copy-in-swap",
     "watch-a-part-of-a-huge-page",
     "write-a-folio-where-it-moved",

@@ -3,6 +3,7 @@
 //! Every parameter is a small number, and any numbers make a valid script: a process is chosen among the live ones, and
 //! a range is cut at the end of the [arena](ARENA). A failing script therefore stays valid when it is shrunk.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -38,6 +39,23 @@ impl Scale {
     #[must_use]
     pub fn place(self, at: u8) -> u64 {
         self.start() + u64::from(at) % ARENA * self.0
+    }
+
+    /// Returns how a failure names a page: with the number of its place, as scripts do, and with its own number.
+    #[must_use]
+    pub fn name(self, page: u64) -> String {
+        if page < self.start() || page >= self.end() {
+            return format!("page {page:#x}, outside the arena,");
+        }
+        let (place, part) = (
+            (page - self.start()) / self.0,
+            (page - self.start()) % self.0,
+        );
+        match part {
+            0 => format!("page {place} ({page:#x})"),
+            // An access to this page has an offset of eight times its number in the place: see `access`.
+            _ => format!("page {place} offset {} ({page:#x})", part * 8),
+        }
     }
 
     /// Returns the first page of a range and its length in pages.
@@ -213,6 +231,17 @@ pub struct Step {
 /// Steps in order. `Debug` prints one line for each step.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Script(pub Vec<Step>);
+
+impl Script {
+    /// Returns the script with the numbers of the CPUs that its steps select on a machine with `cpus` CPUs.
+    #[must_use]
+    pub fn on(mut self, cpus: usize) -> Self {
+        for step in &mut self.0 {
+            step.cpu = (usize::from(step.cpu) % cpus) as u8;
+        }
+        self
+    }
+}
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

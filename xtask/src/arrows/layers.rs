@@ -120,7 +120,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-testkit/src",
         modules: &[
-            "chance", "terms", "script", "script_text", "saved", "generate", "leak", "machine", "process", "noted_file", "host_swap", "model", "lockstep", "judge", "run", "lib",
+            "chance", "terms", "script", "script_text", "saved", "generate", "leak", "machine", "process", "preflight", "noted_file", "host_swap", "model", "lockstep", "judge", "run", "lib",
         ],
         upward: 0,
         circles: 0,

@@ -4,7 +4,7 @@ use alloc::format;
 
 use memwright_table::{CpuId, VirtAddr};
 
-use super::kinds::{Kind, agree, disagree, kind_of_signal};
+use super::kinds::{Kind, disagree, kind_of_signal};
 use super::{Difference, Lockstep, address, bytes};
 use crate::machine::TestMachine;
 use crate::model::{PAGE, Refusal};
@@ -32,15 +32,14 @@ impl<M: TestMachine> Lockstep<M> {
             let read = process.read(cpu, VirtAddr::new(start), &mut found);
             read.map(|()| found).map_err(kind_of_signal)
         })?;
-        self.loaded("read", process, start, real).map(drop)
+        self.loaded("read", (process, cpu, start), real).map(drop)
     }
 
     /// Compares a load from `start` with the model. Returns whether the load succeeded.
     pub(super) fn loaded(
         &mut self,
         what: &'static str,
-        process: usize,
-        start: u64,
+        (process, cpu, start): (usize, CpuId, u64),
         real: Result<[u8; BYTES as usize], Kind>,
     ) -> Result<bool, Difference> {
         let first = PAGE - start as usize % PAGE;
@@ -52,18 +51,20 @@ impl<M: TestMachine> Lockstep<M> {
             }
             self.model.accessed(process, page);
         }
-        if !agree(what, model, real)? {
+        if !self.agree_on(what, (process, cpu, start), model, real)? {
             return Ok(false);
         }
         let found = real.expect("both succeeded");
         let (here, beyond) = found.split_at(first.min(found.len()));
         let page = start / PAGE as u64;
-        let shown = self.model.shows(process, page, start as usize % PAGE, here)
-            && (beyond.is_empty() || self.model.shows(process, page + 1, 0, beyond));
-        if !shown {
-            return disagree(format!(
-                "{what}: {found:?} at {start:#x}, not what the model has"
-            ));
+        for (page, offset, found) in [(page, start as usize % PAGE, here), (page + 1, 0, beyond)] {
+            if !found.is_empty() && !self.model.shows(process, page, offset, found) {
+                return disagree(format!(
+                    "{what} by process {process} on CPU {}: {}",
+                    cpu.index(),
+                    self.other_bytes((process, page), offset, found)
+                ));
+            }
         }
         self.succeeded(what);
         Ok(true)
@@ -84,7 +85,7 @@ impl<M: TestMachine> Lockstep<M> {
             written.map_err(kind_of_signal)
         })?;
         let model = self.store(process, start, &stored);
-        if agree("write", model, real)? {
+        if self.agree_on("write", (process, cpu, start), model, real)? {
             self.succeeded("write");
         }
         Ok(())
@@ -109,7 +110,7 @@ impl<M: TestMachine> Lockstep<M> {
             process.fetch(cpu, address(page)).map_err(kind_of_signal)
         })?;
         let model = self.model.permit(process, page, Intent::Fetch);
-        if agree("fetch", model, real)? {
+        if self.agree_on("fetch", (process, cpu, bytes(page)), model, real)? {
             self.model.accessed(process, page);
             self.succeeded("fetch");
         }

@@ -188,16 +188,15 @@ impl<M: TestMachine> Lockstep<M> {
         let space = self.processes[&process].space();
         for (page, armed) in self.model.armed(process, from, pages) {
             let counts = found.binary_search(&page).is_ok();
+            let name = || self.scale.name(page);
             let there = space.entry(address(page)) != Entry::Empty;
             match armed {
-                Armed::Yes if counts => return Err(format!("page {page:#x} counts as accessed")),
+                Armed::Yes if counts => return Err(format!("{} counts as accessed", name())),
                 Armed::No if there && !counts => {
-                    return Err(format!(
-                        "page {page:#x} was accessed, and does not count so"
-                    ));
+                    return Err(format!("{} was accessed, and does not count so", name()));
                 }
                 Armed::No if counts && !there => {
-                    return Err(format!("page {page:#x} counts as accessed, and is missing"));
+                    return Err(format!("{} counts as accessed, and is missing", name()));
                 }
                 Armed::No | Armed::Yes | Armed::IfThere => {}
             }

@@ -9,12 +9,14 @@ use super::{File, Lockstep, model_rights};
 use crate::machine::TestMachine;
 use crate::model::{Model, PAGE};
 use crate::process::{Host, Process};
+use crate::script::Scale;
 use crate::terms::Rights;
 
 impl<M: TestMachine> Lockstep<M> {
     /// Checks everything that must hold between two steps, without accessing any page.
     pub(super) fn check(&mut self) -> Result<(), String> {
-        self.host.machine().check()?;
+        self.host.check_machine()?;
+        self.check_zeroes()?;
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
         for number in numbers {
             self.find_gone(number);
@@ -25,7 +27,7 @@ impl<M: TestMachine> Lockstep<M> {
         }
         for (&number, process) in &self.processes {
             check_areas(&self.model, number, process)?;
-            check_pages(&mut self.model, &self.host, number, process)?;
+            check_pages(&mut self.model, (&self.host, self.scale), number, process)?;
             self.check_tracking(number, process)?;
             process
                 .space()
@@ -72,7 +74,7 @@ fn check_areas<M: TestMachine>(
 /// contents.
 fn check_pages<M: TestMachine>(
     model: &mut Model,
-    host: &Host<M>,
+    (host, scale): (&Host<M>, Scale),
     number: usize,
     process: &Process<M>,
 ) -> Result<(), String> {
@@ -83,11 +85,12 @@ fn check_pages<M: TestMachine>(
     host.machine()
         .translations(table, &mut |page, frame, rights| {
             let page = page.number();
+            let name = scale.name(page);
             if difference.is_err() {
                 return;
             }
             let Some(expected) = expected.get(&page).copied() else {
-                difference = Err(format!("page {page:#x} has an entry and is not mapped"));
+                difference = Err(format!("{name} has an entry and is not mapped"));
                 return;
             };
             let mut contents = [0; PAGE];
@@ -98,13 +101,20 @@ fn check_pages<M: TestMachine>(
                 || rights.write && model.refuses_stores(number, page)
                 || rights.read && model.refuses_accesses(number, page);
             difference = if more {
-                Err(format!("page {page:#x} gives {rights:?}, not {expected:?}"))
+                Err(format!("{name} gives {rights:?}, not {expected:?}"))
             } else if !model.may_be_present(number, page) {
                 Err(format!(
-                    "page {page:#x} is present beyond the end of its object"
+                    "{name} is present beyond the end of its object"
                 ))
             } else if !model.shows(number, page, 0, &contents) {
-                Err(format!("page {page:#x} is present with other contents"))
+                let expected = model.bytes(number, page);
+                let at = (0..PAGE).find(|&at| contents[at] != expected[at]);
+                let at = at.unwrap_or(0);
+                Err(format!(
+                    "{name} is present, and byte {at} of {frame:?} is {:#x}, not {:#x}: a store that used a stale \
+                     translation, or a frame that was not cleared or copied completely?",
+                    contents[at], expected[at]
+                ))
             } else {
                 Ok(())
             };

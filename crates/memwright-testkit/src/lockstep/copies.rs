@@ -18,7 +18,8 @@ impl<M: TestMachine> Lockstep<M> {
     ) -> Result<(), Difference> {
         let start = self.start(page, offset);
         let real = self.copied_in(process, cpu, start)?;
-        self.loaded("kernel read", process, start, real).map(drop)
+        self.loaded("kernel read", (process, cpu, start), real)
+            .map(drop)
     }
 
     pub(super) fn kernel_write(
@@ -51,7 +52,7 @@ impl<M: TestMachine> Lockstep<M> {
     ) -> Result<(), Difference> {
         let (from, to) = (self.start(from, 0), self.start(to, 0));
         let taken = self.copied_in(process, cpu, from)?;
-        if !self.loaded("transfer: read", process, from, taken)? {
+        if !self.loaded("transfer: read", (process, cpu, from), taken)? {
             return Ok(());
         }
         let taken = taken.expect("both succeeded");

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use memwright::Row;
 use memwright_table::{CpuId, FrameKind};
 
-use super::kinds::{Kind, agree, disagree, kind_of_signal};
+use super::kinds::{Kind, disagree, kind_of_signal};
 use super::{Difference, Lockstep, address, bytes};
 use crate::machine::TestMachine;
 use crate::model::PAGE;
@@ -65,12 +65,17 @@ impl<M: TestMachine> Lockstep<M> {
                 if model.is_ok() {
                     self.model.accessed(number, page);
                 }
-                let readable = agree("last read", model, real.as_ref().map_err(|kind| *kind))?;
-                if readable
-                    && !real.is_ok_and(|bytes| self.model.shows(number, page, 0, &bytes[..]))
-                {
+                let place = (number, cpu, bytes(page));
+                let compared = real.as_ref().map_err(|kind| *kind);
+                let readable = self.agree_on("last read", place, model, compared)?;
+                let Some(found) = real.ok().filter(|_| readable) else {
+                    continue;
+                };
+                if !self.model.shows(number, page, 0, &found[..]) {
                     return disagree(format!(
-                        "process {number} reads other contents in {page:#x}"
+                        "process {number} reads on CPU {}: {}",
+                        cpu.index(),
+                        self.other_bytes((number, page), 0, &found[..])
                     ));
                 }
             }

@@ -16,7 +16,7 @@ use super::{Difference, Lockstep, address, bytes};
 use crate::machine::TestMachine;
 use crate::model::{Model, Refusal, Stored};
 use crate::process::{Process, Space};
-use crate::script::{Range, Watcher};
+use crate::script::{Range, Scale, Watcher};
 use crate::terms;
 
 /// Returns a scan for written pages with asynchronous write protection.
@@ -155,7 +155,7 @@ impl<M: TestMachine> Lockstep<M> {
         if outcome != Ok(Page::new(from + pages)) {
             return disagree(format!("scan: {outcome:?}"));
         }
-        compare(self.model.written(process, from, pages), &found)
+        compare(self.scale, self.model.written(process, from, pages), &found)
             .map_err(|difference| Difference::Disagreement(format!("scan: {difference}")))?;
         if protect {
             for page in found {
@@ -296,13 +296,17 @@ impl<M: TestMachine> Lockstep<M> {
             if outcome != Ok(Page::new(end)) {
                 return Err(format!("process {number}: scan: {outcome:?}"));
             }
-            compare(self.model.written(number, start, pages), &found)
+            compare(self.scale, self.model.written(number, start, pages), &found)
                 .map_err(|difference| format!("process {number}: {difference}"))?;
         }
         self.check_armed(number, process)?;
         if self.clears {
-            compare(self.model.soft_dirty(number), &soft_dirty(process))
-                .map_err(|difference| format!("process {number}: soft-dirty: {difference}"))?;
+            compare(
+                self.scale,
+                self.model.soft_dirty(number),
+                &soft_dirty(process),
+            )
+            .map_err(|difference| format!("process {number}: soft-dirty: {difference}"))?;
         }
         Ok(())
     }
@@ -366,13 +370,18 @@ fn soft_dirty<M: TestMachine>(process: &Process<M>) -> Vec<u64> {
 }
 
 /// Compares the pages found with what the model requires, where it requires anything. Both are in ascending order.
-fn compare(expected: impl Iterator<Item = (u64, Stored)>, found: &[u64]) -> Result<(), String> {
+fn compare(
+    scale: Scale,
+    expected: impl Iterator<Item = (u64, Stored)>,
+    found: &[u64],
+) -> Result<(), String> {
     for (page, stored) in expected {
         let counts = found.binary_search(&page).is_ok();
+        let name = || scale.name(page);
         match stored {
-            Stored::No if counts => return Err(format!("page {page:#x} counts as written")),
+            Stored::No if counts => return Err(format!("{} counts as written", name())),
             Stored::Yes if !counts => {
-                return Err(format!("page {page:#x} was written, and does not count so"));
+                return Err(format!("{} was written, and does not count so", name()));
             }
             Stored::No | Stored::Yes | Stored::Maybe => {}
         }

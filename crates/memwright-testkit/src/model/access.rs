@@ -1,6 +1,6 @@
 //! Loads and stores of programs: whether they are permitted, and what a load returns.
 
-use super::page::{Armed, Contents, Source, shows, store};
+use super::page::{Armed, Contents, PAGE, Source, shows, store};
 use super::{Model, Refusal};
 use crate::terms::Intent;
 
@@ -112,6 +112,13 @@ impl Model {
             mapped.otherwise = None;
         }
         kept || gone
+    }
+
+    /// Returns the contents of a mapped page.
+    #[must_use]
+    pub fn bytes(&self, process: usize, page: u64) -> [u8; PAGE] {
+        let contents = self.contents(process, page).as_deref();
+        contents.copied().unwrap_or([0; PAGE])
     }
 
     /// Returns whether the page is mapped, has no guard marker, and either has a private copy or is not beyond the end
