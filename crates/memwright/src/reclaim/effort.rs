@@ -14,6 +14,16 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// Reclaims at most `wanted` pages, charged to a memcg or not, and scans at most `look` entries.
+    #[must_use]
+    pub const fn new(look: u64, wanted: u64) -> Self {
+        Self {
+            look,
+            wanted,
+            charged: false,
+        }
+    }
+
     /// No limit on the entries scanned or on the pages reclaimed.
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,
