@@ -14,7 +14,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Reclaims at most `wanted` pages, charged to a memcg or not, and scans at most `look` entries.
+    /// Ends the scan after `look` entries, or when `wanted` pages are reclaimed, charged to a memcg or not. Adjacent pages
+    /// are reclaimed together, so a call can reclaim a few pages more.
     #[must_use]
     pub const fn new(look: u64, wanted: u64) -> Self {
         Self {
