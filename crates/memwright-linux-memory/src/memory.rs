@@ -207,7 +207,12 @@ pub fn protect_errno(error: ProtectError) -> Errno {
 /// Returns the error number with which `mremap` fails.
 pub fn remap_errno(error: RemapError) -> Errno {
     match error {
-        RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
+        RemapError::Misaligned
+        | RemapError::NoLength
+        | RemapError::Overlap
+        | RemapError::Flags
+        | RemapError::NotApplicable(_)
+        | RemapError::OutOfRange => Errno::EINVAL,
         RemapError::NoArea(_) => Errno::EFAULT,
         RemapError::Sealed(_) | RemapError::TooLow => Errno::EPERM,
         RemapError::OverLimit(limit) => limit_errno(limit),
@@ -218,7 +223,9 @@ pub fn remap_errno(error: RemapError) -> Errno {
 /// Returns the error number with which `madvise` fails.
 pub fn advise_errno(error: AdviseError) -> Errno {
     match error {
-        AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
+        AdviseError::Misaligned | AdviseError::OutOfRange | AdviseError::NotApplicable(_) => {
+            Errno::EINVAL
+        }
         AdviseError::Hole(_)
         | AdviseError::OverLimit(
             Limit::AddressSpace | Limit::Data | Limit::Stack | Limit::Locked,

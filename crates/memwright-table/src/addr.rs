@@ -14,9 +14,10 @@ pub const MAX_CPUS: usize = 64;
 pub struct VirtAddr(u64);
 
 impl VirtAddr {
-    /// The first address beyond user memory if page tables have four levels. The last page of the lower half stays unused,
-    /// as on Linux (`TASK_SIZE_MAX`, 7.2). [`Architecture::USER`](crate::Architecture::USER) is the user memory of an
-    /// architecture.
+    /// The first address beyond user memory if page tables have four levels, as on x86-64, on AArch64, and
+    /// on RISC-V with Sv48. User memory of Sv39 ends lower: code for any architecture uses
+    /// [`Architecture::USER`](crate::Architecture::USER). The last page of the lower half stays unused, as on Linux
+    /// (`TASK_SIZE_MAX`, 7.2).
     pub const USER_END: VirtAddr = VirtAddr(0x7fff_ffff_f000);
 
     /// The address `value`.
@@ -95,7 +96,10 @@ impl PhysAddr {
     #[inline]
     pub const fn frame(self) -> Frame {
         let number = self.0 >> PAGE_SHIFT;
-        assert!(number <= u32::MAX as u64, "physical address out of range");
+        assert!(
+            number <= u32::MAX as u64,
+            "the physical address is not below 16 TiB"
+        );
         Frame(number as u32)
     }
 }
@@ -344,7 +348,10 @@ impl CpuId {
     /// If the number is not below [`MAX_CPUS`].
     #[inline]
     pub const fn new(number: u16) -> Self {
-        assert!((number as usize) < MAX_CPUS, "CPU number out of range");
+        assert!(
+            (number as usize) < MAX_CPUS,
+            "the CPU number is not below 64"
+        );
         Self(number)
     }
 

@@ -266,18 +266,18 @@ pub use types::folio_orders::{FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, folio_
 pub use types::folio_split::{FolioSplit, FolioSplits, Scanned};
 pub use types::huge::{HugeMode, HugeRefusal, SharedMode, SharedSetting, SharedSizeMode, SizeMode};
 pub use types::huge_settings::{HugeSettings, ScanSettings};
-pub use types::layout::Layout;
+pub use types::layout::{Layout, LayoutError};
 pub use types::mdwe::ExecGain;
 pub use types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 pub use types::merge::{MergeCounts, MergeSettings, MergedPages};
 pub use types::migration::{BindError, Moved, Moving, Unmoved};
 pub use types::numa_policy::{PlaceMode, PlacePolicy, PolicyId};
-pub use types::policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
+pub use types::policy::{ForkTables, Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use types::rights::Rights;
 pub use types::size_settings::{SizeCounts, SizeSettings};
 pub use types::stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use types::trace::{Event, TraceSink};
-pub use vma::area::{AreaFlags, Backed};
+pub use vma::area::{Area as AreaOf, AreaFlags, Backed};
 pub use vma::writable::{Verdict, View, writable};
 
 /// The operations of an address space that a kernel does not need first, by theme.

@@ -38,6 +38,11 @@ thread_local! {
     static CPU: Cell<CpuId> = const { Cell::new(CpuId::new(0)) };
 }
 
+// SAFETY: the memory is accessed through `Machine` only.
+unsafe impl Send for Emulator {}
+// SAFETY: as above.
+unsafe impl Sync for Emulator {}
+
 impl Emulator {
     /// Creates the machine. It exists until the process exits.
     pub fn new() -> &'static Self {
@@ -58,6 +63,12 @@ impl Emulator {
         CPU.set(cpu);
     }
 
+    /// Locks the TLB of a CPU.
+    fn tlb(&self, cpu: CpuId) -> MutexGuard<'_, Tlb> {
+        let tlb = self.tlbs[cpu.index()].lock();
+        tlb.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Performs an access to a byte of guest memory, as the calling CPU. `act` is called with the frame and the offset
     /// of the byte. Returns false if the CPU takes a page fault instead.
     pub fn access(
@@ -67,7 +78,8 @@ impl Emulator {
         kind: PageAccess,
         act: impl FnOnce(Frame, usize),
     ) -> bool {
-        // The TLB stays locked until the access has ended, so an invalidation waits for the access.
+        // The TLB stays locked from before the walk until the access has ended. An invalidation on another CPU therefore
+        // finds the translation in the TLB, and waits for the access.
         let mut tlb = self.tlb(Self::cpu());
         let cached = tlb.get(&address.page()).copied();
         let usable = cached.filter(|found| match kind {
@@ -81,11 +93,6 @@ impl Emulator {
         tlb.insert(address.page(), found);
         act(found.frame, address.offset());
         true
-    }
-
-    fn tlb(&self, cpu: CpuId) -> MutexGuard<'_, Tlb> {
-        let tlb = self.tlbs[cpu.index()].lock();
-        tlb.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn invalidate(&self, cpu: CpuId, what: &Invalidation) {
@@ -114,11 +121,6 @@ impl Threads for Emulator {
         std::thread::yield_now();
     }
 }
-
-// SAFETY: the memory is accessed through `Machine` only.
-unsafe impl Send for Emulator {}
-// SAFETY: as above.
-unsafe impl Sync for Emulator {}
 
 // SAFETY: `FRAMES` frames begin at `memory`. They are never freed, and no reference to them exists. A CPU uses a
 // translation only while its TLB is locked, so it uses none that `invalidate` or `load_root` has removed.

@@ -60,6 +60,7 @@ fn start() -> Result<Guest, Box<dyn Error>> {
 }
 
 impl Guest {
+    /// Creates an empty address space.
     fn space(&self) -> Result<Space, Box<dyn Error>> {
         let layout = Layout::of::<X86_64>();
         Ok(AddressSpace::new(self.memory.clone(), layout, None)?)
@@ -100,6 +101,7 @@ impl Guest {
         Ok((bytes[0], resolved))
     }
 
+    /// Returns a row of the memory manager's account.
     fn count(&self, row: Row) -> u64 {
         self.memory.account().count(row)
     }
@@ -144,20 +146,22 @@ fn on_other_cpu<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(run).join()).expect("no panic")
 }
 
-/// A child shares the parent's pages until one of the two stores to them. The calling CPU runs the parent, then the
-/// child, and the parent again.
-fn fork<'s>(
-    guest: &Guest,
-    loaded: Loaded<&'s Space>,
-    address: VirtAddr,
-) -> Result<Loaded<&'s Space>, Box<dyn Error>> {
-    let child = loaded.get().fork()?;
-    assert_eq!(guest.store(loaded.get(), address, 6)?, [FaultKind::Copy]);
-    let (loaded, parent) = loaded.switch(&child);
-    assert_eq!(guest.load(&child, address)?, (5, vec![]));
-    let (loaded, _child) = loaded.switch(parent);
+/// A child shares the parent's pages until one of the two stores to them. The other CPU runs the parent, and then the
+/// child.
+fn fork(guest: &Guest, parent: &Space, address: VirtAddr) -> Result<(), Box<dyn Error>> {
+    let child = parent.fork()?;
+    assert_eq!(guest.store(parent, address, 6)?, [FaultKind::Copy]);
+    let found = on_other_cpu(|| {
+        let loaded = Loaded::new(parent);
+        let of_parent = guest.load(parent, address);
+        let (loaded, _parent) = loaded.switch(&child);
+        let of_child = guest.load(&child, address);
+        loaded.stop();
+        [of_parent, of_child]
+    });
+    assert_eq!(found, [Ok((6, vec![])), Ok((5, vec![]))]);
     println!("parent and child differ");
-    Ok(loaded)
+    Ok(())
 }
 
 /// A page that was swapped out is read back by the next access.
@@ -209,21 +213,28 @@ fn track(guest: &Guest, space: &Space, address: VirtAddr) -> Result<(), Box<dyn 
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let guest = start()?;
-    let space = guest.space()?;
-    let loaded = Loaded::new(&space);
-    let address = first_fault(&guest, &space)?;
-    two_cpus(&guest, &space, address)?;
-    let loaded = fork(&guest, loaded, address)?;
-    swap_out_and_in(&guest, &space, address)?;
-    track(&guest, &space, address)?;
+/// Performs the steps in their order. The calling CPU has loaded the table of `space`.
+fn steps(guest: &Guest, space: &Space) -> Result<(), Box<dyn Error>> {
+    let address = first_fault(guest, space)?;
+    two_cpus(guest, space, address)?;
+    fork(guest, space, address)?;
+    swap_out_and_in(guest, space, address)?;
+    track(guest, space, address)?;
     space.audit()?;
     let kinds = FaultKind::ALL.map(FaultKind::row);
     let handled: u64 = kinds.into_iter().map(|row| guest.count(row)).sum();
     let refused = guest.count(Row::FaultRefused);
     assert_eq!(guest.traps.load(Ordering::Relaxed), handled + refused);
     println!("{handled} faults were handled, and {refused} refused");
-    loaded.stop();
     Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let guest = start()?;
+    let space = guest.space()?;
+    let loaded = Loaded::new(&space);
+    let outcome = steps(&guest, loaded.get());
+    // The CPU stops using the table even if a step has failed: a table is dropped only when no CPU has it loaded.
+    loaded.stop();
+    outcome
 }

@@ -12,6 +12,24 @@ const PAGE: &str = "docs/embedding-steps.md";
 /// A quotation: the name of its block, the file in `examples`, and how the first line of the quoted item begins.
 type Quote = (&'static str, &'static str, &'static str);
 
+/// The starts of files: the name of the block, the file, how the first quoted line begins, and how the first line that is
+/// not quoted begins.
+const STARTS: &[(&str, &str, &str, &str)] = &[
+    (
+        "emulator",
+        EMULATOR,
+        "use std::cell::Cell",
+        "    /// Performs an access",
+    ),
+    ("guest", STEPS, "mod machine", "/// Creates the machine,"),
+    (
+        "device-start",
+        "emulator/src/swap.rs",
+        "use std::collections",
+        "impl SwapDevice",
+    ),
+];
+
 /// The blocks of the page that builds the examples step by step.
 const QUOTES: &[Quote] = &[
     ("dependencies", "emulator/Cargo.toml", "[dependencies]"),
@@ -19,11 +37,16 @@ const QUOTES: &[Quote] = &[
     ("machine", EMULATOR, "unsafe impl Machine for Emulator"),
     ("start", STEPS, "fn start()"),
     ("access", EMULATOR, "    pub fn access("),
+    ("space", STEPS, "    fn space("),
     ("store", STEPS, "    fn store("),
+    ("load", STEPS, "    fn load("),
+    ("count", STEPS, "    fn count("),
+    ("steps", STEPS, "fn steps("),
+    ("main", STEPS, "fn main("),
     ("fault", STEPS, "fn first_fault("),
     ("invalidate", EMULATOR, "    fn invalidate("),
     ("cpus", STEPS, "fn two_cpus("),
-    ("fork", STEPS, "fn fork<"),
+    ("fork", STEPS, "fn fork("),
     ("other-cpu", STEPS, "fn on_other_cpu"),
     ("device", "emulator/src/swap.rs", "impl SwapDevice"),
     ("swap", STEPS, "fn swap_out_and_in("),
@@ -87,9 +110,28 @@ pub fn blocks() -> Result<Vec<Block>> {
             text: format!("```{language}\n{item}```\n"),
         })
     };
+    let starts = STARTS.iter().map(|&(name, file, first, end)| {
+        let source = fs::read_to_string(folder.join(file)).context(file)?;
+        let lines =
+            between(&source, first, end).with_context(|| format!("{file} has no {first}"))?;
+        Ok(Block {
+            page: PAGE,
+            name,
+            text: format!("```rust,ignore\n{lines}```\n"),
+        })
+    });
     let quotes = QUOTES.iter().map(|quote| block(PAGE, quote));
     let tests = TESTS.iter().map(|quote| block(EMBEDDING, quote));
-    quotes.chain(tests).collect()
+    starts.chain(quotes).chain(tests).collect()
+}
+
+/// Returns the lines from the first that begins with `first` up to the next that begins with `end`, without empty lines
+/// at the end.
+fn between(source: &str, first: &str, end: &str) -> Option<String> {
+    let mut lines = source.lines().skip_while(|line| !line.starts_with(first));
+    let mut quoted = vec![lines.next()?];
+    quoted.extend(lines.take_while(|line| !line.starts_with(end)));
+    Some(format!("{}\n", quoted.join("\n").trim_end()))
 }
 
 /// Returns the lines of the item whose first line begins with `start`, with its comments, and without indentation. The
@@ -118,7 +160,7 @@ fn item(source: &str, start: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::item;
+    use super::{between, item};
 
     #[test]
     fn an_item_is_quoted_with_its_comments_and_without_its_indentation() {
@@ -133,5 +175,15 @@ mod tests {
             "/// Two.\nfn two() {\n    2\n}\n"
         );
         assert_eq!(item(source, "fn three"), None);
+    }
+
+    #[test]
+    fn the_start_of_a_file_is_quoted_up_to_an_item() {
+        let source = "//! A.\n\nuse b;\n\nconst C: u8 = 1;\n\n/// One.\nfn one() {}\n";
+        assert_eq!(
+            between(source, "use", "/// One").unwrap(),
+            "use b;\n\nconst C: u8 = 1;\n"
+        );
+        assert_eq!(between(source, "fn two", "/// One"), None);
     }
 }

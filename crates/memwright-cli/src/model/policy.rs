@@ -45,12 +45,6 @@ pub fn parse_policy(text: &str) -> Result<String, String> {
                 keys.join(", ")
             ))
         }
-        Err(PolicyError::UnknownValue) => {
-            let values = Policy::KEYS
-                .iter()
-                .find(|(known, _)| *known == key)
-                .map_or("another value", |(_, values)| values);
-            Err(format!("expected {values}"))
-        }
+        Err(PolicyError::UnknownValue { values, .. }) => Err(format!("expected {values}")),
     }
 }

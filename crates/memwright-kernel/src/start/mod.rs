@@ -208,7 +208,7 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {
-        if policy.set(key, value) == Err(PolicyError::UnknownValue) {
+        if let Err(PolicyError::UnknownValue { key, .. }) = policy.set(key, value) {
             panic!("the policy {key} has no value {value}");
         }
     }

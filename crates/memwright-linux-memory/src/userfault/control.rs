@@ -165,7 +165,10 @@ fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
 /// scan of an area in which writes are not tracked.
 pub fn watch_errno(error: WatchError) -> Errno {
     match error {
-        WatchError::Invalid => Errno::EINVAL,
+        WatchError::BadRange
+        | WatchError::NoArea
+        | WatchError::Modes
+        | WatchError::NotApplicable(_) => Errno::EINVAL,
         WatchError::NotWritable => Errno::EPERM,
         WatchError::Busy => Errno::EBUSY,
         WatchError::NotWatched => Errno::ENOENT,

@@ -24,7 +24,8 @@ use rust_alloc::vec::Vec;
 pub struct Region {
     /// The frames.
     pub range: FrameRange,
-    /// The NUMA node to which the frames belong.
+    /// The NUMA node to which the frames belong. The machine has the nodes from 0 to the highest of its regions: one region
+    /// on node 3 makes four nodes, three of them without memory.
     pub node: u8,
 }
 

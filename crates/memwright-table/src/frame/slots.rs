@@ -55,7 +55,7 @@ impl<M: Machine> Keeper<M> {
         {
             // SAFETY: the box was created above, and its pointer was not shared.
             drop(unsafe { Box::from_raw(new) });
-            panic!("the slots of a machine have one keeper");
+            panic!("two memory managers on one `Frames`: another one has swap devices already");
         }
     }
 }
@@ -74,7 +74,7 @@ impl<M: Machine> Frames<M> {
     /// Sets the manager of swap slots.
     ///
     /// # Panics
-    /// If one is set already.
+    /// If one is set already, by another memory manager on the same `Frames`.
     pub fn set_slots(&self, keeper: Arc<dyn Slots<M>>) {
         self.slots.set(keeper);
     }

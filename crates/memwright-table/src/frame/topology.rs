@@ -106,7 +106,10 @@ impl Topology {
     /// If `nodes` is 0 or more than [`MAX_NODES`].
     #[must_use]
     pub const fn new(nodes: usize) -> Self {
-        assert!(nodes > 0 && nodes <= MAX_NODES, "no so many nodes");
+        assert!(
+            nodes > 0 && nodes <= MAX_NODES,
+            "a topology has from 1 to 8 nodes"
+        );
         let mut distance = [[Self::REMOTE; MAX_NODES]; MAX_NODES];
         let mut node = 0;
         while node < MAX_NODES {
@@ -137,7 +140,11 @@ impl Topology {
     /// # Panics
     /// If there is no such node.
     pub fn set_cpu(&mut self, cpu: CpuId, node: u8) {
-        assert!(node < self.nodes, "no such node");
+        assert!(
+            node < self.nodes,
+            "no node {node} in a topology of {} nodes",
+            self.nodes
+        );
         self.of_cpu[cpu.index()] = node;
     }
 
@@ -152,7 +159,12 @@ impl Topology {
     /// # Panics
     /// If there is no such node.
     pub fn set_distance(&mut self, from: u8, to: u8, distance: u8) {
-        assert!(from < self.nodes && to < self.nodes, "no such node");
+        assert!(
+            from < self.nodes && to < self.nodes,
+            "no node {} in a topology of {} nodes",
+            from.max(to),
+            self.nodes
+        );
         self.distance[from as usize][to as usize] = distance;
     }
 
@@ -200,5 +212,23 @@ impl NodeChoice {
             then: NodeSet::EMPTY,
             interleaved: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Topology;
+    use crate::CpuId;
+
+    #[test]
+    #[should_panic(expected = "no node 2 in a topology of 2 nodes")]
+    fn a_cpu_is_assigned_to_a_node_of_the_topology() {
+        Topology::new(2).set_cpu(CpuId::new(0), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "no node 3 in a topology of 2 nodes")]
+    fn a_distance_is_one_between_nodes_of_the_topology() {
+        Topology::new(2).set_distance(1, 3, 20);
     }
 }

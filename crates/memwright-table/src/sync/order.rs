@@ -231,7 +231,7 @@ mod checked {
             let held = RANKS[highest as usize - 1];
             if held == rank {
                 panic!(
-                    "lock order: {rank:?} taken under {held:?}, perhaps by an interrupt handler"
+                    "lock order: {rank:?} taken under {held:?}, perhaps by an interrupt handler or a callback"
                 );
             }
             panic!("lock order: {rank:?} taken under {held:?}");

@@ -76,7 +76,10 @@ pub(super) fn kind_of_remap(error: RemapError) -> Kind {
         RemapError::NoArea(_) => Kind::Hole,
         RemapError::Sealed(_) => Kind::Sealed,
         RemapError::Misaligned
-        | RemapError::Invalid
+        | RemapError::NoLength
+        | RemapError::Overlap
+        | RemapError::Flags
+        | RemapError::NotApplicable(_)
         | RemapError::OutOfRange
         | RemapError::TooLow => Kind::Invalid,
         RemapError::NoRoom
@@ -118,7 +121,7 @@ pub(super) fn kind_of_advise(error: AdviseError) -> Kind {
         AdviseError::Sealed(_) => Kind::Sealed,
         AdviseError::Fault(error) => kind_of_fault(error),
         AdviseError::Watched(awaited) => kind_of_fault(FaultError::Watched(awaited.fault)),
-        AdviseError::Misaligned => Kind::Invalid,
+        AdviseError::Misaligned | AdviseError::OutOfRange => Kind::Invalid,
         AdviseError::OverLimit(_) | AdviseError::Busy(_) | AdviseError::OutOfMemory => {
             Kind::Resources
         }

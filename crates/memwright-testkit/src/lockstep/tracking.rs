@@ -32,7 +32,10 @@ fn for_written(protect: bool) -> Scan {
 
 fn kind_of_watch(error: WatchError) -> Kind {
     match error {
-        WatchError::Invalid => Kind::Invalid,
+        WatchError::BadRange
+        | WatchError::NoArea
+        | WatchError::Modes
+        | WatchError::NotApplicable(_) => Kind::Invalid,
         WatchError::NotWritable | WatchError::Unsupported => Kind::Denied,
         WatchError::Busy => Kind::Busy,
         WatchError::NotWatched => Kind::NotWatched,

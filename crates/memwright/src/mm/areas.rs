@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Range;
 use memwright_table::handle::Shared;
 use memwright_table::{Machine, OutOfMemory, PAGE_SIZE, Page, PageRange, TryPush};
@@ -27,7 +28,19 @@ pub struct Backing<M: Machine> {
     tag: Option<Shared<Tag>>,
 }
 
-/// An area of an address space.
+impl<M: Machine> fmt::Debug for Backing<M> {
+    /// Shows whether the area maps an object, and the userfaultfd and the name of the area.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backing")
+            .field("object", &self.object().is_some())
+            .field("watched", &self.watcher().is_some())
+            .field("name", &self.name())
+            .finish()
+    }
+}
+
+/// An area of an address space. [`AreaOf`](crate::AreaOf) has the methods that return its range, rights, flags, offset and
+/// backing.
 pub type Area<M> = area::Area<Backing<M>>;
 
 impl<M: Machine> Backing<M> {

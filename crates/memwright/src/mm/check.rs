@@ -2,11 +2,22 @@
 
 use memwright_table::{PAGE_SIZE, PageRange, VirtAddr};
 
+use crate::types::error::AdviseError;
+
 /// The reason why a range is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeError {
     Misaligned,
     Wraps,
+}
+
+impl From<RangeError> for AdviseError {
+    fn from(error: RangeError) -> Self {
+        match error {
+            RangeError::Misaligned => Self::Misaligned,
+            RangeError::Wraps => Self::OutOfRange,
+        }
+    }
 }
 
 /// Returns the pages of the `length` bytes from `address` on, which must be aligned. The length is rounded up to pages.

@@ -43,9 +43,9 @@ impl<M: Machine> AddressSpace<M> {
         layout: Layout,
         template: Option<Frame>,
     ) -> Result<Self, SpaceError> {
-        if !layout.is_valid(M::Arch::USER.end.address()) {
-            return Err(SpaceError::BadLayout(layout));
-        }
+        layout
+            .check(M::Arch::USER.end.address())
+            .map_err(SpaceError::BadLayout)?;
         if let Some(root) = template.filter(|root| !Table::is_root(memory.frames(), *root)) {
             return Err(SpaceError::BadTemplate(root));
         }

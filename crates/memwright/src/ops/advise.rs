@@ -16,7 +16,8 @@ use crate::vma::area::AreaFlags;
 /// What a successful call of [`AddressSpace::advise`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advised {
-    /// The advice took effect.
+    /// The advice took effect. [`Advice::PageOut`] takes effect on the pages that can leave memory: a page stays, without
+    /// an error, if no slot is free or the device fails, as on Linux, where `madvise` returns 0.
     Done,
     /// The advice was accepted but has no effect. The personality counts these calls.
     AdvisedOnly,
@@ -46,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
         advice: Advice,
     ) -> Result<Advised, AdviseError> {
         let core = &*self.core;
-        let mut range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let mut range = check::pages(address, length)?;
         if range.is_empty() {
             return Ok(Advised::Done);
         }

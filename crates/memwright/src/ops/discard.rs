@@ -69,7 +69,7 @@ impl<M: Machine> AddressSpace<M> {
         advice: Advice,
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<(), AdviseError> {
-        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let range = check::pages(address, length)?;
         self.core.discard(range, advice, witness)
     }
 }

@@ -44,6 +44,9 @@ fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
 impl<M: Machine> Residency<'_, M> {
     /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault`, also faults them in.
     ///
+    /// As on Linux, a length that overflows when it is rounded up to pages counts as the remainder: `u64::MAX` is 0, and
+    /// locks nothing.
+    ///
     /// # Errors
     /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {

@@ -140,7 +140,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Maps what `request` describes and returns the address.
     ///
     /// # Errors
-    /// See [`MapError`]. On error the address space is unchanged.
+    /// See [`MapError`]. On error the address space is unchanged, with the exception that is described there.
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
         let mapped = self.map_telling(request, &mut |_, _| {})?;
         self.residency().populate_now(mapped.to_populate);

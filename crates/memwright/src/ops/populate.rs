@@ -96,9 +96,9 @@ impl<M: Machine> Residency<'_, M> {
     /// Returns the pages of `length` bytes, for [`populate_onward`](Self::populate_onward).
     ///
     /// # Errors
-    /// [`AdviseError::Misaligned`] if the address is not aligned or the range wraps around.
+    /// [`AdviseError::Misaligned`] if the address is not aligned, [`AdviseError::OutOfRange`] if the range wraps around.
     pub fn to_populate(&self, address: VirtAddr, length: u64) -> Result<ToPopulate, AdviseError> {
-        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let range = check::pages(address, length)?;
         Ok(ToPopulate::new(range))
     }
 

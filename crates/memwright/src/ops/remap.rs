@@ -64,7 +64,7 @@ impl RemapRequest {
             let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
             rounded
                 .map(|bytes| bytes / PAGE_SIZE as u64)
-                .ok_or(RemapError::Invalid)
+                .ok_or(RemapError::NoLength)
         };
         if !self.old.is_aligned() {
             return Err(RemapError::Misaligned);
@@ -72,14 +72,14 @@ impl RemapRequest {
         // An old length that wraps around when rounded up counts as 0.
         let (old_pages, new_pages) = (pages(self.old_length).unwrap_or(0), pages(self.new_length)?);
         if new_pages == 0 {
-            return Err(RemapError::Invalid);
+            return Err(RemapError::NoLength);
         }
         if new_pages > end.number() {
             return Err(RemapError::OutOfRange);
         }
         let moves = self.fixed.is_some() || self.dont_unmap;
         if moves && !self.may_move || self.dont_unmap && old_pages != new_pages {
-            return Err(RemapError::Invalid);
+            return Err(RemapError::Flags);
         }
         if self.fixed.is_some_and(|fixed| !fixed.is_aligned()) {
             return Err(RemapError::Misaligned);
@@ -95,7 +95,7 @@ impl RemapRequest {
             let old = PageRange::new(start, start.add(old_pages));
             let new = PageRange::new(fixed.page(), fixed.page().add(new_pages));
             if !old.intersect(new).is_empty() {
-                return Err(RemapError::Invalid);
+                return Err(RemapError::Overlap);
             }
         }
         Ok(Checked {
@@ -124,7 +124,7 @@ impl Checked {
         }
         if area.flags().contains(AreaFlags::PHYSICAL) {
             if self.dont_unmap {
-                return Err(RemapError::Invalid);
+                return Err(RemapError::NotApplicable(self.start.address()));
             }
             // A second mapping (`old_pages` of 0) counts as growth.
             if self.new_pages > self.old_pages {
@@ -140,7 +140,7 @@ impl Checked {
         };
         let fits = aligned(self.start) && self.fixed.is_none_or(aligned);
         if !fits || whole.new_pages > whole.old_pages || self.dont_unmap {
-            return Err(RemapError::Invalid);
+            return Err(RemapError::NotApplicable(self.start.address()));
         }
         Ok(whole)
     }
@@ -252,7 +252,7 @@ impl<M: Machine> Core<M> {
             return Err(RemapError::Sealed(start.address()));
         }
         if old_pages == 0 && !area.is_shared() {
-            return Err(RemapError::Invalid);
+            return Err(RemapError::NotApplicable(start.address()));
         }
         let moves = request.fixed.is_some() || request.dont_unmap;
         if !moves && new_pages == old_pages {
@@ -533,7 +533,7 @@ impl<M: Machine> Core<M> {
                 return Err(RemapError::Sealed(part.start.address()));
             }
             if cuts_hugetlb(area.flags, part) {
-                return Err(RemapError::Invalid);
+                return Err(RemapError::NotApplicable(part.start.address()));
             }
             let ahead = part.start.number() - old.start.number();
             let mut piece = Checked {

@@ -17,8 +17,8 @@ impl<M: Machine> Residency<'_, M> {
     /// Calls `visitor` with each page of `length` bytes, and with true if an access would find the page in memory.
     ///
     /// # Errors
-    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. `visitor` was called with the
-    /// pages below the hole.
+    /// [`AdviseError::Misaligned`], [`AdviseError::OutOfRange`], or [`AdviseError::Hole`] where nothing is mapped.
+    /// `visitor` was called with the pages below the hole.
     pub fn resident(
         &self,
         address: VirtAddr,
@@ -26,7 +26,7 @@ impl<M: Machine> Residency<'_, M> {
         visitor: &mut dyn FnMut(Page, bool),
     ) -> Result<(), AdviseError> {
         let core = &*self.space.core;
-        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let range = check::pages(address, length)?;
         let mut points = PausePoints::<M::Threads>::every(LOOKS);
         let mut next = range.start;
         while next < range.end {

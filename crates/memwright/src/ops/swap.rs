@@ -9,7 +9,8 @@ use crate::swap::device::SwapDevice;
 
 impl<M: Machine> Memory<M> {
     /// Adds `device` as a swap device. Devices with a higher priority are filled first. Returns the number of the
-    /// device, or `None` if there are too many devices.
+    /// device, or `None` if there are too many devices, [`MOST_DEVICES`](crate::swap::MOST_DEVICES), or if the crate was
+    /// compiled without the feature `swap`. The heap holds 8 bytes and 1 bit for each slot of the device.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the slot map of the device cannot be allocated.

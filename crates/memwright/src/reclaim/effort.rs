@@ -14,6 +14,17 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// Ends the scan after `look` entries, or when `wanted` pages are reclaimed, charged to a memcg or not. Adjacent pages
+    /// are reclaimed together, so a call can reclaim a few pages more.
+    #[must_use]
+    pub const fn new(look: u64, wanted: u64) -> Self {
+        Self {
+            look,
+            wanted,
+            charged: false,
+        }
+    }
+
     /// No limit on the entries scanned or on the pages reclaimed.
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,

@@ -16,6 +16,9 @@ impl<M: Machine> AddressSpace<M> {
     /// pages reclaimed from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the
     /// address space.
     ///
+    /// The first call only ages pages that were accessed, and reclaims none of them: `effort.wanted` stays as it was. A call
+    /// that follows reclaims those that were not accessed in between.
+    ///
     /// # Locks
     /// Takes the lock of the areas for reading. Pages of objects are reclaimed without it.
     pub fn reclaim(&self, from: Page, effort: &mut Effort) -> Option<Page> {

@@ -51,7 +51,7 @@ pub enum Submission {
     Done(Result<(), DeviceError>),
     /// The transfer is pending.
     Pending(Ticket),
-    /// The transfer was not begun: too many are pending.
+    /// The transfer was not begun, because [`SwapDevice::most_pending`] transfers are pending.
     Busy,
 }
 
@@ -68,13 +68,16 @@ pub enum Submission {
 ///
 /// If the device is busy, a swap-in by a fault is repeated later. Other callers complete one of their own pending
 /// transfers and retry; if they have none, they retry until the device has room. A device whose `complete` sleeps must
-/// therefore make room without the thread that sleeps, for example in its interrupt handler.
+/// therefore make room without the thread that sleeps, for example in its interrupt handler. A device that stays busy
+/// although none of its transfers is pending makes these callers wait without end.
 pub trait SwapDevice<M: Machine>: Send + Sync {
-    /// Returns the number of pages that the device can store.
+    /// Returns the number of pages that the device can store. [`Memory::add_swap`](crate::Memory::add_swap) allocates 8
+    /// bytes and 1 bit of the heap for each, used or not, and 2 bytes more once there is a memcg.
     fn slots(&self) -> u32;
 
     /// Returns the maximum number of transfers that are pending at a time. While this number is reached, `submit`
-    /// returns [`Submission::Busy`]. The maximum is 0 for a device that never returns [`Submission::Pending`].
+    /// returns [`Submission::Busy`], and at no other time. The maximum is 0 for a device that always returns
+    /// [`Submission::Done`]; a debug build panics if such a device returns anything else.
     fn most_pending(&self) -> usize;
 
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.

@@ -81,23 +81,28 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     pub(super) fn new(slots: u32) -> Result<Self, OutOfMemory> {
         let words = slots.div_ceil(WORD) as usize;
+        // Allocate everything before any of it is written, so that a number that the heap cannot hold is soon refused.
         let mut map = Vec::new();
         map.try_make_room(words)?;
+        let mut records: Vec<Vec<Record>> = Vec::new();
+        records.try_make_room((slots as usize).div_ceil(CHUNK))?;
+        let mut left = slots as usize;
+        while left > 0 {
+            let mut chunk = Vec::new();
+            chunk.try_make_room(left.min(CHUNK))?;
+            left -= left.min(CHUNK);
+            records.try_push(chunk)?;
+        }
         for word in 0..slots.div_ceil(WORD) {
             let here = (slots - word * WORD).min(WORD);
             map.try_push(u64::MAX >> (WORD - here))?;
         }
-        let mut records = Vec::new();
         let mut left = slots as usize;
-        while left > 0 {
-            let count = left.min(CHUNK);
-            let mut chunk = Vec::new();
-            chunk.try_make_room(count)?;
-            for _ in 0..count {
+        for chunk in &mut records {
+            for _ in 0..left.min(CHUNK) {
                 chunk.try_push(Record::FREE)?;
             }
-            records.try_push(chunk)?;
-            left -= count;
+            left -= left.min(CHUNK);
         }
         Ok(Self {
             slots,

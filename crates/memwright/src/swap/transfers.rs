@@ -75,7 +75,7 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         let (_, device) = self
             .last
             .get_or_insert_with(|| (place.device, swap.device_of(slot)));
-        self.states[number] = match device.submit(frames, transfer) {
+        self.states[number] = match submit(device.as_ref(), place, frames, transfer) {
             Submission::Done(result) => State::Over(result),
             Submission::Pending(ticket) => {
                 self.is_pending = true;
@@ -110,6 +110,28 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     }
 }
 
+/// Submits a transfer to the device of `place`.
+///
+/// # Panics
+/// In debug builds, if the device has no transfer pending at any time, but one is now, or it is busy: see
+/// [`SwapDevice::most_pending`]. The library would retry without end.
+#[inline]
+fn submit<M: Machine>(
+    device: &dyn SwapDevice<M>,
+    place: Place,
+    frames: &Frames<M>,
+    transfer: Transfer,
+) -> Submission {
+    let submission = device.submit(frames, transfer);
+    debug_assert!(
+        matches!(submission, Submission::Done(_)) || device.most_pending() > 0,
+        "swap device {} has `most_pending` 0, but returned {submission:?} for slot {}",
+        place.device,
+        place.offset
+    );
+    submission
+}
+
 /// Waits until one of the pending transfers has finished. If none is pending, calls [`Threads::relax`] once.
 #[cold]
 fn make_room<M: Machine>(states: &mut [State<M>], frames: &Frames<M>) {
@@ -139,14 +161,14 @@ impl<M: Machine> Swap<M> {
         slot: u64,
         frame: Frame,
     ) -> Result<(), DeviceError> {
-        let device = self.device_of(slot);
+        let (device, place) = (self.device_of(slot), Place::of(slot));
         let transfer = Transfer {
             direction: Direction::Out,
-            slot: Place::of(slot).offset,
+            slot: place.offset,
             frame,
         };
         loop {
-            match device.submit(frames, transfer) {
+            match submit(device.as_ref(), place, frames, transfer) {
                 Submission::Done(result) => return result,
                 Submission::Pending(ticket) => return device.complete(frames, ticket),
                 Submission::Busy => M::Threads::relax(),
@@ -156,11 +178,12 @@ impl<M: Machine> Swap<M> {
 
     /// Begins to read the page in `slot` into `frame`.
     pub(crate) fn begin_read(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Submission {
+        let (device, place) = (self.device_of(slot), Place::of(slot));
         let transfer = Transfer {
             direction: Direction::In,
-            slot: Place::of(slot).offset,
+            slot: place.offset,
             frame,
         };
-        self.device_of(slot).submit(frames, transfer)
+        submit(device.as_ref(), place, frames, transfer)
     }
 }

@@ -12,26 +12,27 @@ pub struct Access {
     pub write: bool,
     /// Whether the access is an instruction fetch.
     pub fetch: bool,
-    /// Whether the thread itself, or the kernel on its behalf, makes the access. The protection-key register of the CPU
-    /// applies only to such accesses, and not to those by another process.
+    /// Whether the access is one of the thread that runs on the calling CPU: made by its program, or by the kernel on its
+    /// behalf, as in a `read` system call. The protection-key register of the CPU applies only to such accesses. It does
+    /// not apply to an access to another process, such as that of a debugger.
     pub user: bool,
 }
 
 impl Access {
-    /// A load.
+    /// A load of the running program: [`user`](Self::user) is true.
     pub const READ: Self = Self {
         write: false,
         fetch: false,
         user: true,
     };
 
-    /// A store.
+    /// A store of the running program: [`user`](Self::user) is true.
     pub const WRITE: Self = Self {
         write: true,
         ..Self::READ
     };
 
-    /// An instruction fetch.
+    /// An instruction fetch of the running program: [`user`](Self::user) is true.
     pub const FETCH: Self = Self {
         fetch: true,
         ..Self::READ

@@ -34,6 +34,7 @@ pub enum Advice {
     /// Reclaim these pages before others (`MADV_COLD`).
     Cold,
     /// Reclaim the pages now (`MADV_PAGEOUT`): swap them out, write them back, or discard them if they are droppable.
+    /// Pages that cannot leave memory stay: see [`Advised::Done`](crate::Advised::Done).
     PageOut,
     /// Use huge pages (`MADV_HUGEPAGE`).
     Huge,

@@ -6,7 +6,7 @@ use core::fmt;
 use memwright_table::{Frame, NoHugePage, OutOfFrames, OutOfMemory, PageSize, PhysAddr, VirtAddr};
 
 use crate::types::access::Access;
-use crate::types::layout::Layout;
+use crate::types::layout::LayoutError;
 use crate::types::uffd::WatchedFault;
 
 /// The limit that an operation would exceed: one of the process (`setrlimit`) or of the memory manager.
@@ -27,9 +27,8 @@ pub enum Limit {
 /// Why an address space could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceError {
-    /// An address of the layout is not a multiple of the page size or not in user memory, or the addresses are not in
-    /// ascending order.
-    BadLayout(Layout),
+    /// The layout breaks this rule.
+    BadLayout(LayoutError),
     /// The template is not a root table: see [`SetupError::NotARoot`](memwright_table::SetupError::NotARoot).
     BadTemplate(Frame),
     /// No frame is free for the page table, or the heap has no room.
@@ -39,13 +38,7 @@ pub enum SpaceError {
 impl fmt::Display for SpaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SpaceError::BadLayout(layout) => write!(
-                f,
-                "addresses {:#x}, {:#x} and {:#x} are not page-aligned user addresses in ascending order",
-                layout.lowest.as_u64(),
-                layout.mmap_top.as_u64(),
-                layout.highest.as_u64()
-            ),
+            SpaceError::BadLayout(error) => error.fmt(f),
             SpaceError::BadTemplate(frame) => {
                 write!(f, "the template {frame:?} is not a root table")
             }
@@ -143,8 +136,15 @@ pub enum ProtectError {
 pub enum RemapError {
     /// An address is not a multiple of the page size (EINVAL).
     Misaligned,
-    /// The new length is 0, the ranges overlap, or the flags contradict each other (EINVAL).
-    Invalid,
+    /// The new length is 0, or overflows when it is rounded up to pages (EINVAL).
+    NoLength,
+    /// The old and the new range overlap (EINVAL).
+    Overlap,
+    /// `fixed` or `dont_unmap` is set without `may_move`, or `dont_unmap` with two different lengths (EINVAL).
+    Flags,
+    /// The area at this address cannot be remapped in this way: private memory cannot be mapped a second time, hugetlb
+    /// memory can neither grow nor be cut inside a page, and neither that nor device memory can stay mapped (EINVAL).
+    NotApplicable(VirtAddr),
     /// The old range is not inside one area, or device memory would grow (EFAULT).
     NoArea(VirtAddr),
     /// A sealed area is mapped at the old or at the new address (EPERM).
@@ -168,8 +168,10 @@ pub enum RemapError {
 /// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdviseError {
-    /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
+    /// The address is not a multiple of the page size (EINVAL).
     Misaligned,
+    /// The range wraps around (EINVAL).
+    OutOfRange,
     /// Nothing is mapped at this address; the advice was still applied to the rest of the range (ENOMEM).
     Hole(VirtAddr),
     /// The advice does not apply to this area (EINVAL).
@@ -178,7 +180,7 @@ pub enum AdviseError {
     Denied(VirtAddr),
     /// The area is sealed, and the advice would discard its contents (EPERM).
     Sealed(VirtAddr),
-    /// A page could not be populated (EFAULT; ENOMEM when out of memory).
+    /// A page could not be populated (EFAULT). [`FaultError::OutOfMemory`] means that no frame is free for it (ENOMEM).
     Fault(FaultError),
     /// A userfaultfd must resolve a fault first; the caller then repeats the call.
     Watched(Awaited),
@@ -186,7 +188,8 @@ pub enum AdviseError {
     OverLimit(Limit),
     /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
-    /// A data structure could not be allocated (EAGAIN).
+    /// A data structure could not be allocated, as for an area that would be split (EAGAIN). If no frame is free for a
+    /// page that is populated, the error is [`Fault`](Self::Fault) instead.
     OutOfMemory,
 }
 
@@ -367,9 +370,16 @@ impl FaultError {
 /// Why a userfaultfd registration, unregistration or write protection (uffd-wp) failed, or why a `PAGEMAP_SCAN` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
-    /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
-    /// support the mode (EINVAL).
-    Invalid,
+    /// The address or the length is not a multiple of the page size, the length is 0, or the range is not in user
+    /// memory (EINVAL).
+    BadRange,
+    /// Nothing is mapped in the range (EINVAL).
+    NoArea,
+    /// The modes contradict each other (EINVAL).
+    Modes,
+    /// The area at this address does not support the mode, is registered with another userfaultfd, or has a hugetlb page
+    /// of which only a part is in the range (EINVAL).
+    NotApplicable(VirtAddr),
     /// Some area in the range can never become writable, or has no store tracking although the scan requires it
     /// (EPERM).
     NotWritable,

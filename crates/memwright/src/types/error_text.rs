@@ -85,7 +85,10 @@ error_text!(ProtectError {
 
 error_text!(RemapError {
     Self::Misaligned => "an address is not a multiple of the page size";
-    Self::Invalid => "the new length is 0, the ranges overlap, or the flags contradict each other";
+    Self::NoLength => "the new length is 0, or too large";
+    Self::Overlap => "the old and the new range overlap";
+    Self::Flags => "a new address needs `may_move`, and so does `dont_unmap`, which needs equal lengths, too";
+    Self::NotApplicable(at) => "the area at {at} cannot be remapped in this way";
     Self::NoArea(at) => "the old range is not inside one area, or is device memory that would grow, at {at}";
     Self::Sealed(at) => "the area at {at} is sealed";
     Self::OutOfRange => "the new range ends above user memory";
@@ -97,7 +100,8 @@ error_text!(RemapError {
 });
 
 error_text!(AdviseError {
-    Self::Misaligned => "the range is not page-aligned, or wraps around";
+    Self::Misaligned => "the address is not a multiple of the page size";
+    Self::OutOfRange => "the range wraps around";
     Self::Hole(at) => "nothing is mapped at {at}";
     Self::NotApplicable(at) => "the advice does not apply to the area at {at}";
     Self::Denied(at) => "the area at {at} lacks the right that the advice needs";
@@ -167,7 +171,10 @@ error_text!(FaultError {
 });
 
 error_text!(WatchError {
-    Self::Invalid => "the range is not page-aligned user memory that supports the mode";
+    Self::BadRange => "the range is empty, is not page-aligned, or is not in user memory";
+    Self::NoArea => "nothing is mapped in the range";
+    Self::Modes => "the modes contradict each other";
+    Self::NotApplicable(at) => "the area at {at} does not support the operation";
     Self::NotWritable => "an area of the range can never be written, or has no store tracking";
     Self::Busy => "another userfaultfd has memory of the range registered";
     Self::NotWatched => "memory of the range is not registered in this mode";
@@ -206,13 +213,14 @@ error_text!(ObjectError {
 });
 
 error_text!(PolicyError {
-    Self::UnknownKey => "no policy has this key";
-    Self::UnknownValue => "the policy does not have this value";
+    Self::UnknownKey => "no policy has the key";
+    Self::UnknownValue { key, values } => "the policy {key} does not have the value, but {values}";
 });
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::policy::Policy;
     use memwright_table::VirtAddr;
     use std::string::ToString;
 
@@ -231,6 +239,14 @@ mod tests {
             (
                 AdviseError::Fault(FaultError::Io).to_string(),
                 "a page could not be populated: the page could not be read",
+            ),
+            (
+                Policy::default()
+                    .set("fork", "never")
+                    .unwrap_err()
+                    .to_string(),
+                "the policy fork does not have the value, but copy, share or a number N: whether a fork copies the page \
+                 tables of private anonymous memory, or shares those that have at least 64 or N entries",
             ),
             (
                 SyncError::Object(ObjectError::Io).to_string(),

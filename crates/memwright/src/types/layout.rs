@@ -2,6 +2,33 @@
 
 use memwright_table::{Architecture, PAGE_SIZE, VirtAddr};
 
+use crate::types::error_text::error_text;
+
+/// The rule that a [`Layout`] breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// An address is not a multiple of the page size.
+    Misaligned(VirtAddr),
+    /// `mmap_top` is below `lowest` or above `highest`.
+    TopOutside(VirtAddr),
+    /// `lowest` is not below `highest`, so no page is mappable.
+    Empty(VirtAddr),
+    /// `highest` is above the end of user memory, which depends on the architecture.
+    BeyondUser {
+        /// `highest` of the layout.
+        highest: VirtAddr,
+        /// The first address beyond user memory.
+        end: VirtAddr,
+    },
+}
+
+error_text!(LayoutError {
+    Self::Misaligned(address) => "the layout has the address {address}, which is not a multiple of the page size";
+    Self::TopOutside(top) => "`mmap_top` of the layout is {top}, which is not between `lowest` and `highest`";
+    Self::Empty(highest) => "`highest` of the layout is {highest}, which is not above `lowest`";
+    Self::BeyondUser { highest, end } => "`highest` of the layout is {highest}, but user memory ends at {end}";
+});
+
 /// The addresses at which areas may be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -9,7 +36,8 @@ pub struct Layout {
     pub lowest: VirtAddr,
     /// The address from which get_unmapped_area searches downwards if there is no hint.
     pub mmap_top: VirtAddr,
-    /// The first address past the mappable range.
+    /// The first address past the mappable range, at most the end of user memory: `A::USER.end.address()` for the
+    /// architecture `A`, which is one page below 2^47 on x86-64.
     pub highest: VirtAddr,
 }
 
@@ -28,28 +56,36 @@ impl Layout {
         }
     }
 
-    /// Whether the addresses are multiples of the page size, at most `end`, and in ascending order. At least one page is
-    /// mappable. `end` is the first address beyond user memory.
-    pub(crate) const fn is_valid(&self, end: VirtAddr) -> bool {
-        let (lowest, top, highest) = (
-            self.lowest.as_u64(),
-            self.mmap_top.as_u64(),
-            self.highest.as_u64(),
-        );
-        self.lowest.is_aligned()
-            && self.mmap_top.is_aligned()
-            && self.highest.is_aligned()
-            && lowest < highest
-            && lowest <= top
-            && top <= highest
-            && highest <= end.as_u64()
+    /// Checks that the addresses are multiples of the page size, at most `end`, and in ascending order, and that at least
+    /// one page is mappable. `end` is the first address beyond user memory.
+    pub(crate) fn check(&self, end: VirtAddr) -> Result<(), LayoutError> {
+        let Self {
+            lowest,
+            mmap_top,
+            highest,
+        } = *self;
+        for address in [lowest, mmap_top, highest] {
+            if !address.is_aligned() {
+                return Err(LayoutError::Misaligned(address));
+            }
+        }
+        if lowest >= highest {
+            Err(LayoutError::Empty(highest))
+        } else if mmap_top < lowest || mmap_top > highest {
+            Err(LayoutError::TopOutside(mmap_top))
+        } else if highest > end {
+            Err(LayoutError::BeyondUser { highest, end })
+        } else {
+            Ok(())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Layout;
+    use super::{Layout, LayoutError};
     use memwright_table::{Riscv64Sv39, VirtAddr, X86_64};
+    use std::string::ToString;
 
     #[test]
     fn layouts_of_architectures() {
@@ -65,33 +101,48 @@ mod tests {
             ..of_four_levels
         };
         assert_eq!(Layout::of::<Riscv64Sv39>(), of_three_levels);
-        assert!(of_three_levels.is_valid(of_three_levels.highest));
-        assert!(!of_four_levels.is_valid(of_three_levels.highest));
+        let end = of_three_levels.highest;
+        assert_eq!(of_three_levels.check(end), Ok(()));
+        let error = LayoutError::BeyondUser {
+            highest: of_four_levels.highest,
+            end,
+        };
+        assert_eq!(of_four_levels.check(end), Err(error));
+        assert_eq!(
+            error.to_string(),
+            "`highest` of the layout is 0x7ffffffff000, but user memory ends at 0x3ffffff000"
+        );
     }
 
     #[test]
     fn layouts() {
         let end = VirtAddr::USER_END.as_u64();
+        let at = VirtAddr::new;
+        #[rustfmt::skip]
         let table = [
-            ("usual", [0x1_0000, 0x7fff_f000_0000, end], true),
-            ("everything", [0, end, end], true),
-            ("one page, no gap below", [0x1000, 0x1000, 0x2000], true),
-            ("empty", [0x1000, 0x1000, 0x1000], false),
-            ("upside down", [0x2000, 0x2000, 0x1000], false),
-            ("top below the lowest", [0x2000, 0x1000, 0x4000], false),
-            ("top above the highest", [0x1000, 0x5000, 0x4000], false),
-            ("lowest unaligned", [0x1001, 0x2000, 0x4000], false),
-            ("top unaligned", [0x1000, 0x2001, 0x4000], false),
-            ("highest unaligned", [0x1000, 0x2000, 0x4001], false),
-            ("kernel memory", [0x1000, 0x2000, end + 0x1000], false),
+            ([0x1_0000, 0x7fff_f000_0000, end], Ok(())),
+            ([0, end, end], Ok(())),
+            ([0x1000, 0x1000, 0x2000], Ok(())),
+            ([0x1000, 0x1000, 0x1000], Err(LayoutError::Empty(at(0x1000)))),
+            ([0x2000, 0x2000, 0x1000], Err(LayoutError::Empty(at(0x1000)))),
+            ([0x2000, 0x1000, 0x4000], Err(LayoutError::TopOutside(at(0x1000)))),
+            ([0x1000, 0x5000, 0x4000], Err(LayoutError::TopOutside(at(0x5000)))),
+            ([0x1001, 0x2000, 0x4000], Err(LayoutError::Misaligned(at(0x1001)))),
+            ([0x1000, 0x2001, 0x4000], Err(LayoutError::Misaligned(at(0x2001)))),
+            ([0x1000, 0x2000, 0x4001], Err(LayoutError::Misaligned(at(0x4001)))),
+            (
+                [0x1000, 0x2000, end + 0x1000],
+                Err(LayoutError::BeyondUser { highest: at(end + 0x1000), end: at(end) }),
+            ),
         ];
-        for (name, [lowest, top, highest], valid) in table {
+        for (addresses, expected) in table {
+            let [lowest, mmap_top, highest] = addresses.map(VirtAddr::new);
             let layout = Layout {
-                lowest: VirtAddr::new(lowest),
-                mmap_top: VirtAddr::new(top),
-                highest: VirtAddr::new(highest),
+                lowest,
+                mmap_top,
+                highest,
             };
-            assert_eq!(layout.is_valid(VirtAddr::USER_END), valid, "{name}");
+            assert_eq!(layout.check(VirtAddr::USER_END), expected);
         }
     }
 }

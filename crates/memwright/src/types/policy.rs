@@ -1,6 +1,7 @@
 //! Policies: choices between implementations. They are made at run time, so that one build can measure each
 //! implementation.
 
+use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use memwright_table::FlushPolicy;
 
@@ -54,25 +55,44 @@ const LEAST_SHARED: u32 = 64;
 /// The reason why a policy was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
-    /// No policy has this key.
+    /// No policy has the key. [`Policy::KEYS`] lists the keys.
     UnknownKey,
-    /// The policy does not have this value.
-    UnknownValue,
+    /// The policy does not have the value.
+    UnknownValue {
+        /// The key of the policy.
+        key: &'static str,
+        /// The values of the policy, and what they choose, from [`Policy::KEYS`].
+        values: &'static str,
+    },
 }
 
 /// Returns the number of entries that a page table must have for a fork to share it under the policy `fork=value`, or 0
-/// if a fork shares no table.
-fn least_shared(value: &str) -> Result<u32, PolicyError> {
+/// if a fork shares no table. Returns `None` if the policy has no such value.
+fn least_shared(value: &str) -> Option<u32> {
     match value {
-        "copy" => Ok(0),
-        "share" => Ok(LEAST_SHARED),
-        number => number.parse().map_err(|_| PolicyError::UnknownValue),
+        "copy" => Some(0),
+        "share" => Some(LEAST_SHARED),
+        number => number.parse().ok(),
     }
 }
 
 /// The policies in force. [`set`](Self::set) is called only before or between measurements. Programs can change which
 /// areas get huge pages at any time ([`set_huge`](Self::set_huge)).
-#[derive(Debug)]
+///
+/// | key | values | default | what it chooses |
+/// |---|---|---|---|
+/// | `write-upgrade` | off, dirty or on | `on` | when a private page becomes writable without a write fault |
+/// | `tlb` | immediate, gather, elide or elide+grow | `elide+grow` | which page-table changes are flushed from the TLB, and when |
+/// | `fault-around` | 1, 2, 4, 8 or 16 | `16` | how many cached pages of a file one read fault maps |
+/// | `track` | fault or dirty-bit | `dirty-bit` | how stores to tracked private pages are detected |
+/// | `locks` | off or count | `off` | whether locks, and the lock words and cache lines that several CPUs write, are counted |
+/// | `swapin-reuse` | write-only or on | `on` | when a page that is swapped in becomes writable without a write fault |
+/// | `swapin-around` | off or on | `on` | whether the neighbours of the faulting page are swapped in with it |
+/// | `swap-errors` | a number N | `0` | about one in N transfers of a page to or from a swap device fails; 0 for none |
+/// | `fork` | copy, share or a number N | `copy` | whether a fork copies the page tables of private anonymous memory, or shares those that have at least 64 or N entries |
+/// | `thp` | always, madvise or never | `madvise` | which anonymous memory gets huge pages |
+///
+/// [`Display`](fmt::Display) writes the policies in the same words, as `write-upgrade=on tlb=elide+grow ...`.
 pub struct Policy {
     write_upgrade: AtomicU8,
     fault_around: AtomicU8,
@@ -101,6 +121,47 @@ impl Default for Policy {
             swap_errors: AtomicU32::new(0),
             fork_shares: AtomicU32::new(0),
         }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |is: bool, [yes, no]: [&'static str; 2]| if is { yes } else { no };
+        let upgrade = match self.write_upgrade() {
+            WriteUpgrade::Off => "off",
+            WriteUpgrade::Dirty => "dirty",
+            WriteUpgrade::On => "on",
+        };
+        let flush = match self.flush() {
+            FlushPolicy::Immediate => "immediate",
+            FlushPolicy::Gather => "gather",
+            FlushPolicy::Elide => "elide",
+            FlushPolicy::ElideGrow => "elide+grow",
+        };
+        let track = word(self.track() == Track::Fault, ["fault", "dirty-bit"]);
+        let reuse = self.swapin_reuse() == SwapInReuse::WriteOnly;
+        write!(f, "write-upgrade={upgrade} tlb={flush}")?;
+        write!(f, " fault-around={} track={track}", self.fault_around())?;
+        write!(f, " locks={}", word(self.count_locks(), ["count", "off"]))?;
+        write!(f, " swapin-reuse={}", word(reuse, ["write-only", "on"]))?;
+        let around = word(self.swapin_around(), ["on", "off"]);
+        write!(
+            f,
+            " swapin-around={around} swap-errors={}",
+            self.swap_errors()
+        )?;
+        match self.fork_tables() {
+            ForkTables::Copy => f.write_str(" fork=copy")?,
+            ForkTables::Share(least) => write!(f, " fork={least}")?,
+        }
+        let huge = HugeMode::ALL.iter().find(|(mode, _)| *mode == self.huge());
+        write!(f, " thp={}", huge.map_or("", |(_, name)| name))
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Policy({self})")
     }
 }
 
@@ -150,18 +211,27 @@ impl Policy {
         ),
     ];
 
-    /// Sets the policy `key` to `value`.
+    /// Sets the policy `key` to `value`. The documentation of [`Policy`] has the keys and values.
     ///
     /// # Errors
     /// The key or the value is unknown; nothing is changed.
     pub fn set(&self, key: &str, value: &str) -> Result<(), PolicyError> {
+        let known = Self::KEYS.iter().find(|(known, _)| *known == key);
+        let &(key, values) = known.ok_or(PolicyError::UnknownKey)?;
+        self.set_known(key, value)
+            .ok_or(PolicyError::UnknownValue { key, values })
+    }
+
+    /// Sets the policy `key`, which is one of [`KEYS`](Self::KEYS). Returns `None`, and changes nothing, if the policy
+    /// does not have the value.
+    fn set_known(&self, key: &str, value: &str) -> Option<()> {
         match key {
             "write-upgrade" => {
                 let upgrade = match value {
                     "off" => WriteUpgrade::Off,
                     "dirty" => WriteUpgrade::Dirty,
                     "on" => WriteUpgrade::On,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.write_upgrade.store(upgrade as u8, Ordering::Relaxed);
             }
@@ -171,7 +241,7 @@ impl Policy {
                     "gather" => FlushPolicy::Gather,
                     "elide" => FlushPolicy::Elide,
                     "elide+grow" => FlushPolicy::ElideGrow,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.flush.store(policy as u8, Ordering::Relaxed);
             }
@@ -182,7 +252,7 @@ impl Policy {
                     "4" => 4,
                     "8" => 8,
                     "16" => 16,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.fault_around.store(pages, Ordering::Relaxed);
             }
@@ -190,7 +260,7 @@ impl Policy {
                 let faults = match value {
                     "fault" => true,
                     "dirty-bit" => false,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.track_by_faults.store(faults, Ordering::Relaxed);
             }
@@ -198,7 +268,7 @@ impl Policy {
                 let count = match value {
                     "off" => false,
                     "count" => true,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.count_locks.store(count, Ordering::Relaxed);
             }
@@ -206,7 +276,7 @@ impl Policy {
                 let write_only = match value {
                     "write-only" => true,
                     "on" => false,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.swapin_write_only.store(write_only, Ordering::Relaxed);
             }
@@ -214,12 +284,12 @@ impl Policy {
                 let alone = match value {
                     "off" => true,
                     "on" => false,
-                    _ => return Err(PolicyError::UnknownValue),
+                    _ => return None,
                 };
                 self.swapin_alone.store(alone, Ordering::Relaxed);
             }
             "swap-errors" => {
-                let each = value.parse().map_err(|_| PolicyError::UnknownValue)?;
+                let each = value.parse().ok()?;
                 self.swap_errors.store(each, Ordering::Relaxed);
             }
             "fork" => self
@@ -227,12 +297,11 @@ impl Policy {
                 .store(least_shared(value)?, Ordering::Relaxed),
             "thp" => {
                 let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
-                let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
-                self.set_huge(*mode);
+                self.set_huge(mode?.0);
             }
-            _ => return Err(PolicyError::UnknownKey),
+            _ => return None,
         }
-        Ok(())
+        Some(())
     }
 
     /// Returns which areas get huge pages.
@@ -329,18 +398,48 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
+    use std::format;
+    use std::string::{String, ToString};
+
     use super::*;
+
+    #[test]
+    fn the_documentation_has_every_key_with_its_values_and_its_default() {
+        let policy = Policy::default();
+        let text = policy.to_string();
+        let defaults = text.split(' ').map(|item| item.split_once('=').unwrap());
+        let mut rows = String::new();
+        for ((key, help), (shown, default)) in Policy::KEYS.iter().zip(defaults) {
+            assert_eq!(*key, shown);
+            let (values, what) = help.split_once(": ").unwrap();
+            rows += &format!("/// | `{key}` | {values} | `{default}` | {what} |\n");
+            policy.set(key, default).unwrap();
+        }
+        assert!(include_str!("policy.rs").contains(&rows), "{rows}");
+        assert_eq!(policy.to_string(), text);
+        assert_eq!(format!("{policy:?}"), format!("Policy({text})"));
+    }
+
+    #[test]
+    fn a_policy_is_shown_in_the_words_in_which_it_is_set() {
+        let policy = Policy::default();
+        let text = "write-upgrade=dirty tlb=gather fault-around=4 track=fault locks=count swapin-reuse=write-only \
+                    swapin-around=off swap-errors=7 fork=9 thp=never";
+        for item in text.split(' ') {
+            let (key, value) = item.split_once('=').unwrap();
+            policy.set(key, value).unwrap();
+        }
+        assert_eq!(policy.to_string(), text);
+    }
 
     #[test]
     fn every_key_is_known_and_has_its_default() {
         let policy = Policy::default();
         assert_eq!(policy.write_upgrade(), WriteUpgrade::On);
         assert_eq!(policy.fault_around(), 16);
-        for (key, _) in Policy::KEYS {
-            assert_eq!(
-                policy.set(key, "no such value"),
-                Err(PolicyError::UnknownValue)
-            );
+        for (key, values) in Policy::KEYS {
+            let error = PolicyError::UnknownValue { key, values };
+            assert_eq!(policy.set(key, "no such value"), Err(error));
         }
         assert_eq!(
             policy.set("no such key", "on"),

@@ -55,7 +55,7 @@ impl<M: Machine> Uffd<'_, M> {
                 return Err(WatchError::NotWatched);
             }
             if cuts_hugetlb(area.flags(), area.range().intersect(range)) {
-                return Err(WatchError::Invalid);
+                return Err(WatchError::NotApplicable(area.start().address()));
             }
             result = Ok(());
         }

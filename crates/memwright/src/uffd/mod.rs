@@ -81,10 +81,10 @@ fn pages<M: Machine>(
     address: VirtAddr,
     length: u64,
 ) -> Result<PageRange, WatchError> {
-    let range = check::pages(address, length).map_err(|_| WatchError::Invalid)?;
+    let range = check::pages(address, length).map_err(|_| WatchError::BadRange)?;
     let whole = length % memwright_table::PAGE_SIZE as u64 == 0;
     if range.is_empty() || !whole || !core.bounds().covers(range) {
-        return Err(WatchError::Invalid);
+        return Err(WatchError::BadRange);
     }
     Ok(range)
 }

@@ -42,7 +42,7 @@ impl<M: Machine> Uffd<'_, M> {
             }
             let part = area.range().intersect(range);
             if cuts_hugetlb(area.flags(), part) {
-                result = Err(WatchError::Invalid);
+                result = Err(WatchError::NotApplicable(area.start().address()));
                 break;
             }
             result = if protect {

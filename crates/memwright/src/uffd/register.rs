@@ -32,18 +32,18 @@ impl<M: Machine> Uffd<'_, M> {
         let range = pages(core, address, length)?;
         let mut areas = core.areas.write();
         if areas.map.overlapping(range).next().is_none() {
-            return Err(WatchError::Invalid);
+            return Err(WatchError::NoArea);
         }
         let accesses = modes.contains(WatchModes::READ_WRITE_PROTECT);
         if accesses && modes.contains(WatchModes::WRITE_PROTECT) {
-            return Err(WatchError::Invalid);
+            return Err(WatchError::Modes);
         }
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
             points.round();
             check_area(area, watch, modes)?;
             if cuts_hugetlb(area.flags(), area.range().intersect(range)) {
-                return Err(WatchError::Invalid);
+                return Err(WatchError::NotApplicable(area.start().address()));
             }
         }
         core.note_watched();
@@ -67,7 +67,7 @@ fn check_area<M: Machine>(
 ) -> Result<(), WatchError> {
     let accesses = modes.contains(WatchModes::READ_WRITE_PROTECT);
     if !can_watch(area, modes, watch.asynchronous) || accesses && area.rights().is_none() {
-        return Err(WatchError::Invalid);
+        return Err(WatchError::NotApplicable(area.start().address()));
     }
     // Memory that can never become writable cannot be filled either.
     if !area.max_rights().contains(Rights::WRITE) {

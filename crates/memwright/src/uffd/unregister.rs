@@ -22,7 +22,7 @@ impl<M: Machine> Uffd<'_, M> {
         let range = pages(core, address, length)?;
         let mut areas = core.areas.write();
         if areas.map.overlapping(range).next().is_none() {
-            return Err(WatchError::Invalid);
+            return Err(WatchError::NoArea);
         }
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
@@ -32,7 +32,7 @@ impl<M: Machine> Uffd<'_, M> {
                 && can_watch(area, WatchModes::empty(), watch.asynchronous);
             let cut = cuts_hugetlb(area.flags(), area.range().intersect(range));
             if cut || !unwatched && !backing.has_watcher(Some(watch)) {
-                return Err(WatchError::Invalid);
+                return Err(WatchError::NotApplicable(area.start().address()));
             }
         }
         core.end_protection(&areas, range, watch)?;

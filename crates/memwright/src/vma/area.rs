@@ -163,7 +163,8 @@ pub trait Backed: Clone {
     fn notifies_first_write(&self) -> bool;
 }
 
-/// A run of consecutive pages with the same rights, flags and backing.
+/// A run of consecutive pages with the same rights, flags and backing. The areas of an address space are
+/// [`Area<M>`](crate::Area), whose backing is a [`Backing<M>`](crate::Backing).
 #[derive(Debug)]
 pub struct Area<B> {
     pub(crate) range: PageRange,

@@ -316,14 +316,13 @@ fn advice_on_nothing_and_on_nonsense() {
     let process = world.process();
     assert_eq!(advise(&process, 0, 0, Advice::DontNeed), Ok(Advised::Done));
     let odd = memwright_table::VirtAddr::new(page(0).as_u64() + 8);
-    let misaligned = Err(AdviseError::Misaligned);
     assert_eq!(
         process.space.advise(odd, PAGE, Advice::DontNeed),
-        misaligned
+        Err(AdviseError::Misaligned)
     );
     assert_eq!(
         process.space.advise(page(0), u64::MAX, Advice::DontNeed),
-        misaligned
+        Err(AdviseError::OutOfRange)
     );
     let account = world.counted(|| {
         assert_eq!(

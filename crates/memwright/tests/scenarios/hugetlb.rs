@@ -337,21 +337,21 @@ fn a_mapping_moves_with_its_promise() {
                 fixed: Some(page(at(8) + 1)),
                 ..request
             },
-            RemapError::Invalid,
+            RemapError::NotApplicable(page(at(0))),
         ),
         (
             RemapRequest {
                 new_length: 3 * HUGE_BYTES,
                 ..request
             },
-            RemapError::Invalid,
+            RemapError::NotApplicable(page(at(0))),
         ),
         (
             RemapRequest {
                 dont_unmap: true,
                 ..request
             },
-            RemapError::Invalid,
+            RemapError::NotApplicable(page(at(0))),
         ),
     ] {
         assert_eq!(process.space.remap(request), Err(error));

@@ -23,6 +23,30 @@ fn names(process: &Process<'_>) -> String {
 }
 
 #[test]
+fn an_area_is_shown_with_its_properties() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 2, RW);
+    let name = name("a");
+    process
+        .space
+        .name_memory(page(0), 2 * PAGE, Some(&name))
+        .unwrap();
+    process.space.areas(&mut |area| {
+        let text = format!("{area:?}");
+        for part in [
+            "range: ",
+            "rights: ",
+            "flags: ",
+            "object: false",
+            "name: Some(",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    });
+}
+
+#[test]
 fn a_name_splits_areas_and_equal_names_merge() {
     let world = World::new();
     let process = world.process();

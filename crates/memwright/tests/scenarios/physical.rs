@@ -310,7 +310,7 @@ fn a_mapping_moves_and_shrinks_but_does_not_grow() {
         fixed: None,
         dont_unmap: true,
     });
-    assert_eq!(kept, Err(RemapError::Invalid));
+    assert_eq!(kept, Err(RemapError::NotApplicable(page(FIRST))));
     let to = FIRST + 4 * HUGE;
     assert_eq!(
         remap(&process, FIRST, HUGE + 4, HUGE + 2, Some(to)),

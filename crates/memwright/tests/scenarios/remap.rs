@@ -218,7 +218,7 @@ fn shared_memory_can_be_mapped_twice() {
     process.map(8, 1, RW);
     assert_eq!(
         process.space.remap(moving(8, 0, 1)),
-        Err(RemapError::Invalid)
+        Err(RemapError::NotApplicable(page(8)))
     );
 }
 
@@ -247,13 +247,13 @@ fn arguments_that_make_no_sense_are_refused() {
     #[rustfmt::skip]
     let rows = [
         (RemapRequest { old: odd, ..moving(0, 1, 1) },                      RemapError::Misaligned),
-        (moving(0, 1, 0),                                                   RemapError::Invalid),
-        (RemapRequest { new_length: u64::MAX, ..moving(0, 1, 1) },          RemapError::Invalid),
+        (moving(0, 1, 0),                                                   RemapError::NoLength),
+        (RemapRequest { new_length: u64::MAX, ..moving(0, 1, 1) },          RemapError::NoLength),
         (RemapRequest { new_length: 1 << 50, ..moving(0, 1, 1) },           RemapError::OutOfRange),
-        (RemapRequest { may_move: false, ..to(0, 1, 9) },                   RemapError::Invalid),
-        (RemapRequest { dont_unmap: true, ..moving(0, 1, 2) },              RemapError::Invalid),
+        (RemapRequest { may_move: false, ..to(0, 1, 9) },                   RemapError::Flags),
+        (RemapRequest { dont_unmap: true, ..moving(0, 1, 2) },              RemapError::Flags),
         (RemapRequest { fixed: Some(odd), ..to(0, 1, 9) },                  RemapError::Misaligned),
-        (to(0, 4, 2),                                                       RemapError::Invalid),
+        (to(0, 4, 2),                                                       RemapError::Overlap),
         (RemapRequest { fixed: Some(VirtAddr::USER_END), ..to(0, 1, 9) },   RemapError::OutOfRange),
         (RemapRequest { fixed: Some(VirtAddr::new(0)), ..to(0, 1, 9) },     RemapError::TooLow),
         (moving(9, 1, 1),                                                   RemapError::NoArea(page(9))),

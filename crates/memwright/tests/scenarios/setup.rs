@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memwright::{AddressSpace, Layout, Memory, Policy, SpaceError};
+use memwright::{AddressSpace, Layout, LayoutError, Memory, Policy, SpaceError};
 use memwright_sim::{Arch, MachineOptions, SimulatedMachine};
 use memwright_table::{Frame, FrameKind};
 
@@ -22,7 +22,11 @@ fn wrong_layouts_and_templates_are_refused() {
         highest: LAYOUT.highest.page().add(1).address(),
         ..LAYOUT
     };
-    assert_eq!(new(beyond, None), Some(SpaceError::BadLayout(beyond)));
+    let error = LayoutError::BeyondUser {
+        highest: beyond.highest,
+        end: LAYOUT.highest,
+    };
+    assert_eq!(new(beyond, None), Some(SpaceError::BadLayout(error)));
     for template in [memory.zero_frame(), Frame::new(frames.end())] {
         let error = SpaceError::BadTemplate(template);
         assert_eq!(new(LAYOUT, Some(template)), Some(error));

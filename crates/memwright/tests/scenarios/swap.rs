@@ -5,8 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memwright::uffd::{WatchModes, WatchedFault};
-use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
-use memwright_table::{Bits, CpuId, Entry, Loaded};
+use memwright::{
+    Advice, Advised, AreaFlags, Effort, FaultError, FaultKind, Policy, RemapRequest, Row,
+};
+#[cfg(debug_assertions)]
+use memwright::{DeviceError, Submission, SwapDevice, Ticket, Transfer};
+use memwright_table::{Bits, CpuId, Entry, Loaded, Page};
+#[cfg(debug_assertions)]
+use memwright_table::{Frames, Machine};
 use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, R, RW, World, page, watch};
@@ -668,4 +674,63 @@ fn a_device_is_taken_away_when_everything_is_back() {
     assert_eq!(found(&mut child), [1, 2, 3, 6]);
     assert_eq!(parent.store(2, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!(child.load(2), 3);
+}
+
+/// A device without pending transfers that is nevertheless busy.
+#[cfg(debug_assertions)]
+struct AlwaysBusy;
+
+#[cfg(debug_assertions)]
+impl<M: Machine> SwapDevice<M> for AlwaysBusy {
+    fn slots(&self) -> u32 {
+        4
+    }
+
+    fn most_pending(&self) -> usize {
+        0
+    }
+
+    fn submit(&self, _: &Frames<M>, _: Transfer) -> Submission {
+        Submission::Busy
+    }
+
+    fn complete(&self, _: &Frames<M>, _: Ticket) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn discard(&self, _: &Frames<M>, _: u32) {}
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "swap device 0 has `most_pending` 0, but returned Busy for slot 0")]
+fn a_device_that_is_busy_with_nothing_pending_is_reported() {
+    let world = World::new();
+    assert_eq!(world.memory.add_swap(Arc::new(AlwaysBusy), 0), Ok(Some(0)));
+    let mut process = world.process();
+    process.map(0, 1, RW);
+    process.store(0, 1).unwrap();
+    let _ = process.space.advise(page(0), PAGE, Advice::PageOut);
+}
+
+#[test]
+fn a_first_pass_of_reclaim_ages_and_a_second_one_frees() {
+    let swapping = Swapping::new();
+    let process = filled(&swapping, 3);
+    let mut effort = Effort::new(1000, 2);
+    assert_eq!(process.space.reclaim(Page::new(0), &mut effort), None);
+    assert_eq!((effort.wanted, process.resident()), (2, 3));
+    process.space.reclaim(Page::new(0), &mut effort);
+    // Adjacent pages are reclaimed together, so one page more than wanted.
+    assert_eq!((effort.wanted, process.resident()), (0, 0));
+}
+
+#[test]
+fn pages_that_find_no_slot_stay_without_an_error() {
+    let swapping = Swapping::with_slots(1);
+    let process = filled(&swapping, 3);
+    let advised = process.space.advise(page(0), 3 * PAGE, Advice::PageOut);
+    assert_eq!(advised, Ok(Advised::Done));
+    let swapped = process.space.usage().swapped_pages();
+    assert_eq!((process.resident(), swapped), (2, 1));
 }

@@ -399,11 +399,11 @@ fn registrations_are_checked() {
             .uffd()
             .watch(page(first), pages * PAGE, watch, modes)
     };
-    assert_eq!(register(0, 0, &one, WP), Err(WatchError::Invalid));
-    assert_eq!(register(8, 4, &one, WP), Err(WatchError::Invalid));
+    assert_eq!(register(0, 0, &one, WP), Err(WatchError::BadRange));
+    assert_eq!(register(8, 4, &one, WP), Err(WatchError::NoArea));
     assert_eq!(
         register(0, 4, &one, WatchModes::MINOR),
-        Err(WatchError::Invalid)
+        Err(WatchError::NotApplicable(page(0)))
     );
     assert_eq!(register(1, 2, &one, WP), Ok(()));
     assert_eq!(process.areas(), "1rw 2rw 1rw");
@@ -419,7 +419,7 @@ fn registrations_are_checked() {
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
         process.space.uffd().unwatch(page(1), PAGE, &two),
-        Err(WatchError::Invalid)
+        Err(WatchError::NotApplicable(page(1)))
     );
     process.space.uffd().forget_watch(&one);
     assert_eq!(process.areas(), "4rw");

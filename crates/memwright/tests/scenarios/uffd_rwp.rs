@@ -337,7 +337,7 @@ fn the_two_protections_exclude_each_other() {
     let (process, watch) = filled(&world, 4, false);
     let space = &process.space;
     let register = |modes| space.uffd().watch(page(0), 4 * PAGE, &watch, modes);
-    assert_eq!(register(RWP | WP), Err(WatchError::Invalid));
+    assert_eq!(register(RWP | WP), Err(WatchError::Modes));
     assert_eq!(register(WP), Err(WatchError::Busy));
     assert_eq!(register(WatchModes::MISSING), Err(WatchError::Busy));
     assert_eq!(register(RWP | WatchModes::MISSING), Ok(()));
