@@ -66,11 +66,11 @@ fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
             buffer,
             mistake,
         };
-        run(machine, &regions, &Options { programs: 60, ..Options::default() })
+        run(machine, &regions, &Options { programs: 100, ..Options::default() })
     };
     let report = run(None).map_err(|failure| format!("{failure}"))?;
     println!("{report}");
-    for mistake in Mistake::ALL {
+    for &mistake in Mistake::ALL {
         let Err(failure) = run(Some(mistake)) else {
             return Err(format!("{mistake:?} was not found"));
         };

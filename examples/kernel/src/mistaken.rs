@@ -23,7 +23,12 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    pub const ALL: [Self; 3] = [Self::NothingHere, Self::NothingElsewhere, Self::FirstPage];
+    /// The mistakes that programs can notice. On AArch64, an invalidation on the calling CPU is one on all CPUs.
+    pub const ALL: &'static [Self] = if cfg!(target_arch = "aarch64") {
+        &[Self::NothingHere, Self::FirstPage]
+    } else {
+        &[Self::NothingHere, Self::NothingElsewhere, Self::FirstPage]
+    };
 }
 
 /// The machine, possibly with a mistake.

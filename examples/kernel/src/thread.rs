@@ -2,12 +2,16 @@
 //! that CPU's programs really run there.
 
 use alloc::vec::Vec;
+#[cfg(not(target_arch = "x86_64"))]
+use core::arch::asm;
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use memwright_example_boot::{self as boot, CPUS};
+#[cfg(target_arch = "x86_64")]
 use memwright_table::sync::Threads;
 
+#[cfg(target_arch = "x86_64")]
 use crate::Hardware;
 
 // fn switch_stack(from: &AtomicU64, to: u64): leaves the registers that a call preserves on the stack, and its stack
@@ -109,7 +113,7 @@ pub fn move_to(cpu: usize) {
 
 /// The first code on the second stack of the first CPU.
 extern "C" fn leave_first() -> ! {
-    TURN.store(NEXT.load(Ordering::Relaxed), Ordering::Release);
+    give_turn();
     serve()
 }
 
@@ -118,10 +122,54 @@ pub fn serve() -> ! {
     let cpu = boot::cpu();
     loop {
         while TURN.load(Ordering::Acquire) != cpu {
-            Hardware::relax();
+            wait();
         }
         // SAFETY: the thread has left its stack, and no other CPU has the turn.
         unsafe { switch_stack(&SERVERS[cpu], THREAD.load(Ordering::Relaxed)) };
-        TURN.store(NEXT.load(Ordering::Relaxed), Ordering::Release);
+        give_turn();
     }
+}
+
+/// Lets the CPU run the thread to which the thread moves.
+fn give_turn() {
+    let next = NEXT.load(Ordering::Relaxed);
+    TURN.store(next, Ordering::Release);
+    wake(next);
+}
+
+/// Waits for a moment. Serves the requests of the other CPU.
+#[cfg(target_arch = "x86_64")]
+fn wait() {
+    Hardware::relax();
+}
+
+#[cfg(target_arch = "x86_64")]
+fn wake(_: usize) {}
+
+/// Waits for an event.
+#[cfg(target_arch = "aarch64")]
+fn wait() {
+    // SAFETY: the instruction only waits.
+    unsafe { asm!("wfe", options(nostack, preserves_flags)) };
+}
+
+/// Sends an event to all CPUs, after the store before it.
+#[cfg(target_arch = "aarch64")]
+fn wake(_: usize) {
+    // SAFETY: a barrier, and an event.
+    unsafe { asm!("dsb ishst", "sev", options(nostack, preserves_flags)) };
+}
+
+/// Waits for a software interrupt, which stays disabled otherwise.
+#[cfg(target_arch = "riscv64")]
+fn wait() {
+    // SAFETY: the kernel runs with interrupts disabled, so the interrupt only ends the wait.
+    unsafe { asm!("csrsi sie, 2", "wfi", "csrci sie, 2", "csrci sip, 2", options(nostack)) };
+}
+
+/// Sends a software interrupt to a CPU (the extension of the SBI for interrupts).
+#[cfg(target_arch = "riscv64")]
+fn wake(cpu: usize) {
+    // SAFETY: an interrupt writes to no memory.
+    unsafe { boot::sbi(0x73_5049, 0, [1 << boot::hart(cpu), 0, 0, 0]) };
 }
