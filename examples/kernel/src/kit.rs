@@ -57,7 +57,10 @@ fn main(memory: &boot::Memory) -> ! {
 /// Returns what is wrong, with the machine or with the kit.
 fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
     let regions = [Region {
-        range: FrameRange { count: 1024, ..hardware.memory },
+        range: FrameRange {
+            count: 1024,
+            ..hardware.memory
+        },
         node: 0,
     }];
     let run = |mistake| {
@@ -66,10 +69,17 @@ fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
             buffer,
             mistake,
         };
-        run(machine, &regions, &Options { programs: 100, ..Options::default() })
+        run(
+            machine,
+            &regions,
+            &Options {
+                programs: 100,
+                ..Options::default()
+            },
+        )
     };
     let report = run(None).map_err(|failure| format!("{failure}"))?;
-    println!("{report}");
+    println!("the test kit: {report}");
     for &mistake in Mistake::ALL {
         let Err(failure) = run(Some(mistake)) else {
             return Err(format!("{mistake:?} was not found"));

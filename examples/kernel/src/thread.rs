@@ -164,7 +164,15 @@ fn wake(_: usize) {
 #[cfg(target_arch = "riscv64")]
 fn wait() {
     // SAFETY: the kernel runs with interrupts disabled, so the interrupt only ends the wait.
-    unsafe { asm!("csrsi sie, 2", "wfi", "csrci sie, 2", "csrci sip, 2", options(nostack)) };
+    unsafe {
+        asm!(
+            "csrsi sie, 2",
+            "wfi",
+            "csrci sie, 2",
+            "csrci sip, 2",
+            options(nostack)
+        )
+    };
 }
 
 /// Sends a software interrupt to a CPU (the extension of the SBI for interrupts).

@@ -5,7 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
-use memwright_table::{Architecture, Bits, Entry, Frame, FrameKind, FrameRange, PageRange, Present};
+use memwright_table::{
+    Architecture, Bits, Entry, Frame, FrameKind, FrameRange, PageRange, Present,
+};
 
 use super::Lockstep;
 use crate::machine::TestMachine;
