@@ -28,6 +28,12 @@ use mistaken::{Mistake, Mistaken};
 /// The number of bytes of the heap.
 const HEAP_SIZE: usize = 8 << 20;
 
+/// The number of frames for scripts without huge pages.
+const FEW: u32 = 1024;
+
+/// The number of random programs. A mistake is found by one of the first 30.
+const PROGRAMS: u32 = 60;
+
 /// The processors, and the memory that Memwright manages. `machine` implements the traits of Memwright.
 #[derive(Clone, Copy)]
 pub struct Hardware {
@@ -38,7 +44,7 @@ pub struct Hardware {
 
 boot::entries!(main, thread::serve);
 
-/// Runs the kit, and then again with each mistake.
+/// Makes the boot CPU run the kit, and starts the second CPU.
 fn main(memory: &boot::Memory) -> ! {
     let buffer = user::map(memory);
     let start = memory.free.start + user::FRAMES * PAGE_SIZE as u64;
@@ -54,34 +60,31 @@ fn main(memory: &boot::Memory) -> ! {
     boot::exit(&outcome(hardware, buffer))
 }
 
-/// Returns what is wrong, with the machine or with the kit.
+/// Runs the kit, and then again with each mistake. Returns what is wrong, with the machine or with the kit.
 fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
-    let regions = [Region {
-        range: FrameRange {
-            count: 1024,
-            ..hardware.memory
-        },
-        node: 0,
-    }];
-    let run = |mistake| {
+    let run = |mistake, frames, programs| {
+        let range = FrameRange {
+            start: hardware.memory.start,
+            count: hardware.memory.count.min(frames),
+        };
         let machine = Mistaken {
             hardware,
             buffer,
             mistake,
         };
-        run(
-            machine,
-            &regions,
-            &Options {
-                programs: 100,
-                ..Options::default()
-            },
-        )
+        let options = Options {
+            programs,
+            ..Options::default()
+        };
+        run(machine, &[Region { range, node: 0 }], &options)
     };
-    let report = run(None).map_err(|failure| format!("{failure}"))?;
+    // After each step, the kit looks at all frames. Scripts with huge pages need many, the others few.
+    let report = run(None, FEW, PROGRAMS).map_err(|failure| format!("{failure}"))?;
     println!("the test kit: {report}");
+    let report = run(None, u32::MAX, 0).map_err(|failure| format!("{failure}"))?;
+    println!("with huge pages: {report}");
     for &mistake in Mistake::ALL {
-        let Err(failure) = run(Some(mistake)) else {
+        let Err(failure) = run(Some(mistake), FEW, PROGRAMS) else {
             return Err(format!("{mistake:?} was not found"));
         };
         // The run has left the roots loaded on the processors.
