@@ -171,7 +171,7 @@ fn wait() {
             "csrci sie, 2",
             "csrci sip, 2",
             options(nostack)
-        )
+        );
     };
 }
 
