@@ -69,8 +69,9 @@ usage: cargo xtask TASK
             run them on a Linux kernel, and write its column
   conformance --against A,B
             compare two columns: series of Linux, or memwright
-  example kernel [x86_64 | aarch64 | riscv64 | riscv64-sv39]
-            build the example kernel for bare metal, and run it under QEMU
+  example kernel|kit [x86_64 | aarch64 | riscv64 | riscv64-sv39]
+            build the example kernel for bare metal, or the kernel that runs the test kit on the same processors, and
+            run it under QEMU
   experiments [NAME]...
             run the command of each page of docs/experiments, or of the named ones, and write the figures into it;
             redis-bgsave, which takes ten minutes, only if it is named

@@ -23,6 +23,9 @@ use memwright::{Memory, Policy};
 use memwright_example_boot as boot;
 use memwright_table::{Frame, FrameRange, Frames, PhysAddr, Region};
 
+/// The number of bytes of the heap.
+const HEAP_SIZE: usize = 256 << 10;
+
 /// The processors, and the memory that Memwright manages. `machine` implements the traits of Memwright.
 struct Hardware {
     memory: FrameRange,

@@ -137,7 +137,7 @@ pub const RULES: &[Rule] = &[
         beginnings: &["example::tests::"],
         of: 1,
         runs: [0, 1],
-        what: "the example kernel, built for bare metal and booted",
+        what: "the example kernel and the kernel that runs the test kit, built for bare metal and booted",
     },
     Rule {
         binary: LAB,

@@ -5,7 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
-use memwright_table::{Architecture, Bits, Entry, Frame, FrameKind, PageRange, Present};
+use memwright_table::{
+    Architecture, Bits, Entry, Frame, FrameKind, FrameRange, PageRange, Present,
+};
 
 use super::Lockstep;
 use crate::machine::TestMachine;
@@ -47,7 +49,13 @@ impl<M: TestMachine> Lockstep<M> {
         let frames = self.host.frames();
         let (mut shown, tables) = self.show_entries()?;
         let mut slots: BTreeSet<u64> = shown.slots.keys().copied().collect();
-        for number in 0..frames.end() {
+        let all = FrameRange {
+            start: Frame::new(0),
+            count: frames.end(),
+        };
+        let first = frames.first_managed(all);
+        let first = first.map_or(frames.end(), Frame::number);
+        for number in first..frames.end() {
             let frame = Frame::new(number);
             let indexed = match frames.kind_at(number) {
                 Some(FrameKind::Anonymous) => false,
