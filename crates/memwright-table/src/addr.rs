@@ -348,10 +348,8 @@ impl CpuId {
     /// If the number is not below [`MAX_CPUS`].
     #[inline]
     pub const fn new(number: u16) -> Self {
-        assert!(
-            (number as usize) < MAX_CPUS,
-            "the CPU number is not below 64"
-        );
+        let is_known = (number as usize) < MAX_CPUS;
+        assert!(is_known, "the CPU number is not below 64");
         Self(number)
     }
 
