@@ -38,14 +38,14 @@ pub const CEILINGS: &[Ceiling] = &[
         name: "mprotect",
         block: "walk mprotect",
         title: "`mprotect` of a part of an area",
-        most: counts(61, 24, 12, 37),
+        most: counts(61, 23, 12, 38),
         before: counts(101, 24, 20, 77),
     },
     Ceiling {
         name: "fork",
         block: "walk fork",
         title: "`fork` of three areas",
-        most: counts(91, 33, 22, 58),
+        most: counts(89, 32, 22, 57),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {

@@ -167,8 +167,8 @@ impl<M: Machine> Table<M> {
     /// The calling CPU's share of the counts.
     #[inline(always)]
     pub(crate) fn share(&self) -> &CpuShare {
-        let one = self.others.is_empty();
-        self.share_of(if one { CpuId::FIRST } else { M::Threads::cpu() })
+        let several = (!self.others.is_empty()).then(|| self.share_of(M::Threads::cpu()));
+        several.unwrap_or(&self.state.first)
     }
 
     #[inline(always)]

@@ -448,7 +448,7 @@ impl<M: Machine> Areas<M> {
     /// Like [`count_change`](Self::count_change), for pages that change only their rights and whether they are
     /// accounted.
     #[inline(always)]
-    fn reclassify(
+    pub(crate) fn reclassify(
         &mut self,
         (old_rights, old_flags): (Rights, AreaFlags),
         (new_rights, new_flags): (Rights, AreaFlags),
@@ -488,26 +488,6 @@ impl<M: Machine> Areas<M> {
         self.check_count(cuts).map_err(CutError::OverLimit)?;
         let cut = self.map.cut(position, whole, part);
         cut.map_err(|_| CutError::OutOfMemory)
-    }
-
-    /// Changes the rights and flags of `part` of the area at `position`, which spans `whole`, from `old` to `new`.
-    /// Splits the area if necessary. Of the flags, only `ACCOUNTED` may change. Returns the area of `part` and its
-    /// position. The edges of `part` must not cut a hugetlb page.
-    #[inline(always)]
-    pub(crate) fn change_rights(
-        &mut self,
-        mut position: Position,
-        (whole, part): (PageRange, PageRange),
-        old: (Rights, AreaFlags),
-        new: (Rights, AreaFlags),
-    ) -> Result<(Position, &mut Area<M>), CutError> {
-        if part != whole {
-            position = self.cut(position, whole, part)?;
-        }
-        self.reclassify(old, new, part.len());
-        let area = self.map.get_mut(position);
-        (area.rights, area.flags) = new;
-        Ok((position, area))
     }
 
     /// Checks whether the limits allow `pages` more pages with these properties once `gone` pages are unmapped (Linux

@@ -269,14 +269,19 @@ impl Change {
             return Ok((position, range.end));
         }
         let new_flags = self.charge(core, areas, (old, flags), range)?;
-        let (before, after) = ((old, flags), (rights, new_flags));
-        let changed = areas.change_rights(position, (whole, range), before, after);
-        let (position, area) = changed.map_err(|error| {
-            if new_flags != flags {
-                core.memory.take_back(range.len());
-            }
-            ProtectError::from(error)
-        })?;
+        let mut position = position;
+        if range != whole {
+            position = areas.cut(position, whole, range).map_err(|error| {
+                if new_flags != flags {
+                    core.memory.take_back(range.len());
+                }
+                ProtectError::from(error)
+            })?;
+        }
+        areas.reclassify((old, flags), (rights, new_flags), range.len());
+        let area = areas.map.get_mut(position);
+        area.rights = rights;
+        area.flags = new_flags;
         if !self.rights.contains(Rights::WRITE) && !area.has_faulted() {
             uncharge(core, area, range.len());
         }

@@ -107,6 +107,14 @@ pub struct Policy {
     fork_shares: AtomicU32,
 }
 
+/// The values of `flush`, in the order of their numbers.
+const FLUSH: [FlushPolicy; 4] = [
+    FlushPolicy::Immediate,
+    FlushPolicy::Gather,
+    FlushPolicy::Elide,
+    FlushPolicy::ElideGrow,
+];
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -318,12 +326,8 @@ impl Policy {
     /// Returns which changed entries are flushed from the TLB, and when.
     #[inline]
     pub fn flush(&self) -> FlushPolicy {
-        match self.flush.load(Ordering::Relaxed) {
-            0 => FlushPolicy::Immediate,
-            1 => FlushPolicy::Gather,
-            2 => FlushPolicy::Elide,
-            _ => FlushPolicy::ElideGrow,
-        }
+        let number = usize::from(self.flush.load(Ordering::Relaxed));
+        FLUSH[number % FLUSH.len()]
     }
 
     /// Returns when a page may become writable without a write fault.
