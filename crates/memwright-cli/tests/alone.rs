@@ -1,5 +1,5 @@
-//! Tests kernels that are not Linux: the kernel of `programs/lab/alone`, whose instructions were counted by hand,
-//! booted by PVH and by multiboot.
+//! Tests `memwright run` with a kernel that is not Linux, `programs/lab/alone`. It is booted by PVH and by multiboot.
+//! Its instructions were counted by hand.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -50,7 +50,7 @@ impl CallCounts {
         *self.counts.lock().stubs.entry(name).or_default() += 1;
     }
 
-    /// Counts a call that is not implemented. `has_name` is whether Linux has a call with this number.
+    /// Counts a call that is not implemented. `has_name` states whether Linux has a call with this number.
     pub fn count_missing(&self, number: u64, has_name: bool) {
         let missing = &mut self.counts.lock().missing;
         let is_counted = has_name || missing.contains_key(&number) || missing.len() < MOST_UNKNOWN;

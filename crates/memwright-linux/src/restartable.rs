@@ -63,7 +63,7 @@ pub(crate) fn unregister(user: UserMemory<'_>, thread: &Thread) -> Result<(), Er
     Ok(())
 }
 
-/// Ends a registration without writing to its memory.
+/// Ends a registration without writing to the program's `struct rseq`.
 pub(crate) fn forget(thread: &Thread) {
     *thread.registration.lock() = Registration::default();
     thread.set_restartable(None);

@@ -154,7 +154,7 @@ impl Tlb {
             .insert((translation.size.pages(), translation.page), translation);
     }
 
-    /// Returns the level and the cached entry of the lowest upper level that is cached for `page`. A walk to `page`
+    /// Returns the cached upper-level entry for `page` that is nearest to the leaf, and its level. A walk to `page`
     /// starts from this entry.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {

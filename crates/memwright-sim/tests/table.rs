@@ -471,7 +471,8 @@ fn moved_tables_leave_no_old_translation() {
         .table
         .move_entries(pages, to(first), rule, &mut gather);
     assert_eq!(moved, Ok(8));
-    // At the new place, the two tables of the upper level are new. The two lowest-level tables have moved.
+    // The range straddles a boundary of 1 GiB, so two level-2 tables were allocated at the new place. The two level-1
+    // tables were moved.
     let more = 2 * u64::from(Arch::TABLE_FRAMES);
     assert_eq!(bench.table.table_frames(), tables + more);
     let _ = gather.finish();

@@ -665,8 +665,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         1 + u32::from(loaded.contains(cpu))
     }
 
-    /// Performs a full invalidation. `others_pending` is whether another gather has a pending flush that may cover an
-    /// entry whose flush this gather elided.
+    /// Performs a full invalidation. `others_pending` states whether another gather has a pending flush that may cover
+    /// an entry whose flush this gather elided.
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, others_pending: bool) {
         self.counts.completed += u32::from(others_pending);

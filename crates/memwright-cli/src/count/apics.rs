@@ -34,7 +34,8 @@ impl Destination {
             (Self::X2apic(u32::MAX) | Self::Xapic(u8::MAX), _) => true,
             (Self::X2apic(number), false) => cpu == number as usize,
             (Self::Xapic(number), false) => cpu == usize::from(number),
-            // A logical destination has the number of a cluster, and one bit for each of the 16 CPUs in it.
+            // A logical destination of an x2APIC contains a cluster number, and one bit for each of the 16 CPUs of that
+            // cluster.
             (Self::X2apic(logical), true) => {
                 cpu / 16 == logical as usize >> 16 && logical >> (cpu % 16) & 1 != 0
             }

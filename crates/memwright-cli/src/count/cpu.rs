@@ -18,7 +18,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Returns a CPU that has counted nothing. `counts_loads` is whether its loads of CR3 are counted.
+    /// Returns a CPU that has counted nothing. `counts_loads` states whether its loads of CR3 are counted.
     pub fn new(counts_loads: bool) -> Self {
         let mut cpu = Self::default();
         cpu.count_loads(counts_loads);

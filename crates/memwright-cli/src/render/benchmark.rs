@@ -136,7 +136,8 @@ mod tests {
             json!([
                 {"name": "run.write_protect", "unit": "faults", "value": 0, "extra": extra},
                 {"name": "run.read", "unit": "faults", "value": 1000, "extra": extra},
-                // `run.refused` was not measured: it has no entry, and not 0.
+                // `run.refused` was not measured, so the list has no entry for it, rather than an entry with the value
+                // 0.
                 {"name": "region.1.odd", "unit": "faults", "value": 12345, "extra": format!("{extra}\nlimit +5%")},
             ])
         );

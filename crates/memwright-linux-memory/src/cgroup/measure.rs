@@ -76,7 +76,8 @@ struct Measuring {
 }
 
 impl Measuring {
-    /// Adds the frames that an entry maps. `shared` is whether the area is shared, and `kind` is the kind of the frame.
+    /// Adds the frames that an entry maps. `shared` states whether the area is shared, and `kind` is the kind of the
+    /// frame.
     fn add(&mut self, page: Present, shared: bool, kind: FrameKind) {
         if page.bits.contains(Bits::BORROWED) {
             return;
@@ -155,8 +156,9 @@ impl Cgroups {
         measuring.charge
     }
 
-    /// Measures the group. Sets the value of `ever` at which to measure it again: before the charge can exceed the
-    /// limit, or exceed the recorded peak by much. Returns the charge in pages.
+    /// Measures the group, and returns its charge in pages. Also sets the threshold of `ever` at which the group is
+    /// measured again. The charge cannot exceed the limit, or rise far above the recorded peak, before that
+    /// measurement.
     pub fn measure(&self, group: &Cgroup, how: Measurement) -> u64 {
         self.measured(group, how).pages
     }

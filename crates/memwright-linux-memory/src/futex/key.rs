@@ -29,8 +29,8 @@ pub(super) struct Found {
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// Returns the key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write` is whether a
-/// shared call will change the word.
+/// Returns the key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write` states
+/// whether a shared call will change the word.
 ///
 /// # Errors
 /// `EINVAL` for an address that is not a multiple of 4, `EFAULT` for one outside user memory.

@@ -20,8 +20,8 @@ impl<T: Schedulable> Scheduler<T> {
         slice_is_over(now, cpu.slice_end.load(Ordering::Relaxed), waiting)
     }
 
-    /// Lets the threads that are runnable on this CPU run before the calling one. `waits` is whether the calling thread
-    /// waits for a lock that one of them may hold.
+    /// Lets the threads that are runnable on this CPU run before the calling one. `waits` states whether the calling
+    /// thread waits for a lock that one of them may hold.
     pub fn give_way(&self, waits: bool) -> GaveWay {
         let cpu = self.cpu();
         let waiting = cpu.waiting.load(Ordering::SeqCst);

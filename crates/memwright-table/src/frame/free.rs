@@ -34,7 +34,8 @@ impl<M: Machine> Frames<M> {
             let frame = Frame::new(number);
             let meta = metas.get(number);
             number = meta.link();
-            // Unlink before dropping the reference: after that, the gather of another holder may link the frame again.
+            // Unlink before dropping the reference: once it is dropped, the gather of another holder may link the
+            // frame, and this store would cut the list of that gather.
             meta.set_link(UNLINKED);
             match meta.drop_reference() {
                 Left::None => {}

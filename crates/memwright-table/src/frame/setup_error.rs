@@ -46,7 +46,7 @@ pub enum SetupError {
     NotARoot(Frame),
     /// No frame is free for the root table.
     OutOfFrames,
-    /// The heap has no room for the state of each CPU.
+    /// The heap is too small for the per-CPU state.
     OutOfHeap,
 }
 

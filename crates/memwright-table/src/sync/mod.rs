@@ -188,7 +188,7 @@ impl<H: Threads> PausePoints<H> {
     }
 }
 
-/// Yields to the runnable threads of this CPU. `waits` is whether the calling thread is waiting for a lock.
+/// Yields to the runnable threads of this CPU. `waits` states whether the calling thread is waiting for a lock.
 #[cold]
 #[track_caller]
 fn give_way(threads: &Functions, waits: bool) -> GaveWay {

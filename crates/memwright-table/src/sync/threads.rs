@@ -57,8 +57,8 @@ pub trait Threads: Sized + 'static {
     }
 
     /// Yields to the runnable threads of the calling CPU. The calling thread holds only locks that
-    /// [sleep](super::Rank::sleeps), and continues on the same CPU. `waits` is whether the thread is waiting for such a
-    /// lock.
+    /// [sleep](super::Rank::sleeps), and continues on the same CPU. `waits` states whether the thread is waiting for
+    /// such a lock.
     #[inline]
     fn give_way(waits: bool) -> GaveWay {
         let _ = waits;

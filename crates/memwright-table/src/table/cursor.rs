@@ -454,8 +454,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.fill_any(entry)
     }
 
-    /// Prepares the empty slots from here on for entries that map pages: if any invalidation of the table is pending,
-    /// invalidates these pages on every CPU. Does nothing on an architecture without break before make.
+    /// Prepares the next `slots` slots, which are empty, for entries that map pages: if an invalidation of the table is
+    /// pending, invalidates the pages of these slots on every CPU. Does nothing on an architecture without break before
+    /// make.
     #[inline(always)]
     pub(super) fn break_before_make(&self, slots: usize) {
         if M::Arch::BREAK_BEFORE_MAKE && self.table.pending() != 0 {

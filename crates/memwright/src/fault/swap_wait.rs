@@ -59,8 +59,8 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Ends those of `reads` that are in the area, and maps the pages whose entries still refer to the slots that were
-    /// read. `self.page` is the page that faulted. `stores` is whether the fault is a store, or `None` to map the page
-    /// as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be repeated.
+    /// read. `self.page` is the page that faulted. `stores` states whether the fault is a store, or `None` to map the
+    /// page as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be repeated.
     fn map_reads(
         self,
         reads: &mut Reads<M>,

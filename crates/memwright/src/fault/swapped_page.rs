@@ -70,7 +70,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Returns the bits of an entry that maps a page after its swap-in. `carried` has the bits of the swap entry: its
-    /// tracking bits can deny write permission. `stores` is whether the fault is a store.
+    /// tracking bits can deny write permission. `stores` states whether the fault is a store.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut state = Bits::ACCESSED | (carried & RESTORED);
         if exclusive {

@@ -29,7 +29,7 @@ impl<M: Machine> Memory<M> {
             .with(self.policy().huge())
     }
 
-    /// Returns whether khugepaged has anything to scan. `asked` is whether any area has `MADV_HUGEPAGE` (Linux 7.2
+    /// Returns whether khugepaged has anything to scan. `asked` states whether any area has `MADV_HUGEPAGE` (Linux 7.2
     /// `mm/khugepaged.c`, `hugepage_pmd_enabled`).
     pub fn may_collapse(&self, asked: bool) -> bool {
         let anonymous = match self.huge_mode() {

@@ -29,8 +29,8 @@ struct Mapping<M: Machine> {
 
 /// The areas that map an object, by the indices that they map.
 ///
-/// Truncation visits their address spaces, and does not hold the lock of this list during a visit. Lock order: the
-/// areas of an address space, then this list.
+/// Truncation visits the address spaces of the areas in this list, and releases the lock of the list during a visit.
+/// The lock of the areas of an address space is acquired before that of the list.
 pub struct Mappings<M: Machine> {
     /// The owner of an interval is the number of its address space. The intervals of an address space change only while
     /// its areas are locked for writing, or after areas were removed. They cover at least what its areas map.

@@ -1,5 +1,5 @@
-//! The state of the memory manager: one [`Memory`](memory::Memory) for a machine, one [`Core`](core::Core) for an
-//! address space, the objects that areas map, and the operations that only read or count.
+//! The state of the memory manager: one [`Memory`](memory::Memory) per machine, one [`Core`](core::Core) per address
+//! space, and the objects that areas map. Also the operations that only read or count this state.
 
 pub(crate) mod account;
 pub(crate) mod areas;

@@ -108,7 +108,7 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Returns the frame of page `index`, reading or creating the page if it is not in memory. The frame carries one
     /// reference, as from `FrameRef::into_raw`.
     ///
-    /// `write` is whether a store through a shared mapping is about to happen.
+    /// `write` states whether a store through a shared mapping is about to happen.
     ///
     /// # Errors
     /// See [`ObjectError`]. A page in swap is reported as [`ObjectError::InSwap`], without waiting for the device.
@@ -300,7 +300,7 @@ pub trait Object<M: Machine>: Send + Sync {
     }
 
     /// Returns the huge page that consists of the 512 pages from `first` on, a multiple of 512. Creates it if the
-    /// settings allow it and none of the pages exists. `asked` is whether the area has `MADV_HUGEPAGE`. The frame
+    /// settings allow it and none of the pages exists. `asked` states whether the area has `MADV_HUGEPAGE`. The frame
     /// carries one reference to the folio.
     fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
         let _ = (memory, first, asked);
@@ -314,9 +314,9 @@ pub trait Object<M: Machine>: Send + Sync {
     }
 
     /// Fills the hole around page `index`, if there is one, with a zeroed folio: the largest of the orders `fitting`
-    /// that fits into the hole and that the settings allow. `asked` is whether the area has `MADV_HUGEPAGE`. The object
-    /// stores the frames of the folio as single pages. Returns the order, or `None` if the caller must fill the page
-    /// alone.
+    /// that fits into the hole and that the settings allow. `asked` states whether the area has `MADV_HUGEPAGE`. The
+    /// object stores the frames of the folio as single pages. Returns the order, or `None` if the caller must fill the
+    /// page alone.
     fn fill_folio(
         &self,
         memory: &Memory<M>,
@@ -334,7 +334,8 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
-    /// Returns whether the settings allow huge pages for the object. `asked` is whether the area has `MADV_HUGEPAGE`.
+    /// Returns whether the settings allow huge pages for the object. `asked` states whether the area has
+    /// `MADV_HUGEPAGE`.
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
         let _ = (memory, asked);
         false

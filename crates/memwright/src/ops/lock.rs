@@ -102,8 +102,8 @@ impl<M: Machine> Residency<'_, M> {
         Ok(())
     }
 
-    /// Locks the current mappings if `current` is set. `future` is whether and how mappings that are created later are
-    /// locked (`mlockall`). Returns the range to populate.
+    /// Locks the current mappings if `current` is set. `future` states whether, and how, later mappings are locked
+    /// (`mlockall`). Returns the range to populate.
     ///
     /// # Errors
     /// See [`LockError`]. On error there is nothing to populate.

@@ -38,9 +38,10 @@ fn may_share<M: Machine>(area: &Area<M>) -> bool {
     !area.is_shared() && area.object().is_none() && !area.flags().intersects(OF_ONE)
 }
 
-/// Returns the pages whose tables can be shared when a fork reaches an area with the pages `range`. A table with pages
-/// below `before` can no longer be shared, or is shared already. `after` is whether all areas beyond `range` that have
-/// pages in its last table permit sharing the table.
+/// Returns the pages of the tables that a fork can share when it reaches an area with the pages `range`. The first
+/// table is left out if it begins below both `range` and `before`: such a table is shared already, or must not be
+/// shared. If the last table extends beyond `range`, it is included only if `after` is true: the later areas in that
+/// table permit sharing.
 fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
     let first = huge::around(range.start);
     let last = huge::around(Page::new(range.end.number() - 1));

@@ -214,10 +214,10 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Returns a slot for the page in `frame`, which several entries map, none of them writable. Adds a use for the
-    /// caller's entry. `dirty` is whether the page was written: if so, a copy in a slot that no entry names is out of
-    /// date. The slot gets a reference to the frame, through which the faults of the other owners find it. The page is
-    /// written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): an earlier write would
-    /// take memory and free none. Returns `None` if there is no slot.
+    /// caller's entry. `dirty` states whether the page was written: if so, a copy in a slot that no entry names is out
+    /// of date. The slot gets a reference to the frame, through which the faults of the other owners find it. The page
+    /// is written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): an earlier write
+    /// would take memory and free none. Returns `None` if there is no slot.
     pub(crate) fn share_out(
         &self,
         frames: &Frames<M>,

@@ -118,9 +118,9 @@ impl SharedMode {
         }
     }
 
-    /// Returns whether a first touch allocates a huge page. `asked` is whether the area has `MADV_HUGEPAGE` (Linux 7.2
-    /// `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is the one for all
-    /// sizes, `Force` applies to 2 MiB only.
+    /// Returns whether a first touch allocates a huge page. `asked` states whether the area has `MADV_HUGEPAGE` (Linux
+    /// 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is the one for
+    /// all sizes, `Force` applies to 2 MiB only.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,

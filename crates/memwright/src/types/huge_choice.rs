@@ -46,8 +46,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Returns whether a first touch of shared memory with this setting allocates a huge page. `asked` is whether the
-    /// area has `MADV_HUGEPAGE`.
+    /// Returns whether a first touch of shared memory with this setting allocates a huge page. `asked` states whether
+    /// the area has `MADV_HUGEPAGE`.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),

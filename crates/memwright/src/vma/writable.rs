@@ -189,7 +189,7 @@ pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     }
 }
 
-/// The rule and a policy for one area, reduced to one comparison per entry, for loops over many entries.
+/// The result of [`upgrade`] for one area and one policy, precomputed so that a loop makes one comparison per entry.
 ///
 /// The bits of the entry must contain `READ`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
