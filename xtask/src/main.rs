@@ -27,6 +27,7 @@ mod install;
 mod miri;
 mod mutants;
 mod number;
+mod parallel;
 mod programs;
 mod prose;
 mod release;

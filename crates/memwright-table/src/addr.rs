@@ -339,9 +339,6 @@ impl PageSize {
 pub struct CpuId(u16);
 
 impl CpuId {
-    /// The CPU with the number 0.
-    pub const FIRST: Self = Self(0);
-
     /// The CPU with this number.
     ///
     /// # Panics

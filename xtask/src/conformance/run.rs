@@ -1,14 +1,11 @@
 //! Runs a test on Memwright, or on a Linux kernel in the same virtual machine.
 
 use super::list::Test;
-use crate::{command, shell};
+use crate::{command, parallel, shell};
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 /// The output of a test, and how it ended.
 pub struct Output {
@@ -84,34 +81,9 @@ pub fn all<'a>(
     kernel: Kernel<'_>,
     mut report: impl FnMut(&'a Test, Output),
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            let (next, sender) = (&next, sender.clone());
-            scope.spawn(move || {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(test) = tests.get(number) else { break };
-                    let output = run(memwright, test, programs, kernel);
-                    if sender.send((number, output)).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        let mut early = BTreeMap::new();
-        for (number, test) in tests.iter().enumerate() {
-            let output = loop {
-                if let Some(output) = early.remove(&number) {
-                    break output;
-                }
-                let (ended, output) = receiver.recv().context("a thread panicked")?;
-                early.insert(ended, output);
-            };
-            report(test, output?);
-        }
+    let run_one = |test: &&'a Test| run(memwright, test, programs, kernel);
+    parallel::each(tests, run_one, |test, output| {
+        report(test, output?);
         Ok(())
     })
 }

@@ -6,7 +6,6 @@
 
 mod edit;
 mod list;
-mod parallel;
 mod tokens;
 mod tree;
 mod verdict;
@@ -20,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::list::{List, Mistake};
 use self::verdict::{Ending, Exit, judge};
-use crate::{architectures, shell};
+use crate::{architectures, parallel, shell};
 
 /// The simulated machine of a build that names none.
 const DEFAULT_MACHINE: &str = "x86_64";
@@ -178,33 +177,32 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
 fn check_unmodified(tests: &Tests, chosen: &[&Mistake]) -> Result<()> {
     let named: BTreeSet<(&str, &str)> = chosen.iter().map(|mistake| mistake.test()).collect();
     let named: Vec<(&str, &str)> = named.into_iter().collect();
-    let mut failed = Vec::new();
     let run = |test: &(&str, &str)| play(tests, *test, None);
-    parallel::each(&named, run, |(binary, test), ending| match ending {
-        Ok(Ending::Passed) => {}
-        Ok(ending) => failed.push(format!("{binary}::{test} without a mistake: {ending:?}")),
-        Err(error) => failed.push(format!("{binary}::{test}: {error:#}")),
-    });
-    ensure!(failed.is_empty(), "{}", failed.join("\n"));
-    Ok(())
+    parallel::each(&named, run, |(binary, test), ending| {
+        let ending = ending?;
+        ensure!(
+            ending == Ending::Passed,
+            "{binary}::{test} without a mistake: {ending:?}",
+        );
+        Ok(())
+    })
 }
 
 /// Runs the test of each mistake with the mistake, and prints how it ended. Returns the number of mistakes that no
 /// assertion noticed.
 fn count_unnoticed(tests: &Tests, chosen: &[&Mistake]) -> Result<usize> {
-    let (mut unnoticed, mut failed) = (0, None);
+    let mut unnoticed = 0;
     println!("{:<24} {:<60} noticed", "mistake", "test");
     let run = |mistake: &&Mistake| play(tests, mistake.test(), Some(mistake));
-    parallel::each(chosen, run, |mistake, ending| match ending {
-        Ok(ending) => {
-            let (binary, test) = mistake.test();
-            unnoticed += usize::from(!matches!(ending, Ending::Asserted(_)));
-            let test = format!("{binary}::{test}");
-            println!("{:<24} {test:<60} {ending}", mistake.name);
-        }
-        Err(error) => failed = Some(error),
-    });
-    failed.map_or(Ok(unnoticed), Err)
+    parallel::each(chosen, run, |mistake, ending| {
+        let ending = ending?;
+        let (binary, test) = mistake.test();
+        unnoticed += usize::from(!matches!(ending, Ending::Asserted(_)));
+        let test = format!("{binary}::{test}");
+        println!("{:<24} {test:<60} {ending}", mistake.name);
+        Ok(())
+    })?;
+    Ok(unnoticed)
 }
 
 /// Builds the tests of the copy. The target folder is separate, because the packages of the copy have the same names as
