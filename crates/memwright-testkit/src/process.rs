@@ -39,7 +39,8 @@ pub enum Signal {
     Broken(&'static str),
 }
 
-const ENDLESS: &str = "an access still faults after many faults that were resolved";
+/// What is wrong if an access faults [`MOST_FAULTS`] times.
+pub(crate) const ENDLESS: &str = "an access still faults after many faults that were resolved";
 const WRONG_TRAP: &str = "a page fault reports another page, or another kind of access";
 
 /// What a CPU has loaded.
