@@ -232,7 +232,7 @@ fn summary(report: &[Done], all: Took, state: &State) -> Result<()> {
         "stage", "budget", "seconds", "processor"
     );
     let mut totals = state.totals.clone();
-    let mut failed = 0;
+    let mut failed = Vec::new();
     for Done { row, took, outcome } in report {
         let budget = row.budget(state.tier);
         let mut words = match outcome {
@@ -242,7 +242,7 @@ fn summary(report: &[Done], all: Took, state: &State) -> Result<()> {
                 format!("SKIPPED: {why}")
             }
             Outcome::Failed(why) => {
-                failed += 1;
+                failed.push(row.name);
                 format!("FAILED: {why}")
             }
         };
@@ -263,8 +263,8 @@ fn summary(report: &[Done], all: Took, state: &State) -> Result<()> {
             all.clock.as_secs_f64() / 60.0
         );
     }
-    if failed > 0 {
-        bail!("{failed} stages failed");
+    if !failed.is_empty() {
+        bail!("stages that failed: {}", failed.join("; "));
     }
     Ok(())
 }
