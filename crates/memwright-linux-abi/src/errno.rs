@@ -93,7 +93,9 @@ impl Errno {
 impl From<FillError> for Errno {
     fn from(error: FillError) -> Self {
         match error {
-            FillError::Invalid => Self::EINVAL,
+            FillError::NotApplicable | FillError::NotProtectable | FillError::Unavailable => {
+                Self::EINVAL
+            }
             FillError::NotWatched => Self::ENOENT,
             FillError::Exists => Self::EEXIST,
             FillError::NotThere => Self::EFAULT,

@@ -245,7 +245,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
 /// Returns the error number with which `mseal` fails.
 pub fn seal_errno(error: SealError) -> Errno {
     match error {
-        SealError::Invalid => Errno::EINVAL,
+        SealError::Misaligned | SealError::OutOfRange => Errno::EINVAL,
         SealError::Hole(_) | SealError::OverLimit(_) | SealError::OutOfMemory => Errno::ENOMEM,
     }
 }
@@ -253,7 +253,7 @@ pub fn seal_errno(error: SealError) -> Errno {
 /// Returns the error number with which `PR_SET_VMA_ANON_NAME` fails.
 pub fn name_errno(error: NameError) -> Errno {
     match error {
-        NameError::Invalid => Errno::EINVAL,
+        NameError::Misaligned | NameError::OutOfRange => Errno::EINVAL,
         NameError::NotAnonymous(_) => Errno::EBADF,
         NameError::Hole(_) | NameError::OverLimit(_) | NameError::OutOfMemory => Errno::ENOMEM,
     }

@@ -179,7 +179,9 @@ pub fn watch_errno(error: WatchError) -> Errno {
 
 fn move_errno(error: MoveError) -> Errno {
     match error {
-        MoveError::Invalid => Errno::EINVAL,
+        MoveError::SeveralAreas | MoveError::NotRegistered | MoveError::NotApplicable => {
+            Errno::EINVAL
+        }
         MoveError::NotWatched | MoveError::NotThere => Errno::ENOENT,
         MoveError::Marked => Errno::EFAULT,
         MoveError::Exists => Errno::EEXIST,

@@ -224,10 +224,13 @@ fn fill_in_vain_and_drop() {
         &promised,
         &[
             |world| {
-                let refused = &mut |_, _| Err(FillError::Invalid);
+                let refused = &mut |_, _| Err(FillError::NotApplicable);
                 let fill =
                     |space: &Space| space.uffd().fill_hugetlb(at(BEGIN).page(), false, refused);
-                assert_eq!(world.process().on(FIRST, fill), Err(FillError::Invalid));
+                assert_eq!(
+                    world.process().on(FIRST, fill),
+                    Err(FillError::NotApplicable)
+                );
             },
             |world| {
                 let drop = |space: &Space| space.advise(at(BEGIN), HUGE_BYTES, Advice::DontNeed);

@@ -66,7 +66,7 @@ pub(super) fn kind_of_protect(error: ProtectError) -> Kind {
 pub(super) fn kind_of_seal(error: SealError) -> Kind {
     match error {
         SealError::Hole(_) => Kind::Hole,
-        SealError::Invalid => Kind::Invalid,
+        SealError::Misaligned | SealError::OutOfRange => Kind::Invalid,
         SealError::OverLimit(_) | SealError::OutOfMemory => Kind::Resources,
     }
 }
@@ -105,7 +105,9 @@ pub(super) fn kind_of_fault(error: FaultError) -> Kind {
 
 pub(super) fn kind_of_fill(error: FillError) -> Kind {
     match error {
-        FillError::Invalid => Kind::Invalid,
+        FillError::NotApplicable | FillError::NotProtectable | FillError::Unavailable => {
+            Kind::Invalid
+        }
         FillError::NotWatched => Kind::NotWatched,
         FillError::Exists => Kind::Exists,
         FillError::NotThere | FillError::BeyondEnd => Kind::Bus,

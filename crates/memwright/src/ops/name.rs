@@ -5,18 +5,27 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Backing};
-use crate::mm::check;
+use crate::mm::check::{self, RangeError};
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::area_name::AreaName;
 use crate::types::error::NameError;
+
+impl From<RangeError> for NameError {
+    fn from(error: RangeError) -> Self {
+        match error {
+            RangeError::Misaligned => Self::Misaligned,
+            RangeError::Wraps => Self::OutOfRange,
+        }
+    }
+}
 
 impl From<FlagsError> for NameError {
     fn from(error: FlagsError) -> Self {
         match error {
             FlagsError::Hole(address) => Self::Hole(address),
             FlagsError::OverLimit(limit) => Self::OverLimit(limit),
-            FlagsError::Misaligned => Self::Invalid,
+            FlagsError::Misaligned => Self::Misaligned,
             FlagsError::OutOfMemory => Self::OutOfMemory,
         }
     }
@@ -35,7 +44,7 @@ impl<M: Machine> AddressSpace<M> {
         name: Option<&Arc<AreaName>>,
     ) -> Result<(), NameError> {
         let core = &*self.core;
-        let range = check::pages(address, length).map_err(|_| NameError::Invalid)?;
+        let range = check::pages(address, length)?;
         let mut areas = core.areas.write();
         let file = first_file(&areas, range);
         let end = file.map_or(range.end, |page| page.max(range.start));

@@ -3,18 +3,27 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, VirtAddr};
 
-use crate::mm::check;
+use crate::mm::check::{self, RangeError};
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::error::SealError;
 use crate::vma::area::AreaFlags;
+
+impl From<RangeError> for SealError {
+    fn from(error: RangeError) -> Self {
+        match error {
+            RangeError::Misaligned => Self::Misaligned,
+            RangeError::Wraps => Self::OutOfRange,
+        }
+    }
+}
 
 impl From<FlagsError> for SealError {
     fn from(error: FlagsError) -> Self {
         match error {
             FlagsError::Hole(address) => Self::Hole(address),
             FlagsError::OverLimit(limit) => Self::OverLimit(limit),
-            FlagsError::Misaligned => Self::Invalid,
+            FlagsError::Misaligned => Self::Misaligned,
             FlagsError::OutOfMemory => Self::OutOfMemory,
         }
     }
@@ -29,7 +38,7 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`SealError`]. If the range has a hole, nothing is sealed.
     pub fn seal(&self, address: VirtAddr, length: u64) -> Result<(), SealError> {
         let core = &*self.core;
-        let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;
+        let range = check::pages(address, length)?;
         let mut areas = core.areas.write();
         let mut next = range.start;
         let mut points = PausePoints::<M::Threads>::every(AREAS);

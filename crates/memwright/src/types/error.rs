@@ -251,9 +251,10 @@ pub enum PopulateError {
 /// Why anonymous memory could not be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
-    /// page (EINVAL).
-    Invalid,
+    /// The address is not a multiple of the page size, or the range begins or ends inside a hugetlb page (EINVAL).
+    Misaligned,
+    /// The range wraps around (EINVAL).
+    OutOfRange,
     /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
     /// A file is mapped at this address (EBADF).
@@ -267,9 +268,10 @@ pub enum NameError {
 /// Why an `mseal` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
-    /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
-    /// page (EINVAL).
-    Invalid,
+    /// The address is not a multiple of the page size, or the range begins or ends inside a hugetlb page (EINVAL).
+    Misaligned,
+    /// The range wraps around (EINVAL).
+    OutOfRange,
     /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
     /// The operation would exceed a limit (ENOMEM). The areas at lower addresses have been sealed.
@@ -407,8 +409,13 @@ impl From<CutError> for WatchError {
 /// Why a page was not moved by `UFFDIO_MOVE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveError {
-    /// Pages cannot be moved between these areas (EINVAL).
-    Invalid,
+    /// The source or the target is not within a single area (EINVAL).
+    SeveralAreas,
+    /// The target is not registered with the userfaultfd (EINVAL).
+    NotRegistered,
+    /// Pages cannot be moved between these areas: one of them is shared or maps an object, the source is not writable,
+    /// or the areas differ in their rights or in whether they are locked (EINVAL).
+    NotApplicable,
     /// Nothing is mapped at the start of the target (ENOENT).
     NotWatched,
     /// No area is mapped at the source, or the source has no page (ENOENT).
@@ -426,8 +433,12 @@ pub enum MoveError {
 /// Why a userfaultfd ioctl did not fill a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillError {
-    /// The page is not in user memory, or its area cannot be filled in this way (EINVAL).
-    Invalid,
+    /// The area cannot be filled in this way, or the page is not the first page of a hugetlb page (EINVAL).
+    NotApplicable,
+    /// The page was to be write-protected, but its area is not registered for write protection (EINVAL).
+    NotProtectable,
+    /// The object has the page, but could not provide it: it could not be read, or is in use (EINVAL).
+    Unavailable,
     /// The page is not registered with the userfaultfd (ENOENT).
     NotWatched,
     /// The entry is not empty (EEXIST).

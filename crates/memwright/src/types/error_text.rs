@@ -119,7 +119,8 @@ error_text!(PopulateError {
 });
 
 error_text!(NameError {
-    Self::Invalid => "the range is not aligned to the pages of its areas, or wraps around";
+    Self::Misaligned => "the range is not aligned to the pages of its areas";
+    Self::OutOfRange => "the range wraps around";
     Self::Hole(at) => "nothing is mapped at {at}";
     Self::NotAnonymous(at) => "a file is mapped at {at}";
     Self::OverLimit(limit) => "over the limit on {limit}";
@@ -127,7 +128,8 @@ error_text!(NameError {
 });
 
 error_text!(SealError {
-    Self::Invalid => "the range is not aligned to the pages of its areas, or wraps around";
+    Self::Misaligned => "the range is not aligned to the pages of its areas";
+    Self::OutOfRange => "the range wraps around";
     Self::Hole(at) => "nothing is mapped at {at}";
     Self::OverLimit(limit) => "over the limit on {limit}";
     Self::OutOfMemory => "out of memory";
@@ -184,7 +186,9 @@ error_text!(WatchError {
 });
 
 error_text!(MoveError {
-    Self::Invalid => "pages cannot be moved between the areas";
+    Self::SeveralAreas => "the source or the target is not within a single area";
+    Self::NotRegistered => "the target is not registered with the userfaultfd";
+    Self::NotApplicable => "pages cannot be moved between the areas";
     Self::NotWatched => "nothing is mapped at the target";
     Self::NotThere => "the source has no page";
     Self::Marked => "the source has a marker in place of the page";
@@ -194,7 +198,9 @@ error_text!(MoveError {
 });
 
 error_text!(FillError {
-    Self::Invalid => "the area cannot be filled in this way";
+    Self::NotApplicable => "the area cannot be filled in this way";
+    Self::NotProtectable => "the area is not registered for write protection";
+    Self::Unavailable => "the object could not provide the page";
     Self::NotWatched => "the page is not registered with the userfaultfd";
     Self::Exists => "the page exists";
     Self::NotThere => "the object does not have the page";

@@ -48,7 +48,7 @@ impl<M: Machine> Uffd<'_, M> {
             return Err(FillError::NotWatched);
         }
         if protect && !area.flags().contains(AreaFlags::UFFD_WP) {
-            return Err(FillError::Invalid);
+            return Err(FillError::NotProtectable);
         }
         let fault = Fault {
             core,
@@ -74,7 +74,7 @@ impl<M: Machine> Uffd<'_, M> {
                     }));
                 }
             }
-            (Fill::Object, None) => return Err(FillError::Invalid),
+            (Fill::Object, None) => return Err(FillError::NotApplicable),
             (Fill::Bytes(bytes), Some(object)) if area.is_shared() => {
                 place.put(&**object, Some(bytes))?;
             }
@@ -110,7 +110,7 @@ impl<M: Machine> Place<'_, M> {
     fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
-            return Err(FillError::Invalid);
+            return Err(FillError::NotApplicable);
         }
         let index = area.offset_of(self.fault.page);
         match area.object() {
@@ -234,7 +234,7 @@ impl<M: Machine> Place<'_, M> {
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => Err(FillError::OutOfMemory),
             Err(ObjectError::BeyondEnd) => Err(FillError::BeyondEnd),
             Err(ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap) => {
-                Err(FillError::Invalid)
+                Err(FillError::Unavailable)
             }
         }
     }
@@ -315,6 +315,6 @@ fn refusal(error: ObjectError) -> FillError {
     match error {
         ObjectError::BeyondEnd => FillError::NotThere,
         ObjectError::OutOfMemory | ObjectError::NoRoom => FillError::OutOfMemory,
-        ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => FillError::Invalid,
+        ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => FillError::Unavailable,
     }
 }

@@ -34,7 +34,7 @@ impl<M: Machine> Uffd<'_, M> {
         let (head, object, index) = {
             let areas = core.areas.read(core.cpu());
             let area = watched_area(&areas, page, protect)?;
-            let object = area.object().ok_or(FillError::Invalid)?.clone();
+            let object = area.object().ok_or(FillError::NotApplicable)?.clone();
             let place = place(core, &areas, area, page, protect);
             (place.take_hugetlb()?, object, place.fault.huge_index())
         };
@@ -75,8 +75,11 @@ fn watched_area<M: Machine>(
         return Err(FillError::NotWatched);
     }
     let hugetlb = area.flags().contains(AreaFlags::HUGETLB) && huge::around(page).start == page;
-    if !hugetlb || protect && !area.flags().contains(AreaFlags::UFFD_WP) {
-        return Err(FillError::Invalid);
+    if !hugetlb {
+        return Err(FillError::NotApplicable);
+    }
+    if protect && !area.flags().contains(AreaFlags::UFFD_WP) {
+        return Err(FillError::NotProtectable);
     }
     Ok(area)
 }
@@ -102,23 +105,23 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Executes a poison fill or a fill with the object's page. Returns `FillError::Invalid` for any other fill, or if
+    /// Executes a poison fill or a fill with the object's page. Returns `FillError::NotApplicable` for any other fill, or if
     /// the page is not the first page of a huge page.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
-            return Err(FillError::Invalid);
+            return Err(FillError::NotApplicable);
         }
         match fill {
             Fill::Poison => self.poison(),
             Fill::Object => self.show_hugetlb(),
             // `UFFDIO_ZEROPAGE` is rejected too: there is no zero page for hugetlb.
-            Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
+            Fill::Zeroes | Fill::Bytes(_) => Err(FillError::NotApplicable),
         }
     }
 
     fn view(&self) -> Result<HugeView<'_, M>, FillError> {
         let view = self.fault.area.object().and_then(|object| object.huge());
-        view.ok_or(FillError::Invalid)
+        view.ok_or(FillError::NotApplicable)
     }
 
     /// Allocates a huge page from the pool for the range to fill, and marks its index in the file as being filled.

@@ -11,20 +11,20 @@ impl<M: Machine> Uffd<'_, M> {
     /// Fills nothing.
     ///
     /// # Errors
-    /// Always [`FillError::Invalid`].
+    /// Always [`FillError::NotApplicable`].
     pub fn fill_hugetlb<E: From<FillError>>(
         &self,
         _page: Page,
         _protect: bool,
         _write: &mut dyn FnMut(Frame, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        Err(FillError::Invalid.into())
+        Err(FillError::NotApplicable.into())
     }
 }
 
 impl<M: Machine> Place<'_, M> {
     /// Fills nothing.
     pub(super) fn fill_hugetlb(&self, _fill: Fill<'_>) -> Result<(), FillError> {
-        Err(FillError::Invalid)
+        Err(FillError::NotApplicable)
     }
 }

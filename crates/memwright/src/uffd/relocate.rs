@@ -72,10 +72,14 @@ fn check_areas<'a, M: Machine>(
     let alike = source.rights() == target.rights()
         && source.flags() & locked == target.flags() & locked
         && source.rights().contains(Rights::WRITE);
-    if whole && own && plain(source) && plain(target) && alike {
+    if !whole {
+        Err(MoveError::SeveralAreas)
+    } else if !own {
+        Err(MoveError::NotRegistered)
+    } else if plain(source) && plain(target) && alike {
         Ok(target)
     } else {
-        Err(MoveError::Invalid)
+        Err(MoveError::NotApplicable)
     }
 }
 

@@ -266,8 +266,8 @@ fn what_cannot_be_sealed() {
     process.map(3, 1, RW);
     let seal = |at: u64, length: u64| process.space.seal(VirtAddr::new(at), length);
     let base = page(0).as_u64();
-    assert_eq!(seal(base + 1, PAGE), Err(SealError::Invalid));
-    assert_eq!(seal(base, u64::MAX), Err(SealError::Invalid));
+    assert_eq!(seal(base + 1, PAGE), Err(SealError::Misaligned));
+    assert_eq!(seal(base, u64::MAX), Err(SealError::OutOfRange));
     assert_eq!(seal(base, 4 * PAGE), Err(SealError::Hole(page(2))));
     assert_eq!(process.areas(), "2rw . 1rw");
     assert_eq!(seal(base, 0), Ok(()));

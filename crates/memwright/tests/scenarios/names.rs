@@ -92,8 +92,8 @@ fn what_cannot_be_named() {
     let all = name("all");
     let set = |at, bytes| process.space.name_memory(at, bytes, Some(&all));
     let odd = VirtAddr::new(page(0).as_u64() + 1);
-    assert_eq!(set(odd, PAGE), Err(NameError::Invalid));
-    assert_eq!(set(page(0), u64::MAX), Err(NameError::Invalid));
+    assert_eq!(set(odd, PAGE), Err(NameError::Misaligned));
+    assert_eq!(set(page(0), u64::MAX), Err(NameError::OutOfRange));
     assert_eq!(set(page(0), 0), Ok(()));
     // The memory after a hole is named too.
     assert_eq!(set(page(0), 3 * PAGE), Err(NameError::Hole(page(1))));

@@ -496,7 +496,7 @@ fn a_page_in_swap_is_not_missing() {
     assert_eq!(fill(&process, 3, Fill::Object), Err(FillError::NotThere));
     page_out(&process, 1, 1);
     swapping.device.fail_each(1);
-    assert_eq!(fill(&process, 1, Fill::Object), Err(FillError::Invalid));
+    assert_eq!(fill(&process, 1, Fill::Object), Err(FillError::Unavailable));
     swapping.device.fail_each(0);
 }
 

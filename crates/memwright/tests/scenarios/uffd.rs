@@ -209,7 +209,7 @@ fn a_missing_page_is_filled_by_the_watcher() {
     assert_eq!(fill(2, Fill::Bytes(&bytes), true), Ok(()));
     assert_eq!(fill(3, Fill::Poison, false), Ok(()));
     assert_eq!(fill(4, Fill::Zeroes, false), Err(FillError::NotWatched));
-    assert_eq!(fill(1, Fill::Object, false), Err(FillError::Invalid));
+    assert_eq!(fill(1, Fill::Object, false), Err(FillError::NotApplicable));
     assert_eq!(process.store(0, 2), Ok(vec![]));
     assert_eq!(process.load(1), 0);
     process.store(1, 3).unwrap();
@@ -269,7 +269,7 @@ fn memory_is_filled_as_far_as_its_object_reaches_and_files_are_not() {
     other.map_object(0, 1, RW, &file, false);
     register(&other, 1, &watch(true, true), WP);
     let refused = fill(&other, 0, Fill::Bytes(&bytes));
-    assert_eq!(refused, Err(FillError::Invalid));
+    assert_eq!(refused, Err(FillError::NotApplicable));
 }
 
 #[test]
@@ -661,10 +661,14 @@ fn pages_move_between_areas_that_are_alike_and_markers_do_not() {
     };
     assert_eq!(relocate(8, 0, 3), (1, Err(MoveError::Marked)));
     assert_eq!(relocate(10, 1, 2), (2, Ok(())), "holes");
-    assert_eq!(relocate(10, 2, 3), (0, Err(MoveError::Invalid)), "too long");
+    assert_eq!(
+        relocate(10, 2, 3),
+        (0, Err(MoveError::SeveralAreas)),
+        "too long"
+    );
     assert_eq!(relocate(20, 2, 1), (0, Err(MoveError::NotThere)));
     assert_eq!(relocate(8, 20, 1), (0, Err(MoveError::NotWatched)));
-    assert_eq!(relocate(8, 9, 1), (0, Err(MoveError::Invalid)));
+    assert_eq!(relocate(8, 9, 1), (0, Err(MoveError::NotRegistered)));
     assert_eq!(process.load(0), 1);
 }
 
