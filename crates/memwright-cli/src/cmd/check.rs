@@ -63,7 +63,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let sheets = std::slice::from_ref(&sheet);
     outputs.write("memwright check", sheets, args.shown.all, &now)?;
     let Decision { code, lines } = decided?;
-    // In a bisection, the lines about the limits on standard output already contain the reasons.
+    // In a bisection, standard output already has a line for each limit, with the reason.
     for line in lines.iter().filter(|_| !args.bisect) {
         say(line);
     }
@@ -109,7 +109,7 @@ fn decide(
     Ok(Decision { code, lines })
 }
 
-/// Returns the verdict for reports.
+/// Returns the verdict for the reports.
 fn reported(decided: &Result<Decision, Failure>, limited: Vec<Limited>) -> Verdict {
     let (kind, reasons) = match decided {
         Ok(Decision { code: 0, .. }) => (VerdictKind::Passed, Vec::new()),
@@ -259,8 +259,8 @@ fn differences(
     with_lines(found)
 }
 
-/// Returns the kinds of failures, and one line for each: a limit with which the run does not comply, or a difference in
-/// the behaviour of the program.
+/// Returns the kinds of failures, and one line for each failure: for each limit that the run exceeds or whose row was
+/// not measured, and for each difference in the behaviour of the program.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,

@@ -9,8 +9,7 @@ use serde_json::Value;
 pub enum Vary {
     /// The program and its libraries, and their paths.
     Program,
-    /// The path of the program and the name by which it is called: both are on its stack, and the kernel walks the
-    /// path.
+    /// The program's path and `argv[0]`. Both are on the program's stack, and the kernel resolves the path.
     Path,
     /// The kernel image.
     Kernel,
@@ -147,7 +146,7 @@ mod tests {
         assert_eq!(differing(&base, &other), [SETTING]);
         let mut other = account("p", "k", 1);
         other["arguments"] = json!(["z", "y"]);
-        // A different path changes the counts: it is on the program's stack, and the kernel resolves it.
+        // A different path changes the counts, because it is on the program's stack and the kernel resolves it.
         assert_eq!(differing(&base, &other), [PATH]);
         other["arguments"] = json!(["x", "z"]);
         assert_eq!(differing(&base, &other), ["list of arguments"]);

@@ -111,7 +111,8 @@ pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
 }
 
-/// Returns the name and the group of every row that a run can have, with the rows of only one CPU and one region.
+/// Returns the name and the group of every row that a run can have. Includes the rows of one CPU and of one region,
+/// whose numbers are `in_cpu` and `in_region`.
 fn known(in_cpu: usize, in_region: u16) -> Vec<(String, &'static str)> {
     let counts = || {
         let rows = Counts::default().rows().into_iter();

@@ -8,8 +8,8 @@ use crate::model::saved::Saved;
 use crate::model::words;
 use crate::sheet::Sheet;
 
-/// A kind of difference, with its exit code. The kinds are in ascending order of weight: a difference of a later kind
-/// can be the cause of those of earlier kinds.
+/// A kind of difference, with its exit code. The kinds are in ascending order of weight, because a difference of a
+/// later kind can be the cause of differences of earlier kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]

@@ -22,8 +22,8 @@ use crate::model::size::parse_swap;
 use crate::model::words;
 use crate::qemu::runs::Runs;
 
-/// The folder of an experiment's program in its guest. The path of a program is in its memory and in /proc, so its
-/// length changes counts. A path that depends on the cache of this machine would change them from user to user.
+/// The folder of an experiment's program in its guest. The path is in the program's memory and in /proc, so its length
+/// changes the counts. A path in this machine's cache would make the counts differ between users.
 const PLACE: &str = "/tmp/experiment";
 
 /// A kernel on which the experiments run.
