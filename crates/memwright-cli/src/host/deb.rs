@@ -1,7 +1,8 @@
-//! Reads Debian packages, deb(5), without dpkg, which other systems lack.
+//! Reads Debian packages, deb(5), without dpkg, because systems other than Debian lack dpkg.
 //!
-//! A package is an archive of ar(5) with the members `debian-binary`, `control.tar` and `data.tar`. The last one has the
-//! files, and is compressed. Any file can be called a package, so what is read and written is limited.
+//! A package is an archive of ar(5) with the members `debian-binary`, `control.tar` and `data.tar`. The member
+//! `data.tar` has the files, and is compressed. A user can pass any file as a package, so the amounts of data that are
+//! read and written are limited.
 
 use std::fmt;
 use std::fs::File;
@@ -41,7 +42,7 @@ struct Member {
     size: u64,
 }
 
-/// What is wrong with the header of a member.
+/// Why the header of a member is invalid.
 #[derive(Debug, PartialEq, Eq)]
 enum BadHeader {
     End,

@@ -76,7 +76,7 @@ impl Group<'_> {
     }
 }
 
-/// The plans of several columns. Columns with the same changes and the same kind of kernel share an entry.
+/// The plans of several columns. Columns with the same changes and the same kind of kernel share a plan.
 #[derive(Debug)]
 pub struct Groups<'a>(Vec<Group<'a>>);
 

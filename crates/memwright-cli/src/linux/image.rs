@@ -18,8 +18,8 @@ impl fmt::Display for NotBootable {
 
 impl std::error::Error for NotBootable {}
 
-/// Returns whether an error of opening an image means that the image is absent or cannot boot, as after a failed build.
-/// Other errors are not caused by the build, so a bisection must not skip the commit because of them.
+/// Returns whether an error of opening an image means that the image is absent or cannot boot, for example because a
+/// build failed. Other errors are not caused by the build, so a bisection must not skip the commit because of them.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()

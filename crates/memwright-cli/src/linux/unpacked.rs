@@ -83,7 +83,7 @@ fn part(path: &Path) -> Option<Part<'_>> {
 /// Returns the files of the kernel in a folder with unpacked packages.
 ///
 /// # Errors
-/// One line if the folder contains no image, or those of several versions, or I/O errors.
+/// One line if the folder contains no image, or images of several versions. Also I/O errors.
 pub fn find(folder: &Path) -> anyhow::Result<Unpacked> {
     let (mut images, mut configurations) = (Vec::new(), Vec::new());
     for path in candidates(folder)? {
