@@ -65,7 +65,7 @@ fn read(path: &Path) -> Value {
 }
 
 /// Returns the instructions and the number of calls of each function, and the sum of the instructions in all call
-/// trees. Each call tree begins at an entry to the kernel.
+/// trees. A call tree begins at each entry to the kernel.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();

@@ -35,8 +35,8 @@ impl Hashes {
     }
 }
 
-/// Returns the document of a run. `input` is the SHA-256 of the program's standard input, and `seen` lists what the
-/// program looked up in the tree of `--root`.
+/// Returns the document of a run. `input` is the SHA-256 of the program's standard input. `seen` lists what the program
+/// looked up in the tree of `--root`.
 pub fn document(
     plan: &OwnPlan,
     machine: &Machine,

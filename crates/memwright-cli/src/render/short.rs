@@ -217,8 +217,8 @@ fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     lines
 }
 
-/// Returns the warnings: that nothing was counted, how many regions have no column, and which regions have unpaired
-/// marks.
+/// Returns the warnings: that nothing was counted, how many regions are omitted because they have no column, and which
+/// regions have unpaired marks.
 fn problems(document: &kernel_run::Document, shown: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if document.run.is_none() {

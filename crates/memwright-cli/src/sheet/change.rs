@@ -128,7 +128,8 @@ impl Row {
         cell(0).zip(cell(column))
     }
 
-    /// Returns how a column differs from the first; `None` if it does not, or if one of the two was not measured.
+    /// Returns how a column differs from the first. Returns `None` if the column does not differ, or if the column or
+    /// the first was not measured.
     fn difference(&self, column: usize) -> Option<Difference> {
         let (first, other) = self.pair(column)?;
         Difference::of(other, first)
@@ -147,8 +148,8 @@ impl Row {
         shares.max_by(|one, other| one.order(*other))
     }
 
-    /// Formats the difference of a column from the first: "=" if there is none, empty if one of the two was not
-    /// measured.
+    /// Formats the difference of a column from the first: "=" if there is no difference, empty if the column or the
+    /// first was not measured.
     pub fn delta(&self, column: usize) -> String {
         match (self.pair(column), self.difference(column)) {
             (None, _) => String::new(),
@@ -205,10 +206,11 @@ pub struct Changes<'a> {
     /// One line with the number of changed rows, the number of all rows, and the number of rows that at least one
     /// column did not measure.
     pub summary: String,
-    /// The headings of the table's columns, after that of the label: the unit, then each column. A compared column is
-    /// followed by its difference and its relative change.
+    /// The headings of the columns that follow the column of labels: the unit, then each column of the sheet. A
+    /// compared column is followed by its difference and its relative change.
     pub headings: Vec<String>,
-    /// The rows that changed, largest relative change first, and equal changes in the order of the sheet.
+    /// The rows that changed, sorted by relative change, the largest first. Rows with equal changes are in the order of
+    /// the sheet.
     pub rows: Vec<Changed<'a>>,
 }
 
@@ -217,7 +219,7 @@ pub struct Changes<'a> {
 pub struct Changed<'a> {
     /// The row that changed.
     pub row: &'a Row,
-    /// Its label, outside its section.
+    /// The label of the row, for use outside its section.
     pub label: String,
     /// The texts of the cells, in the order of the headings.
     pub texts: Vec<String>,
