@@ -55,7 +55,7 @@ enum End {
     Exited(i32),
     /// The kernel turned the power off, or reset the machine.
     PoweredOff,
-    /// An exception had no handler, and neither had the double fault.
+    /// An exception had no handler, and the double fault that followed had no handler either.
     TripleFault,
     /// QEMU failed, or a signal ended it.
     Failed,
@@ -99,7 +99,7 @@ impl AloneGuest {
     /// Boots the kernel, and returns what it printed, how it ended, and the counts.
     ///
     /// # Errors
-    /// If QEMU fails, if the kernel is never entered, or if it prints too much.
+    /// If QEMU fails, if the kernel is never entered, or if the kernel prints too much.
     pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let errors = folder.path().join("qemu.log");

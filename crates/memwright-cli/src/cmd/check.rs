@@ -195,13 +195,14 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     ))
 }
 
-/// Returns whether the text is the name of a row, and not a pattern or a group, which begins with a capital letter.
+/// Returns whether the text is the name of a row, and not a pattern or a group. The name of a group begins with a
+/// capital letter.
 fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// Returns an error unless a verdict is possible: the runs must be comparable and must repeat. In a bisection, the
-/// program must also have ended as [`other_ending`] expects.
+/// Returns an error if no verdict is possible. The runs must be comparable and must repeat. In a bisection, the program
+/// must also have ended as [`other_ending`] expects.
 fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
     let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
     let mut vary = args.vary.clone();
@@ -231,8 +232,8 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
     }
 }
 
-/// Returns a line if the program ended differently than in the baseline or, without a baseline, if it did not exit by
-/// itself. Its counts then do not describe the same work.
+/// Returns a line if the program ended differently than in the baseline. Without a baseline, returns a line if the
+/// program did not exit by itself. The counts of such a run do not describe the same work.
 fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
     let text = words::ending;
     match (before, now) {

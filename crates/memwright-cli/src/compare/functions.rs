@@ -11,7 +11,8 @@ use crate::sheet::{Row, Section, Value};
 pub struct Side<'a> {
     /// The functions that the kernel executed.
     pub profile: &'a Profile,
-    /// The source names of the kernel's functions, executed or not; `None` if the profile contains inlined functions.
+    /// The source names of all functions of the kernel, including those that were not executed; `None` if the profile
+    /// contains inlined functions.
     pub names: Option<&'a BTreeSet<String>>,
 }
 

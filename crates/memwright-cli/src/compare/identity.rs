@@ -1,5 +1,5 @@
-//! Checks that two runs have the same program, settings and other properties, without which their counts cannot be
-//! compared.
+//! Checks that two runs have the same program, settings and other properties. The counts of runs with different
+//! properties cannot be compared.
 
 use clap::ValueEnum;
 use serde_json::Value;

@@ -38,8 +38,8 @@ pub struct Folded {
     pub instructions: u64,
 }
 
-/// The row with the instructions of all interrupts. They are one row because two kernels never have the same timer
-/// ticks.
+/// The row with the instructions of all interrupts. They are in one row because the runs of two kernels never have the
+/// same timer ticks.
 pub const INTERRUPTS: &str = "[interrupts]";
 
 /// Returns a profile in which a function that another kernel lacks is folded: its instructions are counted as those of

@@ -16,7 +16,7 @@ pub const RUN: &str = "run";
 /// The name and the group of a row.
 pub type Name = (&'static str, &'static str);
 
-/// The names of [`Counts::rows`], in the same order.
+/// The names of the rows that [`Counts::rows`] returns, in the order of these rows.
 pub const COUNTS: [Name; ROWS] = [
     ("user_faults.read", FAULTS),
     ("user_faults.write", FAULTS),
@@ -43,7 +43,7 @@ const FAULTS: &str = "faults";
 const INSTRUCTIONS: &str = "instructions";
 const INTERRUPTS: &str = "interrupts";
 
-/// The names of [`crate::model::region::Marks::rows`], in the same order.
+/// The names of the rows that [`crate::model::region::Marks::rows`] returns, in the order of these rows.
 pub const MARKS: [Name; 4] = [
     ("passes", "passes"),
     ("begun_again", MARK),
@@ -52,7 +52,7 @@ pub const MARKS: [Name; 4] = [
 ];
 const MARK: &str = "marks";
 
-/// The names of [`crate::model::page_tables::PageTables::rows`], in the same order.
+/// The names of the rows that [`crate::model::page_tables::PageTables::rows`] returns, in the order of these rows.
 pub const TABLES: [Name; 10] = [
     ("tables", "tables"),
     ("small_writable", PAGES),

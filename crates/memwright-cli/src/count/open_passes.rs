@@ -55,7 +55,8 @@ impl OpenPasses {
         }
     }
 
-    /// Returns the counts of every CPU at the beginning of the run; `None` unless the run has begun and has not ended.
+    /// Returns the counts of every CPU at the beginning of the run. Returns `None` before the run has begun and after
+    /// it has ended.
     pub fn run(&self) -> Option<&[Counts]> {
         let run = self.0.iter().find(|one| one.region == THE_RUN);
         run.map(|run| &run.before[..])

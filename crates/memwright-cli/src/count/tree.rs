@@ -146,7 +146,7 @@ pub fn build(
     profile
 }
 
-/// Removes each node whose function executed no instruction, neither itself nor through its callees.
+/// Removes each node whose function executed no instruction, if its callees executed none either.
 fn leave_out_unused(profile: &mut Profile) {
     let sums = profile.inclusive_places();
     let mut kept = Vec::new();

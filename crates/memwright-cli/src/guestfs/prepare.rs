@@ -107,8 +107,8 @@ impl Prepared {
         }
     }
 
-    /// Returns an error if the guest's memory is too small. It must hold the kernel's reservations and, at the same
-    /// time, the archive and the files that the kernel unpacks from it.
+    /// Returns an error if the guest's memory is too small. The memory must hold the kernel's reservations, the
+    /// archive, and the files that the kernel unpacks from the archive, all at the same time.
     ///
     /// # Errors
     /// One line with the memory that the guest requires.
@@ -193,7 +193,7 @@ pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Finds PROGRAM and collects the guest's files. `told` has the options that do not describe the guest's machine.
+/// Finds PROGRAM and collects the guest's files.
 ///
 /// # Errors
 /// If PROGRAM does not exist or cannot be executed. The failures have the exit codes that shells use.

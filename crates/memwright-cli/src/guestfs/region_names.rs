@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    /// This test's own executable has no such section. The test appends one, which replaces an existing section in the
-    /// section headers.
+    /// The executable of this test has no section with names of regions. The test builds a file with such a section
+    /// from the executable's ELF header and new section headers.
     #[test]
     fn a_program_has_a_section_of_names_or_none() {
         let own = std::fs::read("/proc/self/exe").unwrap();

@@ -38,8 +38,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Adds the file or folder at an absolute path of the host at the same path of the guest. Every link along the path
-    /// is added too, so that the path resolves in the guest as on the host. A folder is added with its contents.
+    /// Adds a file or folder of the host. The path in the guest is the absolute path on the host. Every link along the
+    /// path is also added, so that the path resolves in the guest as on the host. A folder is added with its contents.
     /// Returns the path with all links resolved.
     ///
     /// # Errors

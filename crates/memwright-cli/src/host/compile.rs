@@ -47,8 +47,8 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Returns the path of the program. A program of the package is used if it was built from the same sources with the
-    /// same flags. Otherwise the program is in the cache, and is built if it is not there yet.
+    /// Returns the path of the program. A program of the installed package is used if it was built from the same
+    /// sources with the same flags. Otherwise the program is built into the cache, if it is not there yet.
     ///
     /// # Errors
     /// If there is no compiler, if it rejects a source, or I/O errors of writing files.

@@ -99,7 +99,7 @@ pub fn is_package(path: &Path) -> bool {
 /// Unpacks the files and links of a package for whose path `wanted` returns true into the folder `root`, which exists.
 ///
 /// # Errors
-/// One line if the file is not a complete package, if its files are too large, or I/O errors.
+/// One line if the file is not a complete package, or if its files are too large. Also I/O errors.
 pub fn unpack(package: &Path, root: &Path, wanted: impl Fn(&Path) -> bool) -> anyhow::Result<()> {
     let mut room = MOST;
     visit(package, |path, entry| {
@@ -115,7 +115,8 @@ pub fn unpack(package: &Path, root: &Path, wanted: impl Fn(&Path) -> bool) -> an
 /// Copies the first file of a package for whose path `wanted` returns true to `place`.
 ///
 /// # Errors
-/// One line if the file is not a complete package, if it contains no such file or one that is too large, or I/O errors.
+/// One line if the file is not a complete package, or if the package contains no such file, or one that is too large.
+/// Also I/O errors.
 pub fn unpack_one(
     package: &Path,
     wanted: impl Fn(&Path) -> bool,

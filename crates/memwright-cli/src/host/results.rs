@@ -161,7 +161,7 @@ impl Results {
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::Builder::new()
                 .prefix(UNFINISHED)
-                // These are the usual permissions of a new file, so that another user can merge the results.
+                // Files are usually created with these permissions. Another user can then merge the results.
                 .permissions(Permissions::from_mode(0o666))
                 .tempfile_in(&self.path)?;
             file.write_all(text)?;

@@ -441,7 +441,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Returns the names that a configuration lacks: those that every run needs, and the others.
+    /// Returns the names of the options that a configuration lacks: first those that every run needs, then all others.
     fn lacks(text: &str) -> [Vec<String>; 2] {
         let lacking = lacking(text.as_bytes()).unwrap();
         [lacking.names(true), lacking.names(false)]

@@ -63,8 +63,8 @@ pub enum Start<'a> {
 /// kernel silently ignores the rest.
 const LONGEST_COMMAND_LINE: usize = 2047;
 
-/// Returns the path of the file that backs the disk of a guest. `serial` is the file of its serial line, in the same
-/// folder.
+/// Returns the path of the file that backs the disk of a guest. The file is in the folder of `serial`, the file of the
+/// guest's serial line.
 pub fn disk_beside(serial: &Path) -> PathBuf {
     serial.with_file_name("disk")
 }

@@ -22,7 +22,7 @@ const MODULES: [&str; 2] = ["usr/lib/modules", "lib/modules"];
 pub struct Unpacked {
     /// The kernel image.
     pub image: PathBuf,
-    /// Its configuration, if the packages have it.
+    /// The configuration of the kernel, if the packages have it.
     pub configuration: Option<PathBuf>,
     /// The folder of its modules, which need not exist.
     pub modules: PathBuf,

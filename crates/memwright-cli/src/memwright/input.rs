@@ -129,7 +129,7 @@ impl InputServer {
     /// not affected.
     pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
         let waker = self.waker.clone();
-        // The write fails only if the server has ended and closed the other end.
+        // The write fails only if the server's thread has ended and closed its end of the socket pair.
         move || drop((&*waker).write_all(&[0]))
     }
 

@@ -171,8 +171,8 @@ impl<'a> Run<'a> {
             let path = folder.kept(name);
             path.map_or(Ok(()), |path| wiring.taken.check(&path))?;
         }
-        // Querying QEMU's version takes as long as packing the initrd, so both are done in parallel. Hashing takes as
-        // long as a short run, so it is done during the run.
+        // Querying QEMU's version takes as long as packing the initrd, so the two are done in parallel. Hashing takes
+        // as long as a short run, so it is done during the run.
         let (packed, checked) = thread::scope(|scope| {
             let checking = scope.spawn(|| self.check_qemu());
             (self.pack(folder.places(), &image), checking.join())

@@ -16,7 +16,7 @@ use crate::model::thp::parse_thp_size;
 pub struct Change {
     /// The option that differs.
     pub key: Key,
-    /// Its value, as given on the command line.
+    /// The value of the option, as given on the command line.
     pub value: String,
 }
 

@@ -1,4 +1,4 @@
-//! The counts of a guest, which QEMU measures and not the guest's kernel.
+//! The counts of a guest. QEMU measures them; the guest's kernel does not.
 
 use serde::{Deserialize, Serialize};
 

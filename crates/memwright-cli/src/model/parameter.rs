@@ -16,7 +16,7 @@ pub const MOST_POINTS: usize = 10_000;
 pub struct Parameter {
     /// The name, which occurs in braces in the command.
     pub name: String,
-    /// Its values, in the order of the command line.
+    /// The values of the parameter, in the order of the command line.
     pub values: Vec<String>,
 }
 

@@ -18,8 +18,8 @@ pub struct Each {
     /// The minimum of each row.
     #[serde(rename = "min")]
     pub least: Counts,
-    /// The median of each row. For an even number of passes it is the lower of the two middle values, so that it is the
-    /// count of an actual pass.
+    /// The median of each row. For an even number of passes, this is the lower of the two middle values, so that it is
+    /// the count of an actual pass.
     pub median: Counts,
     /// The maximum of each row.
     #[serde(rename = "max")]

@@ -133,7 +133,7 @@ impl Profile {
 /// The counts of a function, summed over the nodes of the call tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionRow {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
     /// How often the function was called or entered by a jump.
     pub calls: u64,

@@ -11,7 +11,7 @@ pub enum Statistic {
     Median,
     /// The arithmetic mean.
     Mean,
-    /// A statistic over the passes of a region. The row of the sum over all passes has the same group and title as this
+    /// A statistic over the passes of a region. The row with the sum over all passes has the group and title of this
     /// row, but no statistic.
     Pass(Pass),
 }

@@ -122,7 +122,7 @@ impl Share {
 }
 
 impl Row {
-    /// Returns the values of the first column and of this column, if both were measured.
+    /// Returns the values of the first column and of `column`, if both were measured.
     fn pair(&self, column: usize) -> Option<(Value, Value)> {
         let cell = |column: usize| self.cells.get(column).copied().flatten();
         cell(0).zip(cell(column))
@@ -140,7 +140,7 @@ impl Row {
         self.largest_share().is_some()
     }
 
-    /// Returns the largest relative change from the first column among the other columns; `None` if no column differs.
+    /// Returns the largest relative change from the first column in any other column; `None` if no column differs.
     fn largest_share(&self) -> Option<Share> {
         let columns = 1..self.cells.len();
         let differences = columns.filter_map(|column| self.difference(column));
@@ -385,7 +385,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // The shares are 1 + 2^-60 and 1. As floating-point numbers, both would be 1.
+            // The exact shares are 1 + 2^-60 and 1. As floating-point numbers, both shares would be 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

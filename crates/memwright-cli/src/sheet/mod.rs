@@ -70,7 +70,7 @@ pub struct Section {
 pub struct Row {
     /// The identifier of the row in JSON, in CSV and in the patterns of `--rows`. It does not change between versions.
     pub name: String,
-    /// The heading of the row's group. Adjacent rows of the same group have the same heading.
+    /// The heading of the row's group. Adjacent rows with equal headings form one group.
     pub group: String,
     /// What was measured.
     pub title: String,

@@ -7,7 +7,7 @@ use crate::sheet::Row;
 pub struct Verdict {
     /// The verdict itself.
     pub kind: VerdictKind,
-    /// Its reasons, one line each: none if the check passed.
+    /// The reasons for the verdict, one line each; none if the check passed.
     pub reasons: Vec<String>,
     /// The rows that have a limit. The sheet may lack some of these rows.
     pub limited: Vec<Limited>,

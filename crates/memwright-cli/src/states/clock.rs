@@ -7,8 +7,8 @@
 //! from the clock. If QEMU has run the timer, this cannot be undone, because the timer's interrupt is pending; the
 //! guest is then booted again.
 //!
-//! QEMU also saves for how long it has run according to the host's clock, which a guest under the instruction clock
-//! cannot observe. That time is set to 0, so that two snapshots of a guest are equal byte for byte.
+//! QEMU also saves for how long it has run according to the host's clock. A guest under the instruction clock cannot
+//! observe this time. It is set to 0, so that two snapshots of a guest are equal byte for byte.
 
 use std::fmt;
 

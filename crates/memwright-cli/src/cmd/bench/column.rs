@@ -47,8 +47,8 @@ impl Column {
     /// Parses `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// If there is no such image, if it is not an image of Linux or Memwright's kernel, or if the column has a key
-    /// other than `append`: each experiment determines its machine itself.
+    /// If there is no such image, if it is not an image of Linux or Memwright's kernel, or if the column has a key that
+    /// is not `append`. Other keys are not accepted, because each experiment determines its machine itself.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
         if named.image.system == System::Alone {
