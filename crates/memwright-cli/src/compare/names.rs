@@ -67,7 +67,7 @@ pub const TABLES: [Name; 10] = [
 ];
 const PAGES: &str = "pages";
 
-/// Returns the prefix of the names of the rows of the run on one CPU.
+/// Returns the prefix of the rows' names for the counts of the run on CPU `number`.
 pub fn cpu(number: usize) -> String {
     format!("cpu.{number}")
 }
@@ -101,12 +101,12 @@ pub fn region(number: u16) -> String {
     format!("region.{number}")
 }
 
-/// Returns the prefix of the names of the rows with a statistic of a region's passes.
+/// Returns the prefix of the rows' names for the statistic `pass` over the passes of a region.
 pub fn each(region: &str, pass: Pass) -> String {
     format!("{region}.each.{}", pass.name())
 }
 
-/// Returns the name of a row of the run or of a region.
+/// Returns the name of a row: the prefix `section` of the run or of a region, and the row's own name.
 pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
 }
@@ -136,9 +136,9 @@ fn known(in_cpu: usize, in_region: u16) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks that a pattern matches the name of a row that a run can have: a row of the run, of the region that the
-/// pattern names, or of any region. [`region_names::numbered`] checks whether a region has the name that the pattern
-/// contains.
+/// Checks that a pattern matches the name of a row that a run can have. This can be a row of the run, of the region
+/// that the pattern names, or of any region. [`region_names::numbered`] checks whether a region has the name that the
+/// pattern contains.
 ///
 /// # Errors
 /// [`UnknownRow`], with similar names.

@@ -87,8 +87,8 @@ fn is_worth_showing(rows: &[Row]) -> bool {
     }
 }
 
-/// Returns every row that at least one point has, each once, with the title of its section, in the order of the first
-/// point that has the row.
+/// Returns every row that at least one point has, with the title of its section. Each row is returned once, in the
+/// order of the first point that has it.
 fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut all: Vec<(&str, &Row)> = Vec::new();

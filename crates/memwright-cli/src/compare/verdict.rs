@@ -24,7 +24,7 @@ pub enum Kind {
     Repetition = SKIPPED,
 }
 
-/// Returns the exit code of the weightiest of these kinds, which are in the order of [`Kind`]; 0 if there are none.
+/// Returns the exit code of the weightiest of `kinds`, which are in the order of [`Kind`]; 0 if there are none.
 pub fn code(kinds: &[Kind]) -> u8 {
     kinds.last().map_or(0, |kind| *kind as u8)
 }

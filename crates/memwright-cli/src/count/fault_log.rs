@@ -24,7 +24,7 @@ const CLONE: [u64; 3] = [56, 58, 435];
 const EXIT: u64 = 231;
 /// The bits of CR3 that contain the address of the page tables.
 const TABLES: u64 = 0x000f_ffff_ffff_f000;
-/// The prefix of the names of the kinds of faults in kernel mode.
+/// The prefix of each kind of fault that occurs in kernel mode.
 const KERNEL: &str = "kernel_";
 
 /// A system call that an address space has made.

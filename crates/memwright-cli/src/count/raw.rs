@@ -23,7 +23,7 @@ pub enum Kind {
 /// A call chain: its innermost frame, and the node of its outer frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The index of the node of the outer frames, which is lower than the index of this node. `None` for the root.
+    /// The index of the node of the outer frames, which is lower than this node's index. `None` for the root.
     pub parent: Option<u32>,
     /// How control entered the frame.
     pub kind: Kind,

@@ -1,8 +1,8 @@
 //! Finds the interpreter and the libraries of a dynamic program in the order in which its loader searches.
 //!
-//! The order is that of ld.so(8). First DT_RPATH of the object and of the chain of objects that need it, unless the
-//! object has a DT_RUNPATH; then LD_LIBRARY_PATH; DT_RUNPATH; the folders of /etc/ld.so.conf (through the cache file
-//! /etc/ld.so.cache); the default folders.
+//! The order is that of ld.so(8): 1. DT_RPATH of the object and of the chain of objects that need it, but only if the
+//! object has no DT_RUNPATH; 2. LD_LIBRARY_PATH; 3. DT_RUNPATH; 4. the folders of /etc/ld.so.conf (through the cache
+//! file /etc/ld.so.cache); 5. the default folders.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

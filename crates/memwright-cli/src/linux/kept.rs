@@ -74,8 +74,8 @@ pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     }
 }
 
-/// Reads the configuration given on the command line: the path of a `.config` file or of a tree with one, or the name
-/// of a stored image. Returns the options that it lacks.
+/// Reads the configuration given on the command line: a `.config` file, a tree with such a file, or the configuration
+/// of a stored image. Returns the options that the configuration lacks.
 ///
 /// # Errors
 /// One line if there is no such file, or if it is not a configuration.

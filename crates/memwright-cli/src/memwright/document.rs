@@ -15,7 +15,7 @@ use crate::model::memwright_run::{Document, SCHEMA};
 use crate::model::plan::OwnPlan;
 use crate::model::settings::{settings, terminals};
 
-/// SHA-256 of the program, of its interpreters and libraries, and of the kernel.
+/// SHA-256 of the program, of its interpreters and libraries, and of the kernel image.
 #[derive(Debug, Clone)]
 pub struct Hashes {
     program: HashedFile,

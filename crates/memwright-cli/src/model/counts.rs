@@ -67,8 +67,9 @@ pub struct Instructions {
     /// instructions in interrupts are not included.
     pub kernel: u64,
     /// Instructions in the upper half from the first instruction of an interrupt handler to the return from the
-    /// interrupt, including kernel threads that run before the return. If another program runs before the return, the
-    /// interrupt ends at the switch to that program. Absent if the addresses of the handlers are not known.
+    /// interrupt. Instructions of kernel threads that run before the return are included. If another program runs
+    /// before the return, the interrupt ends at the switch to that program. Absent if the addresses of the handlers are
+    /// not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
@@ -126,7 +127,7 @@ impl Faults {
         *place += 1;
     }
 
-    /// Returns the number of faults of each kind, with the names of the fields.
+    /// Returns the number of faults of each kind. The name of a kind is that of its field.
     pub fn kinds(&self) -> [(&'static str, u64); 5] {
         [
             ("read", self.read),

@@ -80,7 +80,7 @@ pub struct Cause {
     pub call: Option<String>,
     /// The number of page faults.
     pub faults: u64,
-    /// The number of faults of each kind. On Memwright, the name of a kind is the name of a row of the account without
+    /// The number of faults of each kind. On Memwright, a kind has the name of a row of the account, without the prefix
     /// `fault_`.
     #[serde(with = "pairs")]
     pub kinds: Vec<(String, u64)>,

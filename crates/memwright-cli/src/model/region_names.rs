@@ -107,7 +107,7 @@ pub fn named(row: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, rest))
 }
 
-/// Replaces the name of a region in the name of a row, or in a pattern of such names, by the region's number.
+/// Replaces a region's name by its number. `row` is the name of a row, or a pattern of such names.
 ///
 /// # Errors
 /// If no program gives the name to a region, or if programs give it to different regions.

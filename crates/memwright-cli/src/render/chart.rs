@@ -11,7 +11,7 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
 /// Sizes in pixels: the width of the chart, the length of the longest bar, the height of a line of text, the height of
-/// a bar, and the gap between two rows. The chart fits on a screen that is 420 pixels wide.
+/// a bar, and the gap between the bars of two rows. The chart fits on a screen that is 420 pixels wide.
 const WIDTH: usize = 388;
 const LONGEST: usize = 210;
 const LINE: usize = 17;

@@ -61,8 +61,8 @@ impl Difference {
         format!("{}{}", self.sign(), self.size.text())
     }
 
-    /// Formats the difference relative to the first value as a signed percentage with one decimal, or with two
-    /// significant digits if it is less than 0.1 %. A change from 0 is formatted as "from 0".
+    /// Formats the difference relative to the first value as a signed percentage. It has one decimal or, below 0.1 %,
+    /// two significant digits. A change from 0 is formatted as "from 0".
     fn percent_text(&self) -> String {
         let sign = self.sign();
         let percent = match self.share {

@@ -12,8 +12,8 @@
 
 use std::fmt;
 
-/// The number of instructions, and of nanoseconds, from the RDTSC of the guest's init process (`stand_still` in
-/// programs/lab/init.c) to the stop.
+/// The number of instructions from the RDTSC of the guest's init process (`stand_still` in programs/lab/init.c) to the
+/// stop. It is also the number of nanoseconds.
 const BEFORE_STOP: i64 = 20;
 /// The bytes before the clock in the device stream: the mark of a subsection, the length of its name, its name, and its
 /// version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the number of instructions,

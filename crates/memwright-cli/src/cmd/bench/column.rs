@@ -181,8 +181,8 @@ impl Column {
 /// Runs a program that measures itself, and returns the records that it printed.
 ///
 /// # Errors
-/// If the guest does not boot, if the program fails (the error then includes what it wrote to standard error), or if
-/// its output contains no valid records.
+/// If the guest does not boot, or if the program's output contains no valid records. Also if the program fails; the
+/// error then includes what the program wrote to standard error.
 pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
     let answer = ready.run(runs)?;
     let output = || {
