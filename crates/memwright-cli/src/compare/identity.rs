@@ -9,7 +9,8 @@ use serde_json::Value;
 pub enum Vary {
     /// The program and its libraries, and their paths.
     Program,
-    /// The program's path and `argv[0]`. Both are on the program's stack, and the kernel resolves the path.
+    /// The path of the program and the name by which it is called: both are on its stack, and the kernel walks the
+    /// path.
     Path,
     /// The kernel image.
     Kernel,

@@ -219,8 +219,8 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         }
     });
     assert_eq!((differs, states), (true, 0));
-    // Each kernel chooses how many pages of a file it maps around a fault. Their number at a begin mark is therefore
-    // not compared, but the number of pages that a region adds is.
+    // Each kernel chooses how many pages of a file it maps around a fault. The number of these pages at a begin mark is
+    // therefore not compared. The number of pages that a region adds is compared.
     let (differs, states, _) = compared(|region| {
         for tables in [&mut region.at_beginning, &mut region.at_end] {
             tables.get_or_insert_default().small_read_only += 18;

@@ -51,8 +51,8 @@ pub enum Line {
     /// The counts of a CPU, which are reported before the first mark and before the last mark. Only guests with several
     /// CPUs have such lines.
     Counts {
-        /// The number of the CPU. If the plugin could not attribute the counts to a CPU, it is the number of the
-        /// guest's CPUs.
+        /// The number of the CPU. For counts that the plugin could not attribute to a CPU, it equals the number of CPUs
+        /// of the guest.
         cpu: usize,
         /// The base of GS while the kernel runs on this CPU.
         gs: u64,

@@ -633,8 +633,8 @@ fn first_process() -> Tree {
 ///
 /// # Errors
 /// If a kernel that runs alone would have several CPUs, or if a Linux guest whose faults are attributed to causes would
-/// have several. Also if the kernel's command line would be too long, or if this command was built without the init
-/// process for Linux.
+/// have several CPUs. Also if the kernel's command line would be too long, or if this command was built without the
+/// init process for Linux.
 fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
     if system == System::Alone && machine.cpus > 1 {
         return Err(Failure::Usage(anyhow!(
