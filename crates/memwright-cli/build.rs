@@ -122,7 +122,7 @@ fn watch(crates: &Path) {
 }
 
 /// Returns the folder in which the kernel is built, given the folder of this script's output. The folder is the same
-/// for each target and profile of the command, because the kernel is the same for all of them, and takes longer to
+/// for all targets and profiles of the command, because they all embed the same kernel, and the kernel takes longer to
 /// build than the command.
 fn kernel_folder(out: &Path) -> PathBuf {
     // The output is in TARGET_FOLDER[/TRIPLE]/PROFILE/build/PACKAGE/out.

@@ -1,4 +1,4 @@
-//! Tests `memwright run` with a kernel that is not Linux, `programs/lab/alone`. It is booted by PVH and by multiboot.
+//! Tests `memwright run` with `programs/lab/alone`, a kernel that is not Linux. It is booted by PVH and by multiboot.
 //! Its instructions were counted by hand.
 
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ fn instructions(faults: u64, flushes: u64) -> u64 {
 }
 
 /// The region has the counts that were counted by hand, for each boot protocol and for each way in which the kernel
-/// ends. A second run has the same counts, also outside the region.
+/// ends. A second run has the same counts in the region and outside it.
 #[test]
 fn a_kernel_counted_by_hand_has_these_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,8 +109,8 @@ fn a_kernel_counted_by_hand_has_these_counts() {
     assert!(line.unwrap().ends_with("not observable"), "{table}");
 }
 
-/// The instructions of the functions add up to those of the region, and each function has the number of calls that was
-/// counted by hand.
+/// The instructions of the functions add up to the instructions of the region, and each function has the number of
+/// calls that was counted by hand.
 #[test]
 fn functions_are_those_of_the_symbol_table() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,9 +14,9 @@ const LIMIT: &str = "check --bisect --limit run.user_faults.write_protect=3 --ke
 const GOOD: &str = "good: run.user_faults.write_protect: 3, at most 3\n";
 const BAD: &str = "BAD: run.user_faults.write_protect: 4, at most 3\n";
 
-/// The variables in the stand-in's image, the options and the program, the exit code, and a part of the output. A code
-/// of 128 or more stops a bisection. The codes 124, 126 and 127 must not occur, because `git bisect run` would mark the
-/// commit as bad.
+/// Each entry has the variables in the stand-in's image, the options and the program, the exit code, and a part of the
+/// output. A code of 128 or more stops a bisection. The codes 124, 126 and 127 must not occur, because `git bisect run`
+/// would mark the commit as bad.
 const ENDS: &[(&str, &str, i32, &str)] = &[
     ("faults=3", "/bin/true", 0, GOOD),
     ("faults=4", "/bin/true", 1, BAD),
@@ -193,8 +193,8 @@ fn a_signal_ends_the_bisection() {
     let runs = || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        // The main thread and the threads for signals and for the time limit start before any guest. A fourth thread
-        // runs a guest.
+        // The main thread, the thread for signals and the thread for the time limit start before any guest. A fourth
+        // thread runs a guest.
         children.is_ok() && threads > 3
     };
     while !runs() {
@@ -262,8 +262,8 @@ fn percentages_are_of_the_baseline() {
     }
 }
 
-/// Creates a repository with one commit for each of these contents of its file `image`. Returns whether git is
-/// installed.
+/// Creates a repository with one commit for each element of `images`, the contents of its file `image`. Returns whether
+/// git is installed.
 fn repository(folder: &Path, images: &[&str]) -> bool {
     let git = |words: &[&str]| {
         let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"];

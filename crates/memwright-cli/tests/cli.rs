@@ -12,8 +12,8 @@ fn transcripts() {
         .case("tests/cmd/*.trycmd");
 }
 
-/// If the package of a workload is missing, the error names it and the command that installs it, before a program runs.
-/// The package manager is a stand-in, so that the test does not depend on the installed packages.
+/// If the package of a workload is missing, the error names the package and the command that installs it, before a
+/// program runs. The package manager is a stand-in, so that the test does not depend on the installed packages.
 #[test]
 fn a_missing_package_is_named() {
     for (workload, installed, line) in [
@@ -152,8 +152,8 @@ fn add_without_programs(folder: &Path, text: &str) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
-/// `kernels add` accepts a package, or a folder into which a package was unpacked, also where neither apt nor dpkg is
-/// installed.
+/// `kernels add` accepts a package, or a folder into which a package was unpacked. It also does so where neither apt
+/// nor dpkg is installed.
 #[test]
 fn a_package_is_added_without_apt() {
     let folder = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ fn row(document: &Value, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {document}"))
 }
 
-/// Returns the instructions of a run that QEMU counted: `of` is the name of the row.
+/// Returns the number of instructions in a run that QEMU counted; `of` is the name of the row.
 fn instructions(document: &Value, of: &str) -> u64 {
     let value = document["run"]["instructions"][of].as_u64();
     value.unwrap_or_else(|| panic!("no {of} in {document}"))
@@ -98,7 +98,7 @@ fn memwright_counts_what_was_counted_by_hand() {
 /// kernel.
 const FROM_OUTSIDE: [&str; 3] = ["--no-verify", "--kernel", "memwright"];
 
-/// The plugin's counts equal those that the kernel reports itself.
+/// The plugin's counts equal the counts that the kernel itself reports.
 #[test]
 fn memwright_counts_the_same_from_outside() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,8 +147,8 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // These programs fault. The plugin counts an instruction at each attempt to execute it. The attempts that fault
-        // are then subtracted.
+        // The instructions of these programs fault. The plugin counts an instruction at each attempt to execute it. The
+        // attempts that fault are then subtracted.
         let faults = &document["run"]["user_faults"];
         let kind = match name {
             "writes" => "write",
@@ -161,8 +161,9 @@ fn linux_counts_what_was_counted_by_hand() {
 }
 
 /// The guest's clock advances by one nanosecond for each instruction of the program or of the kernel. Two runs read the
-/// clock a different number of times. Their numbers of kernel instructions must differ by exactly as much as their
-/// elapsed times, from which the program's own instructions are subtracted.
+/// clock a different number of times. The time between the first and the last reading, without the program's own
+/// instructions, is a number of kernel instructions. Between the runs, this number and the kernel instructions of the
+/// complete run must differ by the same amount.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,8 +189,8 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
     assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
-/// The account has a separate row for the instructions of timer ticks. Additional ticks change neither the user's nor
-/// the kernel's row, and each takes the same number of instructions.
+/// The account has a separate row for the instructions of timer ticks. Additional ticks do not change the rows of user
+/// and kernel instructions, and each tick takes the same number of instructions.
 #[test]
 fn ticks_on_memwright_are_apart() {
     let folder = tempfile::tempdir().unwrap();

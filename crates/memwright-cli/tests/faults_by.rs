@@ -33,7 +33,7 @@ const PROGRAM: [&str; 6] = [
     "-Wl,-rpath,$ORIGIN",
 ];
 
-/// Builds the program and its library with these options, and returns the path of the program.
+/// Builds the program and its library with the compiler options `options`, and returns the path of the program.
 fn built(folder: &TempDir, options: &[&str]) -> PathBuf {
     let folder = folder.path();
     fs::write(folder.join("faults.c"), SOURCE).unwrap();
@@ -87,7 +87,7 @@ fn named(name: &str) -> impl Fn(&Value) -> bool {
     move |row| row["name"] == name
 }
 
-/// Returns the file and the number of the line with this comment.
+/// Returns the file and the number of the line in `source` that has this comment.
 fn line(file: &str, source: &str, comment: &str) -> String {
     let comment = format!("/* {comment} */");
     let place = source.lines().position(|line| line.contains(&comment));
@@ -149,7 +149,7 @@ fn faults_of_children_threads_and_code_without_a_file_have_rows() {
     let program = built(&folder, &["-g"]);
     let faults = run(&folder, &program, "symbol", "processes");
     assert_eq!(count(&faults, "cow", named("copy_five")), 5, "{faults}");
-    // The child executes the part `known`.
+    // The child executes the program with the part `known`.
     assert_eq!(
         count(&faults, FIRST_WRITE, named("touch_ten")),
         10,

@@ -64,8 +64,8 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Returns the instructions and the number of calls of each function, and the sum of the instructions in all call
-/// trees. Each call tree begins at an entry to the kernel.
+/// Returns the instructions and the number of calls of each function. Also returns the sum of the instructions in all
+/// call trees; each entry to the kernel begins a call tree.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();

@@ -36,9 +36,9 @@ pub struct AloneGuest {
     pub qemu: OsString,
     /// The kernel's image.
     pub image: PathBuf,
-    /// The addresses of its code.
+    /// The addresses of the kernel's code.
     pub code: Code,
-    /// Its command line; may be empty.
+    /// The kernel's command line; may be empty.
     pub command_line: String,
     /// The CPUs, memory and clock of the guest.
     pub machine: Machine,
@@ -55,14 +55,14 @@ enum End {
     Exited(i32),
     /// The kernel turned the power off, or reset the machine.
     PoweredOff,
-    /// An exception had no handler, and neither had the double fault.
+    /// An exception had no handler, and the double fault that followed had no handler either.
     TripleFault,
     /// QEMU failed, or a signal ended it.
     Failed,
 }
 
 impl AloneGuest {
-    /// Returns QEMU's arguments. `wires` is `None` for a command line that the user runs without this command.
+    /// Returns QEMU's arguments. `wires` is `None` for a command line that is printed for the user to run.
     pub fn arguments(&self, wires: Option<&Wires>) -> Vec<OsString> {
         let memory = wires.map(Wires::memory_paths);
         let mut line = machine_arguments(&self.machine, &Backing::of(memory.as_deref()));
@@ -70,8 +70,8 @@ impl AloneGuest {
         if !self.command_line.is_empty() {
             line.extend(["-append", &self.command_line].map(OsString::from));
         }
-        // QEMU attaches only one frontend to a character device. Each of these two devices therefore has its own, and
-        // both write to the same output, in the order of the writes.
+        // QEMU attaches only one frontend to a character device. The serial port and the debug port therefore have one
+        // character device each. Both devices write to the same output, in the order of the writes.
         for (name, device) in [("serial", "-serial"), ("debug", "-device")] {
             line.extend([
                 "-chardev".into(),
@@ -99,7 +99,7 @@ impl AloneGuest {
     /// Boots the kernel, and returns what it printed, how it ended, and the counts.
     ///
     /// # Errors
-    /// If QEMU fails, if the kernel is never entered, or if it prints too much.
+    /// If QEMU fails, if the kernel is never entered, or if the kernel prints too much.
     pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let errors = folder.path().join("qemu.log");
@@ -167,8 +167,8 @@ impl AloneGuest {
     }
 }
 
-/// Returns how the machine ended. isa-debug-exit ends QEMU with an odd status. QEMU's own failures have status 1, which
-/// a kernel causes only if it writes 0.
+/// Returns how the machine ended. isa-debug-exit ends QEMU with an odd status. QEMU's own failures have status 1; a
+/// kernel causes status 1 only if it writes 0.
 fn end(status: ExitStatus, triple_fault: bool) -> End {
     match (status.code(), triple_fault) {
         (_, true) if status.signal().is_none() => End::TripleFault,

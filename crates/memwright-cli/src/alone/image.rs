@@ -61,8 +61,8 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The magic numbers of the headers of multiboot 1 and 2, and the number of bytes at the start of the file in which
-/// each header must begin: the limit of QEMU for multiboot 1, and that of the specification for multiboot 2.
+/// The magic numbers of the multiboot 1 and 2 headers. `..._WITHIN` is the number of bytes at the start of the file in
+/// which the header must begin: QEMU's limit for multiboot 1, and the specification's limit for multiboot 2.
 const MULTIBOOT: u32 = 0x1bad_b002;
 const MULTIBOOT_WITHIN: usize = 8132 - 48;
 const MULTIBOOT2: u32 = 0xe852_50d6;
@@ -126,7 +126,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(word.try_into().ok()?))
 }
 
-/// Returns the code of a multiboot image with a header at this offset.
+/// Returns the code of an image with a multiboot header at the offset `at`.
 fn of_multiboot(bytes: &[u8], at: usize) -> Result<Code, Refused> {
     let field = |index: usize| {
         word(bytes, at + 4 * index)
@@ -160,7 +160,7 @@ fn of_multiboot(bytes: &[u8], at: usize) -> Result<Code, Refused> {
     })
 }
 
-/// Returns whether an ELF file is a 64-bit one.
+/// Returns whether an ELF file is 64-bit.
 fn is_wide(bytes: &[u8]) -> bool {
     bytes.get(4) == Some(&object::elf::ELFCLASS64.0)
 }
@@ -206,13 +206,14 @@ fn loaded<E: FileHeader<Endian = LittleEndian>>(
     Ok(joined(ranges))
 }
 
-/// Returns a list that contains only this range.
+/// Returns a list that contains only `range`.
 fn only(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// Returns the ranges in order. Joins those that overlap or are adjacent, and omits ranges of the upper half, because
-/// all code there is the kernel's. If more than [`MOST_RANGES`] are left, returns one range that covers all of them.
+/// Returns the ranges in order. Joins ranges that overlap or are adjacent. Omits ranges in the upper half of the
+/// address space, because all code there is the kernel's. If more than [`MOST_RANGES`] are left, returns one range that
+/// covers all of them.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty() && range.start >> 63 == 0);
     ranges.sort_by_key(|range| (range.start, range.end));
@@ -238,8 +239,8 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Returns a 64-bit ELF file with one segment that is loaded at `physical` and runs at `virtual_`, and with a note
-    /// of this name and type whose description is an entry.
+    /// Returns a 64-bit ELF file with one segment that is loaded at `physical` and runs at `virtual_`. The file has a
+    /// note with the name `name` and the type `kind`, whose description is `entry`.
     fn elf(physical: u64, virtual_: u64, name: &[u8; 4], kind: u32, entry: u32) -> Vec<u8> {
         let mut file = ELFMAG.to_vec();
         file.extend([2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);

@@ -16,7 +16,7 @@ pub const GOOD: u8 = 0;
 pub const BAD: u8 = 1;
 /// The commit cannot be tested, because its image is absent, does not boot, or panics.
 pub const SKIP: u8 = 125;
-/// The usage is wrong. This code and the following ones stop the bisection, as all codes from 128 do. They are larger
+/// The usage is wrong. This code and the codes below stop the bisection, as all codes from 128 on do. They are larger
 /// than the codes for signals, which are 128 plus the signal's number.
 pub const USAGE: u8 = 194;
 /// QEMU, a compiler or another tool is missing, or fails.
@@ -28,10 +28,10 @@ pub const TOO_LATE: u8 = 197;
 /// Any other error, such as a full disk.
 pub const INTERNAL: u8 = 198;
 
-/// Returns the exit code for the judgements of a run.
+/// Returns the exit code for the judgements on the limits of a run.
 ///
 /// # Errors
-/// If the row of a limit does not exist or was not measured: a guessed verdict would mislead the bisection.
+/// If the row of a limit does not exist or was not measured, because a guessed verdict would mislead the bisection.
 pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     let absent = judged.iter().find(|one| match one.result {
         Judgement::Absent => true,

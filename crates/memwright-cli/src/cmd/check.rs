@@ -63,7 +63,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let sheets = std::slice::from_ref(&sheet);
     outputs.write("memwright check", sheets, args.shown.all, &now)?;
     let Decision { code, lines } = decided?;
-    // In a bisection, the lines about the limits on standard output already contain the reasons.
+    // In a bisection, standard output already has a line for each limit, with the reason.
     for line in lines.iter().filter(|_| !args.bisect) {
         say(line);
     }
@@ -109,7 +109,7 @@ fn decide(
     Ok(Decision { code, lines })
 }
 
-/// Returns the verdict for reports.
+/// Returns the verdict for the reports.
 fn reported(decided: &Result<Decision, Failure>, limited: Vec<Limited>) -> Verdict {
     let (kind, reasons) = match decided {
         Ok(Decision { code: 0, .. }) => (VerdictKind::Passed, Vec::new()),
@@ -195,13 +195,14 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     ))
 }
 
-/// Returns whether the text is the name of a row, and not a pattern or a group, which begins with a capital letter.
+/// Returns whether the text is the name of a row, and not a pattern or a group. The name of a group begins with a
+/// capital letter.
 fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// Returns an error unless a verdict is possible: the runs must be comparable and must repeat. In a bisection, the
-/// program must also have ended as [`other_ending`] expects.
+/// Returns an error if no verdict is possible. The runs must be comparable and must repeat. In a bisection, the program
+/// must also have ended as [`other_ending`] expects.
 fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
     let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
     let mut vary = args.vary.clone();
@@ -231,8 +232,8 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
     }
 }
 
-/// Returns a line if the program ended differently than in the baseline or, without a baseline, if it did not exit by
-/// itself. Its counts then do not describe the same work.
+/// Returns a line if the program ended differently than in the baseline. Without a baseline, returns a line if the
+/// program did not exit by itself. The counts of such a run do not describe the same work.
 fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
     let text = words::ending;
     match (before, now) {
@@ -259,8 +260,8 @@ fn differences(
     with_lines(found)
 }
 
-/// Returns the kinds of failures, and one line for each: a limit with which the run does not comply, or a difference in
-/// the behaviour of the program.
+/// Returns the kinds of failures, and one line for each failure: for each limit that the run exceeds or whose row was
+/// not measured, and for each difference in the behaviour of the program.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,

@@ -65,8 +65,8 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
             profiles.write_two_faults([before, after], names, &command)?;
         }
     }
-    // Between Linux and Memwright, counting a function as its caller would combine unrelated functions. If the lists of
-    // names are missing, no function is counted as its caller.
+    // Between Linux and Memwright, counting a function as its caller would combine unrelated functions. Without the
+    // lists of names, no function is counted as its caller.
     if columns
         .iter()
         .any(|column| column.image.system != columns[0].image.system)

@@ -17,15 +17,15 @@ pub struct Front {
 pub struct Found {
     /// The indices of the option's words in the command line.
     pub words: std::ops::Range<usize>,
-    /// Its long name.
+    /// The long name of the option.
     pub name: String,
-    /// Its value; `None` if the option has none.
+    /// The value of the option; `None` if it has none.
     pub value: Option<OsString>,
 }
 
 /// Finds the options of a subcommand in `words`, of which the first two are the command and the subcommand. If the
 /// subcommand takes all words from PROGRAM on, the options end at the first word that is neither an option nor the
-/// value of one.
+/// value of an option.
 pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     let ends_at_program = subcommand
         .get_positionals()
@@ -62,8 +62,8 @@ pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     }
 }
 
-/// Returns the long name of an option, and its value if that is in the same word. Returns `None` if the word is not an
-/// option.
+/// Returns the long name of an option, and its value if the same word contains the value. Returns `None` if the word is
+/// not an option.
 fn named(subcommand: &Command, word: &OsStr) -> Option<(String, Option<OsString>)> {
     let bytes = word.as_bytes();
     if bytes == b"--" {

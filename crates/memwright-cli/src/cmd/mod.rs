@@ -129,8 +129,8 @@ impl Codes {
     }
 }
 
-/// Prints why the command failed, and returns its exit code. Prints nothing if the reader of standard output has closed
-/// it.
+/// Prints why the command failed, and returns its exit code. Prints nothing if the process that reads standard output
+/// has closed it.
 fn end(failure: &Failure, codes: Codes) -> u8 {
     if failure.is_closed_output() {
         return SIGNAL_BASE + SIGPIPE;

@@ -15,9 +15,9 @@ use crate::host::host_file::{self, LARGEST_DOCUMENT};
 const OPTION: &str = "plan";
 /// The key with the program and its arguments.
 const PROGRAM: &str = "program";
-/// The key with the names of experiments or workloads, which a command line has without an option.
+/// The key with the names of experiments or workloads. In a command line, these names belong to no option.
 const NAMES: &str = "names";
-/// The key of the array of column tables, and the keys of a column's name and kernel in its table.
+/// The key of the array of column tables. `NAME` and `KERNEL` are the keys of a column's name and kernel.
 const COLUMN: &str = "column";
 const NAME: &str = "name";
 const KERNEL: &str = "kernel";

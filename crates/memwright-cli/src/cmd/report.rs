@@ -252,8 +252,8 @@ fn single(file: &File, saved: &Saved) -> Sheet {
     }
 }
 
-/// Returns the names of the columns. A column has the name that the user gives it. Without one, it has the name of its
-/// kernel or, if several columns have the same kernel, the name of its file.
+/// Returns the names of the columns. A column has the name that the user gives it. Without such a name, it has the name
+/// of its kernel or, if several columns have the same kernel, the name of its file.
 fn names(files: &[File], columns: &[&Saved]) -> Vec<String> {
     let kernel = |saved: &Saved| match saved {
         Saved::Kernel(document) => document.kernel.name.clone(),

@@ -15,8 +15,8 @@ use crate::model::plan::{OwnPlan, Plan};
 use crate::model::saved::Saved;
 use crate::qemu::runs::Runs;
 
-/// Runs the program with these options, on the kernel image that they name or on Memwright. A baseline must be of a run
-/// on the same kind of kernel: an image, or Memwright.
+/// Runs the program with the options `args`, on the kernel image that they name or else on Memwright. A baseline must
+/// be a run on the same kind of kernel: an image, or Memwright.
 ///
 /// # Errors
 /// If the usage is wrong, if a tool is missing, or if a guest gives no result.

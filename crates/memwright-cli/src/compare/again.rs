@@ -35,8 +35,8 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
         }
         .to_owned(),
     );
-    // A setting that not every document contains is written into the columns that have it, because a column cannot
-    // unset an option of the command.
+    // A setting that not every document contains is written into the columns that have it. As an option of the command,
+    // it would apply to all columns, because a column cannot unset an option.
     let added = |key: &str| change::can_change(key) && !is_always_set(key);
     let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
     for document in documents {

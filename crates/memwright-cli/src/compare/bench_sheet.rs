@@ -41,7 +41,7 @@ pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     lines
 }
 
-/// Returns lines that state whether a second run gave the same figures; none if there was no second run.
+/// Returns lines that state whether a second run gave the same figures. Returns no lines if there was no second run.
 fn repetition(run: &MeasuredRun) -> Vec<String> {
     let place = match run.label.as_str() {
         "" => String::new(),

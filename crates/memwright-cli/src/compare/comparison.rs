@@ -26,8 +26,8 @@ pub struct Comparison<'a> {
     pub repeats: bool,
     /// The kinds of difference that were found, in ascending order of weight. The exit code is that of the last kind.
     pub kinds: Vec<Kind>,
-    /// One line for each difference between the kernels in their marks, or in the program's page tables at a mark. With
-    /// any such difference, the kernels did not do the same work.
+    /// One line for each difference between the kernels in their marks, or in the program's page tables at a mark. If
+    /// there is any such line, the kernels did not do the same work.
     pub state_differs: Vec<String>,
     /// One line for each difference between the kernels in how the program ended or in what it printed.
     pub program_differs: Vec<String>,

@@ -11,7 +11,8 @@ use crate::sheet::{Row, Section, Value};
 pub struct Side<'a> {
     /// The functions that the kernel executed.
     pub profile: &'a Profile,
-    /// The source names of the kernel's functions, executed or not; `None` if the profile contains inlined functions.
+    /// The source names of all functions of the kernel, including those that were not executed; `None` if the profile
+    /// contains inlined functions.
     pub names: Option<&'a BTreeSet<String>>,
 }
 
@@ -57,7 +58,8 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         };
         let name = &one.name;
         rows.push(row(name, format!("{name}{parts}"), &one.counts));
-        // For a part, only its own instructions are known, not those of its callees.
+        // The instructions of a part's callees are not known, only its own. With `order.children`, parts are therefore
+        // not listed.
         if ungroup && !order.children && !one.parts.is_empty() {
             let own = own_counts(one);
             rows.push(row(&format!("{name}.own"), format!("  {name}"), &own));
@@ -141,8 +143,8 @@ fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     matching::fold(side.profile, &common)
 }
 
-/// Returns the source lines whose counts differ, sorted by their largest change; `None` if lines were not counted. A
-/// line whose number differs between two versions appears as two rows.
+/// Returns the source lines whose counts differ, sorted by their largest change; `None` if lines were not counted. If a
+/// source line has different line numbers in two versions, it appears as two rows.
 pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
     let mut found: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
     for (index, side) in sides.iter().enumerate() {

@@ -10,9 +10,9 @@ const EXPONENT: &str = "exponent";
 const STEEPER: f64 = 0.05;
 
 /// Compares the first column with each other column, operation by operation. Returns one line if an operation costs
-/// more in the first column at some size, one line if its cost grows faster there, and one line if only the other
-/// column has an exponent, because the first column did not measure every size. Returns no lines for experiments
-/// without exponents.
+/// more in the first column at some size, and one line if its cost grows faster there. Also returns one line if only
+/// the other column has an exponent, because the first column then did not measure every size. Returns no lines for
+/// experiments without exponents.
 pub fn marks(columns: &[(String, Vec<Record>)]) -> Vec<String> {
     let Some(((ours, own), others)) = columns.split_first() else {
         return Vec::new();

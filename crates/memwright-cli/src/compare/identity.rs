@@ -1,5 +1,5 @@
-//! Checks that two runs have the same program, settings and other properties, without which their counts cannot be
-//! compared.
+//! Checks that two runs have the same program, settings and other properties. The counts of runs with different
+//! properties cannot be compared.
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(differing(&base, &other), [SETTING]);
         let mut other = account("p", "k", 1);
         other["arguments"] = json!(["z", "y"]);
-        // A different path changes the counts: it is on the program's stack, and the kernel resolves it.
+        // A different path changes the counts, because it is on the program's stack and the kernel resolves it.
         assert_eq!(differing(&base, &other), [PATH]);
         other["arguments"] = json!(["x", "z"]);
         assert_eq!(differing(&base, &other), ["list of arguments"]);

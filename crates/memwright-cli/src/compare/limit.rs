@@ -10,7 +10,7 @@ use crate::sheet::{Cell, Limited, Sheet, Value, cell_text};
 /// The upper limit of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// The row's name. A region in it is given by its number.
+    /// The row's name, in which a region is given by its number.
     pub row: String,
     /// The maximum: a count, or a percentage above the baseline.
     pub bound: Bound,
@@ -41,7 +41,7 @@ const MOST_DIGITS: usize = 9;
 pub struct Judged {
     /// The limit that is judged.
     pub limit: Limit,
-    /// Whether the run complies with it.
+    /// Whether the run complies with the limit.
     pub result: Judgement,
 }
 
@@ -175,7 +175,7 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
     let result = |limit: &Limit| {
         match rows().find(|row| row.name == limit.row) {
             Some(row) => limit.judge(&row.cells),
-            // A row of interprocessor interrupts exists only if it is not 0, so an absent row is judged as 0.
+            // A row of interprocessor interrupts exists only if its count is not 0, so an absent row counts as 0.
             None if names::is_sent(&limit.row) && counts_cpus => {
                 limit.judge(&vec![Some(Value::Count(0)); sheet.columns.len()])
             }
@@ -190,7 +190,7 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
 }
 
 impl Judged {
-    /// Returns the limit as a part of the verdict on the sheet that was judged.
+    /// Returns the limit and its result, for the verdict on `sheet`.
     pub fn limited(&self, sheet: &Sheet) -> Limited {
         let mut rows = sheet.sections.iter().flat_map(|section| &section.rows);
         Limited {
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!((results[0], results[2]), (good, Judgement::NotMeasured));
     }
 
-    /// An absent row of interprocessor interrupts counts as 0 if the counts of each CPU are known.
+    /// An absent row of interprocessor interrupts counts as 0 if the counts by CPU are known.
     #[test]
     fn interrupts_that_were_not_sent_are_none() {
         let mut sheet = example();

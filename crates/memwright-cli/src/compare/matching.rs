@@ -38,12 +38,12 @@ pub struct Folded {
     pub instructions: u64,
 }
 
-/// The row with the instructions of all interrupts. They are one row because two kernels never have the same timer
-/// ticks.
+/// The row with the instructions of all interrupts. They are in one row because the runs of two kernels never have the
+/// same timer ticks.
 pub const INTERRUPTS: &str = "[interrupts]";
 
-/// Returns a profile in which the instructions of a function that another kernel lacks are counted as those of its
-/// caller, and in which all interrupts are one function. Also returns the functions that were folded in this way.
+/// Returns a profile in which a function that another kernel lacks is folded: its instructions are counted as those of
+/// its caller. All interrupts are one function in this profile. Also returns the folded functions.
 ///
 /// `known` contains the names of the other kernel's functions. A function without a caller is not changed.
 pub fn fold(profile: &Profile, known: &BTreeSet<String>) -> (Profile, Vec<Folded>) {

@@ -16,7 +16,7 @@ pub const RUN: &str = "run";
 /// The name and the group of a row.
 pub type Name = (&'static str, &'static str);
 
-/// The names of [`Counts::rows`], in the same order.
+/// The names of the rows that [`Counts::rows`] returns, in the order of these rows.
 pub const COUNTS: [Name; ROWS] = [
     ("user_faults.read", FAULTS),
     ("user_faults.write", FAULTS),
@@ -43,7 +43,7 @@ const FAULTS: &str = "faults";
 const INSTRUCTIONS: &str = "instructions";
 const INTERRUPTS: &str = "interrupts";
 
-/// The names of [`crate::model::region::Marks::rows`], in the same order.
+/// The names of the rows that [`crate::model::region::Marks::rows`] returns, in the order of these rows.
 pub const MARKS: [Name; 4] = [
     ("passes", "passes"),
     ("begun_again", MARK),
@@ -52,7 +52,7 @@ pub const MARKS: [Name; 4] = [
 ];
 const MARK: &str = "marks";
 
-/// The names of [`crate::model::page_tables::PageTables::rows`], in the same order.
+/// The names of the rows that [`crate::model::page_tables::PageTables::rows`] returns, in the order of these rows.
 pub const TABLES: [Name; 10] = [
     ("tables", "tables"),
     ("small_writable", PAGES),
@@ -67,7 +67,7 @@ pub const TABLES: [Name; 10] = [
 ];
 const PAGES: &str = "pages";
 
-/// Returns the prefix of the names of the rows of the run on one CPU.
+/// Returns the prefix of the rows' names for the counts of the run on CPU `number`.
 pub fn cpu(number: usize) -> String {
     format!("cpu.{number}")
 }
@@ -101,17 +101,18 @@ pub fn region(number: u16) -> String {
     format!("region.{number}")
 }
 
-/// Returns the prefix of the names of the rows with a statistic of a region's passes.
+/// Returns the prefix of the rows' names for the statistic `pass` over the passes of a region.
 pub fn each(region: &str, pass: Pass) -> String {
     format!("{region}.each.{}", pass.name())
 }
 
-/// Returns the name of a row of the run or of a region.
+/// Returns the name of a row: the prefix `section` of the run or of a region, and the row's own name.
 pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
 }
 
-/// Returns the name and the group of every row that a run can have, with the rows of only one CPU and one region.
+/// Returns the name and the group of every row that a run can have. Includes the rows of one CPU and of one region,
+/// whose numbers are `in_cpu` and `in_region`.
 fn known(in_cpu: usize, in_region: u16) -> Vec<(String, &'static str)> {
     let counts = || {
         let rows = Counts::default().rows().into_iter();
@@ -135,9 +136,9 @@ fn known(in_cpu: usize, in_region: u16) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks that a pattern matches the name of a row that a run can have: a row of the run, of the region that the
-/// pattern names, or of any region. [`region_names::numbered`] checks whether a region has the name that the pattern
-/// contains.
+/// Checks that a pattern matches the name of a row that a run can have. This can be a row of the run, of the region
+/// that the pattern names, or of any region. [`region_names::numbered`] checks whether a region has the name that the
+/// pattern contains.
 ///
 /// # Errors
 /// [`UnknownRow`], with similar names.

@@ -219,8 +219,8 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         }
     });
     assert_eq!((differs, states), (true, 0));
-    // Each kernel chooses how many pages of a file it maps around a fault, so their number at a begin mark is not
-    // compared. How a region changes the number is compared.
+    // Each kernel chooses how many pages of a file it maps around a fault. The number of these pages at a begin mark is
+    // therefore not compared. The number of pages that a region adds is compared.
     let (differs, states, _) = compared(|region| {
         for tables in [&mut region.at_beginning, &mut region.at_end] {
             tables.get_or_insert_default().small_read_only += 18;
@@ -287,7 +287,7 @@ fn passes_are_compared_where_every_column_has_them() {
         (of_passes.count(), differing)
     };
     assert_eq!(with(|_| {}), (4 * ROWS, Vec::new()));
-    // The sum of all passes and all other statistics are unchanged.
+    // The sum over all passes and all other statistics are unchanged.
     let (count, differing) = with(|region| {
         if let Some(each) = &mut region.each {
             each.least.user_faults.write += 1;

@@ -17,7 +17,7 @@ use crate::sheet::{MeasuredKernel, NOT_MEASURED, NOT_OBSERVABLE, Row, Section, S
 pub const MARKS: &str = "Marks";
 /// The group of the rows about interprocessor interrupts.
 pub const SENT: &str = "Interprocessor interrupts";
-/// The marks of a region, at which its page tables are read: for each, the group of the rows, the name in the JSON, and
+/// The marks of a region, at which its page tables are read. Each has the group of its rows, its name in the JSON, and
 /// a function that returns the page tables.
 pub const PLACES: [(&str, &str, PickTables); 2] = [
     ("Page tables where it begins", "at_beginning", |region| {
@@ -94,8 +94,8 @@ fn cpu_sections(documents: &[Document]) -> impl Iterator<Item = Section> + '_ {
     })
 }
 
-/// Returns the section with the interprocessor interrupts of any of the documents; `None` if none was sent. If a
-/// document with several CPUs lacks the interrupts of a row, their count is 0.
+/// Returns the section with the interprocessor interrupts of all documents; `None` if none was sent. If a document with
+/// several CPUs lacks the interrupts of a row, their count is 0.
 fn sent_section(documents: &[Document]) -> Option<Section> {
     let mut all: Vec<Sent> = documents.iter().flat_map(|one| one.sent.clone()).collect();
     let key = |one: &Sent| (one.from, one.to, one.vector);
@@ -202,8 +202,9 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     others.iter().filter_map(line).collect()
 }
 
-/// Returns one line for each row that proves that the kernels did not do the same work. These are rows about marks,
-/// rows about the program's page tables at a mark, and the change of the number of read-only pages in a region.
+/// Returns one line for each row that proves that the kernels did not do the same work. These are the rows about marks,
+/// and the rows about the program's page tables at a mark. A difference in how a region changed the number of read-only
+/// pages also gives a line.
 pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -226,7 +227,7 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     lines
 }
 
-/// Returns a line if the number of read-only pages that a region added or removed differs between kernels.
+/// Returns a line if the kernels differ in the number of read-only pages that the region added or removed.
 fn differing_change(section: &Section) -> Option<String> {
     let [before, after] = PLACES.map(|(group, _, _)| {
         let mut rows = section.rows.iter();
@@ -257,7 +258,7 @@ fn differing_change(section: &Section) -> Option<String> {
     ))
 }
 
-/// Returns one line for each region that several columns marked and to which their programs give different names.
+/// Returns one line for each region to which the programs of several columns give different names.
 fn differing_names(documents: &[Document]) -> Vec<String> {
     let line = |number: u16| {
         let regions = documents
@@ -295,8 +296,8 @@ fn region_of(document: &Document, number: u16) -> Option<Region> {
     regions.find(|region| region.region == number).cloned()
 }
 
-/// Returns the marks of a region, which are all 0 if the program did not mark it. Returns `None` if the document has no
-/// regions, because marks were not detected.
+/// Returns the marks of a region, which are all 0 if the program did not mark the region. Returns `None` if the
+/// document has no regions, because marks were not detected.
 fn marks_of(document: &Document, number: u16) -> Option<Marks> {
     document.regions.as_ref()?;
     let region = region_of(document, number);

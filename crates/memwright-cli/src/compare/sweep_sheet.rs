@@ -1,5 +1,5 @@
-//! Renders a sweep as a sheet. Each row of a run becomes a group with one row per kernel, and each point becomes a
-//! column.
+//! Renders a sweep as a sheet. Each row of the runs becomes a group with one row per kernel, and each point of the
+//! sweep becomes a column.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::model::parameter::title;
 use crate::model::sweep::Document;
 use crate::sheet::{Cell, Row, Section, Sheet, UnknownRow, Value};
 
-/// Returns the results of a sweep. Points are columns; each row of a run becomes a group with one row per kernel.
-/// Unless `all` is set, a group is omitted if its values are equal at every point and on every kernel.
+/// Returns the results of a sweep. Each point of the sweep is a column; each row of the runs becomes a group with one
+/// row per kernel. Unless `all` is set, a group is omitted if its values are equal at every point and on every kernel.
 ///
 /// # Errors
 /// If a pattern matches no row.
@@ -78,7 +78,7 @@ fn group(row: &Row) -> String {
     }
 }
 
-/// Returns whether the cells differ or, if there is only one cell, whether it is not 0.
+/// Returns whether the cells of `rows` differ or, if there is only one cell, whether it is not 0.
 fn is_worth_showing(rows: &[Row]) -> bool {
     let cells: Vec<Cell> = rows.iter().flat_map(|row| row.cells.clone()).collect();
     match cells.as_slice() {
@@ -87,8 +87,8 @@ fn is_worth_showing(rows: &[Row]) -> bool {
     }
 }
 
-/// Returns every row that at least one point has, each once, with the title of its section, in the order of the first
-/// point that has the row.
+/// Returns every row that at least one point has, with the title of its section. Each row is returned once, in the
+/// order of the first point that has it.
 fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut all: Vec<(&str, &Row)> = Vec::new();

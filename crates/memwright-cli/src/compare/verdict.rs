@@ -8,8 +8,8 @@ use crate::model::saved::Saved;
 use crate::model::words;
 use crate::sheet::Sheet;
 
-/// A kind of difference, with its exit code. The kinds are in ascending order of weight: a difference of a later kind
-/// can be the cause of those of earlier kinds.
+/// A kind of difference, with its exit code. The kinds are in ascending order of weight, because a difference of a
+/// later kind can be the cause of differences of earlier kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -24,7 +24,7 @@ pub enum Kind {
     Repetition = SKIPPED,
 }
 
-/// Returns the exit code of the weightiest of these kinds, which are in the order of [`Kind`]; 0 if there are none.
+/// Returns the exit code of the weightiest of `kinds`, which are in the order of [`Kind`]; 0 if there are none.
 pub fn code(kinds: &[Kind]) -> u8 {
     kinds.last().map_or(0, |kind| *kind as u8)
 }

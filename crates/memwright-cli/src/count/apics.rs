@@ -7,12 +7,12 @@ use crate::model::sent::Sent;
 
 /// The vector of a non-maskable interrupt.
 const NMI: u8 = 2;
-/// The interrupt command register; an xAPIC has its upper half in another register.
+/// The interrupt command register. An xAPIC has the upper half of the command in another register.
 const COMMAND: u8 = 0x30;
 const COMMAND_UPPER: u8 = 0x31;
 /// The register by which a CPU with an x2APIC interrupts itself.
 const SELF_IPI: u8 = 0x3f;
-/// The command's bit for an interrupt to the sender.
+/// The bit of a command that sends the interrupt to the sender itself.
 const TO_SELF: u32 = 1 << 18;
 
 /// A decoded command: the vector, and the receiving CPUs in ascending order.
@@ -21,9 +21,9 @@ type Command = (u8, Vec<usize>);
 /// The destination of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// The upper half of the register of an x2APIC.
+    /// The upper half of the interrupt command register of an x2APIC.
     X2apic(u32),
-    /// The uppermost byte of the register of an xAPIC, whose logical destinations are in the flat model.
+    /// The uppermost byte of an xAPIC's interrupt command register. Logical destinations use the flat model.
     Xapic(u8),
 }
 
@@ -44,8 +44,8 @@ impl Destination {
     }
 }
 
-/// Decodes the lower half of the command register, which the CPU `from` of `cpus` CPUs wrote. Returns `None` for a
-/// command that starts or resets a CPU. Each CPU has its own number as its APIC ID.
+/// Decodes `command`, the lower half of the interrupt command register, which the CPU `from` of `cpus` CPUs wrote.
+/// Returns `None` for a command that starts or resets a CPU. The APIC ID of a CPU is its number.
 fn decode(command: u32, destination: Destination, from: usize, cpus: usize) -> Option<Command> {
     let vector = match command >> 8 & 7 {
         0 | 1 => command as u8,
@@ -66,7 +66,7 @@ fn decode(command: u32, destination: Destination, from: usize, cpus: usize) -> O
 /// Counts the interprocessor interrupts that CPUs send by their APICs.
 #[derive(Debug, Default)]
 pub struct Apics {
-    /// The last value that each CPU with an xAPIC wrote to the upper half of the interrupt command register, by CPU.
+    /// The last value that a CPU with an xAPIC wrote to the upper half of the interrupt command register, by CPU.
     upper: BTreeMap<usize, u32>,
     /// The counts by sender, receiver and vector.
     counts: BTreeMap<(usize, usize, u8), u64>,
@@ -142,7 +142,7 @@ mod tests {
             (0xfb, Xapic(3), Some((0xfb, &[3]))),
             (0xfb, Xapic(0xff), Some((0xfb, ALL))),
             (0xfb | LOGICAL, Xapic(0b1001), Some((0xfb, &[0, 3]))),
-            // INIT and the start of a CPU.
+            // INIT, and the command that starts a CPU.
             (0x4500, X2apic(1), None),
             (0x4608, X2apic(1), None),
         ] {

@@ -28,8 +28,8 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
-    /// profiles that region. With `calls`, the plugin reports the program's system calls. `code` is the code of a
+    /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. `profile` is a region that the
+    /// plugin also profiles. With `calls`, the plugin reports the program's system calls. `code` is the code of a
     /// kernel that runs alone.
     pub fn arguments(
         &self,
@@ -76,7 +76,7 @@ impl Counting {
             Self::Halts(_) | Self::Nothing => None,
         };
         if let Some(log) = log {
-            // QEMU writes its log into the pipe that is its standard input. This command reads the other end.
+            // QEMU's standard input is a pipe. QEMU writes its log into the pipe, and this command reads the other end.
             line.extend(["-d", log, "-D", "/dev/stdin"].map(OsString::from));
         }
         line
@@ -90,7 +90,7 @@ impl Counting {
         format!(",start={:#x}{}", code.entry, ranges.collect::<String>())
     }
 
-    /// Returns the counts of `tally`, which has processed the complete log; `None` if nothing is counted.
+    /// Returns the counts of `tally`, which has processed the complete log; `None` if this `Counting` counts nothing.
     ///
     /// # Errors
     /// If the log does not contain the end of the run.

@@ -9,7 +9,7 @@ use crate::model::counts::{Counts, Instructions};
 pub struct Cpu {
     /// The counts up to now.
     pub now: Counts,
-    /// The number of instructions that had begun at the plugin's last line about this CPU.
+    /// The number of instructions that had begun when the plugin last reported counts of this CPU.
     pub begun: Option<Instructions>,
     /// The last value of CR3; 0 if it is not known.
     pub cr3: u64,
@@ -18,7 +18,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Returns a CPU that has counted nothing. `counts_loads` states whether its loads of CR3 are counted.
+    /// Returns a CPU that has counted nothing. `counts_loads` states whether loads of CR3 by this CPU are counted.
     pub fn new(counts_loads: bool) -> Self {
         let mut cpu = Self::default();
         cpu.count_loads(counts_loads);
@@ -32,7 +32,7 @@ impl Cpu {
     }
 
     /// Configures the CPU for a kernel that runs alone. The meaning of such a kernel's interrupt vectors is not known,
-    /// so interrupts that call functions are not a separate count.
+    /// so interrupts that call functions are not counted separately.
     pub fn run_alone(&mut self, code: &Code) {
         self.now.call_interrupts = None;
         self.interrupts = Interrupts::of_code(code);

@@ -12,8 +12,8 @@ use crate::model::faults::{
 /// A row's identity: its name, the file with the code, and the system call.
 type Key = (String, Option<String>, Option<String>);
 
-/// Groups page faults by their causes. `find` returns the host's copy of the guest's file at a path. Also returns the
-/// faults by stack: the process, the file, the function and, with lines, the line.
+/// Groups page faults by their causes. `find` returns the path on the host of the file that the guest has at a path.
+/// Also returns the faults by stack: the process, the file, the function and, with lines, the line.
 pub fn causes(sites: &Sites, by: By, find: &dyn Fn(&Path) -> Option<PathBuf>) -> (Faults, Stacks) {
     let mut source = UserSource::new(find, by == By::Line);
     let mut rows: BTreeMap<Key, Tally> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn stack(site: &Site, by: By, code: &Code) -> Vec<String> {
         call,
         area,
     ];
-    // A semicolon separates frames, so one within a frame is replaced.
+    // A semicolon separates frames, so semicolons within a frame are replaced.
     let frames = frames.into_iter().flatten();
     frames.map(|frame| frame.replace(';', ":")).collect()
 }

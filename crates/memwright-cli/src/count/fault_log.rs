@@ -1,10 +1,10 @@
 //! Collects page faults from QEMU's log, and places them in the maps of a separate run.
 //!
-//! The log has the instruction, the address and the address space (CR3) of each fault. For a fault in kernel mode, the
-//! plugin's lines state the system call that the address space made last. They also show when a process forks, executes
-//! another program or exits. From these lines, each address space gets the number of its image: each exec of the run
-//! begins a new image, numbered from 1, and a child has the image of its parent. The maps have the same image numbers
-//! (`programs/lab/maps.c`).
+//! The log has the instruction, the address and the address space (CR3) of each fault. The plugin's lines have the
+//! system calls of each address space. A fault in kernel mode belongs to the last system call that its address space
+//! made. The plugin's lines also show when a process forks, executes another program or exits. From these lines, each
+//! address space gets an image number: each exec of the run begins a new image, numbered from 1, and a child has the
+//! image of its parent. The maps have the same image numbers (`programs/lab/maps.c`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ const CLONE: [u64; 3] = [56, 58, 435];
 const EXIT: u64 = 231;
 /// The bits of CR3 that contain the address of the page tables.
 const TABLES: u64 = 0x000f_ffff_ffff_f000;
-/// The beginning of the names of the kinds of faults in kernel mode.
+/// The prefix of each kind of fault that occurs in kernel mode.
 const KERNEL: &str = "kernel_";
 
 /// A system call that an address space has made.
@@ -38,14 +38,14 @@ struct Call {
 /// An address space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Space {
-    /// The number of the address space, in the order of their first use in the run.
+    /// The number of the address space. Address spaces are numbered in the order of their first use in the run.
     number: u64,
     image: u32,
     call: Option<Call>,
     /// Whether a child or a thread can be using the address space, too.
     is_shared: bool,
-    /// Whether the process has exited or executed another program. The page tables can then be those of another
-    /// address space.
+    /// Whether the process has exited or executed another program. Its page tables can then have been reused for
+    /// another address space.
     has_ended: bool,
 }
 
@@ -55,8 +55,8 @@ struct Fault {
     space: u64,
     image: u32,
     instruction: Option<u64>,
-    /// The number of the system call in which the kernel took the fault; `Some(None)` if the number is unknown. `None`
-    /// for a fault in user mode, or if the plugin reports no system calls.
+    /// The number of the system call in which the kernel took the fault; `Some(None)` if the kernel took it in a system
+    /// call of unknown number. `None` for a fault in user mode, or if the plugin reports no system calls.
     call: Option<Option<u64>>,
     page: u64,
     kind: (bool, &'static str),
@@ -78,7 +78,7 @@ pub struct FaultLog {
     /// Whether the plugin reports system calls, and whether it reports their numbers.
     sees_calls: bool,
     has_numbers: bool,
-    /// The faults up to the last change of CR3, and those since then.
+    /// The faults up to the last change of CR3, and the faults since that change.
     faults: BTreeMap<Fault, u64>,
     recent: BTreeMap<Fault, u64>,
 }
@@ -155,7 +155,8 @@ impl FaultLog {
         if is_known {
             return;
         }
-        // An exec loads its new page tables before another process runs.
+        // An exec loads its new page tables before another process runs. If `executes` is `before`, `value` is
+        // therefore the address of the exec's new page tables.
         let image = if self.executes == Some(before) || !self.has_numbers {
             self.executes = None;
             if let Some(old) = self.spaces.get_mut(&before) {
@@ -214,7 +215,7 @@ impl FaultLog {
         self.spaces.entry(value).or_default()
     }
 
-    /// Adds the pending fault to the faults of the address space with this CR3.
+    /// Adds the pending fault to the faults of the address space whose CR3 is `value`.
     fn settle(&mut self, value: u64) {
         let Some((error, at, address)) = self.pending.take() else {
             return;
@@ -227,7 +228,7 @@ impl FaultLog {
                 let instruction = (!is_exec(call.number)).then_some(call.instruction);
                 (instruction, Some(call.number))
             }
-            // An address space without a system call belongs to a program that is still being started by an exec.
+            // An address space that has made no system call belongs to a program that an exec is still starting.
             (false, None) => (None, self.sees_calls.then_some(Some(EXEC[0]))),
         };
         let fault = Fault {

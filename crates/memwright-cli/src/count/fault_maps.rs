@@ -10,11 +10,11 @@ pub struct Area {
     end: u64,
     /// The offset in the file.
     pub offset: u64,
-    /// The path of the file, or the name; empty if there is none.
+    /// The path of the file, or the name of an area without a file; empty if the area has neither.
     pub name: String,
 }
 
-/// The maps of one image, the program that a process executes.
+/// The maps of one image: the program that one exec of the run started, in all its processes.
 #[derive(Debug, Default)]
 struct Image {
     name: String,
@@ -45,7 +45,8 @@ impl Maps {
         image.maps.push(rest.lines().filter_map(area).collect());
     }
 
-    /// Returns the area of an image that contains an address, from the earliest maps with such an area.
+    /// Returns the area of an image that contains an address. If maps of several times have such an area, returns that
+    /// of the earliest.
     pub fn find(&self, image: u32, address: u64) -> Option<&Area> {
         let mut areas = self.0.get(&image)?.maps.iter().flatten();
         areas.find(|area| (area.start..area.end).contains(&address))

@@ -30,7 +30,7 @@ pub struct Site {
     pub area: Option<Place>,
 }
 
-/// The error if the sites have more faults of a kind than the account counts.
+/// The error if, for a kind of fault, the sites have more faults than the account counts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooMany {
     kind: String,
@@ -89,11 +89,11 @@ impl Sites {
         self.0.values().map(Tally::faults).sum()
     }
 
-    /// Adds the faults that the account counts but that no site contains, at a site with all fields unknown. Afterwards
-    /// the sites add up to the account, kind by kind.
+    /// Adds the faults that the account counts but that no site contains, as a site with all fields unknown. Afterwards
+    /// the numbers of faults at all sites add up to the account, kind by kind.
     ///
     /// # Errors
-    /// If the sites have more faults of a kind than the account.
+    /// If the sites have more faults of a kind than the account counts.
     pub fn complete(&mut self, account: &[(String, u64)]) -> Result<(), TooMany> {
         let mut found = Tally::default();
         for tally in self.0.values() {

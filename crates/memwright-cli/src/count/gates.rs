@@ -8,12 +8,12 @@ pub const COUNT: usize = 256;
 const SYSTEM_CALL: usize = 0x80;
 /// The size of a gate in bytes (Intel SDM volume 3, 7.14.1).
 const SIZE: usize = 16;
-/// The bits of an address that are the offset within its page.
+/// The bits of an address that contain the offset within its page.
 const PAGE_OFFSET: u64 = 4096 - 1;
 /// The present bit of a gate.
 const PRESENT: u8 = 1 << 7;
 
-/// Returns the address of each vector's handler, which is 0 for a vector without one. Returns `None` if the table
+/// Returns the address of each vector's handler, which is 0 for a vector without a handler. Returns `None` if the table
 /// cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, table: u64) -> Option<[u64; COUNT]> {
     let mut bytes = [0; COUNT * SIZE];

@@ -9,12 +9,12 @@ use crate::model::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 
 /// The vector of the general protection exception.
 const GENERAL_PROTECTION: u8 = 13;
-/// The exceptions that do not cancel an instruction, because they occur between two instructions, after a completed
-/// one, or at a failure of the machine: debug, NMI, breakpoint, overflow, double fault and machine check.
+/// The exceptions that do not cancel an instruction: debug, NMI, breakpoint, overflow, double fault and machine check.
+/// They occur between two instructions, after a completed instruction, or at a failure of the machine.
 const NOT_FAULTS: [u8; 6] = [1, 2, 3, 4, 8, 18];
 
-/// Returns whether an exception at the instruction `address` cancelled that instruction after it had begun. An
-/// instruction whose fetch faults has not begun.
+/// Returns whether an exception at the instruction `address` cancelled that instruction after the instruction had
+/// begun. An instruction whose fetch faults has not begun.
 pub fn undoes(vector: u8, error: u16, by_instruction: bool, address: u64) -> bool {
     let is_fault = !by_instruction && vector < FIRST_INTERRUPT && !NOT_FAULTS.contains(&vector);
     let fetch = match vector {
@@ -34,19 +34,20 @@ fn is_canonical(address: u64) -> bool {
 struct Open {
     /// The number of kernel instructions that completed before the first instruction of the handler.
     before: u64,
-    /// The number of user instructions at that point. It does not increase until the interrupt ends.
+    /// The number of user instructions before the first instruction of the handler. It does not increase until the
+    /// interrupt ends.
     user: u64,
-    /// The number of exceptions and interrupts that have not returned, including this one.
+    /// The number of exceptions and interrupts that have not returned, including this interrupt.
     depth: u64,
     /// The number of kernel instructions when the kernel first switched to another task in this interrupt; `None` if it
-    /// has not.
+    /// has not switched.
     switched: Option<u64>,
 }
 
 /// Tracks the interrupts of one CPU, and the instructions that did not complete.
 #[derive(Debug, Default)]
 pub struct Interrupts {
-    /// Whether the run has begun. Only then are instructions counted that did not complete.
+    /// Whether the run has begun. Before the run, instructions that did not complete are not counted.
     follows: bool,
     undone: [u64; 2],
     /// The kernel's code in the lower half.
@@ -136,8 +137,8 @@ impl Interrupts {
         self.count_between(counted)
     }
 
-    /// Like [`Interrupts::count`], but for a time at which another CPU executes. This CPU may have received an
-    /// interrupt whose handler has not begun yet.
+    /// Like [`Interrupts::count`], but for a point at which another CPU executes. The CPU of `self` may have received
+    /// an interrupt whose handler has not begun yet.
     pub fn count_between(&mut self, counted: Instructions) -> Instructions {
         self.notice_user(counted);
         let (user, kernel) = self.completed(counted);
@@ -152,14 +153,15 @@ impl Interrupts {
 
     fn completed(&self, counted: Instructions) -> (u64, u64) {
         let [user, kernel] = self.undone;
-        // If the log attributes exceptions to the wrong CPU, the CPU can have more of them than instructions.
+        // If the log attributes exceptions to the wrong CPU, a CPU can have more cancelled instructions than
+        // instructions.
         let user = counted.user.saturating_sub(user);
         (user, counted.kernel.saturating_sub(kernel))
     }
 
-    /// Ends the open interrupt if user instructions have been executed since it began, because the kernel then switched
-    /// to a user task. The interrupt ends at the switch. If the plugin reported no switch, instructions of interrupts
-    /// are no longer counted.
+    /// Ends the open interrupt if user instructions have been executed since it began, because the kernel must then
+    /// have switched to a user task. The interrupt ends at that switch. If the plugin reported no switch, the
+    /// instructions of interrupts are no longer counted.
     fn notice_user(&mut self, counted: Instructions) {
         let user = self.completed(counted).0;
         match self.open {
@@ -231,7 +233,7 @@ mod tests {
         one.exception(0xec, 0, false, USER_CODE);
         assert_eq!(one.count(at(5, 50)).interrupts, None);
         one.handlers_are_known();
-        // A fault outside interrupts is not an interrupt. The write that faulted is subtracted.
+        // A fault outside interrupts does not count as an interrupt. The write that faulted is subtracted.
         one.exception(14, 6, false, USER_CODE);
         one.leave(at(11, 110));
         // An interrupt during which a kernel fault and another interrupt occur.
@@ -244,7 +246,7 @@ mod tests {
         one.leave(at(20, 270));
         one.leave(at(20, 299));
         let counted = one.count(at(30, 400));
-        // 99 before the IRETQ and the IRETQ itself, minus the instruction that faulted.
+        // 99 instructions before the IRETQ and the IRETQ itself, minus the instruction that faulted.
         assert_eq!(
             counted,
             Instructions {

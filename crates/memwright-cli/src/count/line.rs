@@ -9,9 +9,9 @@ pub struct Exception {
     pub vector: u8,
     /// The error code; 0 if the exception has none.
     pub error: u16,
-    /// Whether an INT instruction raised it.
+    /// Whether an INT instruction raised the exception.
     pub by_instruction: bool,
-    /// The address of the instruction at which it was delivered.
+    /// The address of the instruction at which the exception was delivered.
     pub at: u64,
     /// CR2, the address that caused a page fault; `None` if the line does not contain it.
     pub address: Option<u64>,
@@ -26,9 +26,10 @@ pub enum Line {
     Idt(u64),
     /// The base of GS when the CPU received the previous exception.
     Gs(u64),
-    /// The base of the task state segment of that CPU. This line is after the one about GS.
+    /// The base of the task state segment of the CPU that received the previous exception. This line follows the line
+    /// about GS.
     TaskState(u64),
-    /// The value of CR3 of that CPU.
+    /// The value of CR3 of the CPU that received the previous exception.
     HeldCr3(u64),
     /// A CPU loaded CR3 with this value.
     Cr3(u64),
@@ -47,10 +48,11 @@ pub enum Line {
     Counting,
     /// The following lines of the plugin are about this CPU. Only guests with several CPUs have such lines.
     Cpu(usize),
-    /// The counts of a CPU, reported before the first mark and before the last mark. Only guests with several CPUs have
-    /// such lines.
+    /// The counts of a CPU, which are reported before the first mark and before the last mark. Only guests with several
+    /// CPUs have such lines.
     Counts {
-        /// The CPU. Counts that the plugin could not attribute to a CPU have the number of CPUs here.
+        /// The number of the CPU. For counts that the plugin could not attribute to a CPU, it equals the number of CPUs
+        /// of the guest.
         cpu: usize,
         /// The base of GS while the kernel runs on this CPU.
         gs: u64,
@@ -74,7 +76,7 @@ pub enum Line {
         holds: Option<u64>,
         /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// The instruction counts at that point; `None` if the plugin does not count instructions.
+        /// The instruction counts before the load; `None` if the plugin does not count instructions.
         instructions: Option<Instructions>,
     },
     /// The next instruction is the first one of an interrupt handler.
@@ -89,19 +91,19 @@ pub enum Line {
         code: u16,
         /// The CPU that executed the mark.
         cpu: usize,
-        /// The value of that CPU's CR3; `None` if QEMU is too old to report it.
+        /// The value of CR3 of the CPU that executed the mark; `None` if QEMU is too old to report it.
         cr3: Option<u64>,
         /// The thread that executed the mark, by its base of FS; 0 if the guest has one CPU.
         thread: u64,
         /// The plugin's counts since the guest started: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// The instruction counts at that point; `None` if the plugin does not count instructions.
+        /// The instruction counts at the mark; `None` if the plugin does not count instructions.
         instructions: Option<Instructions>,
     },
 }
 
-/// A register in the log: the beginning of its line, the index of its base among the words that follow, and the
-/// constructor of the parsed line.
+/// A register in the log: the first characters of its line, the index of the word with its base among the words that
+/// follow, and the constructor of the parsed line.
 type Register = (&'static str, usize, fn(u64) -> Line);
 
 /// The registers of the log that are parsed.
@@ -146,7 +148,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     parse_exception(line)
 }
 
-/// The beginning of the line that QEMU writes when an exception occurs while it delivers a double fault.
+/// The first characters of the line that QEMU writes when an exception occurs while it delivers a double fault.
 const TRIPLE_FAULT: &str = "check_exception old: 0x8 new ";
 
 /// Parses the last words of a line of the plugin: the numbers of user and kernel instructions that have begun.

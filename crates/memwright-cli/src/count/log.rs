@@ -28,7 +28,7 @@ const RUN_ENDS: u64 = 0x4d57_0000_1000;
 /// Counts the events of a log.
 #[derive(Debug)]
 pub struct Tally {
-    // The counts of each CPU. With several CPUs, the last entry has the events that have no known CPU.
+    // One entry per CPU. With several CPUs, one more entry has the events whose CPU is not known.
     each: Vec<Cpu>,
     // The CPU to which the next lines of the log refer.
     told: usize,
@@ -39,19 +39,19 @@ pub struct Tally {
     cpus: u8,
     marker: Marker,
     idt: Option<u64>,
-    // CR3 and the address of the interrupt descriptor table at the start of the run; `None` before it, and once the
-    // caller has taken them.
+    // CR3 and the address of the interrupt descriptor table at the start of the run. `None` before the start, and after
+    // the caller has taken the values.
     gates: Option<(u64, u64)>,
-    // The counts when CR3 last changed, and the number of kernel instructions that had begun at that point.
+    // The counts when CR3 last changed, and the number of kernel instructions that had begun at that change.
     at_switch: Option<(Counts, Option<u64>)>,
-    // Whether the kernel runs alone. The handlers are then not known from the start of the run, but from the first mark
+    // Whether the kernel runs alone. Its handlers are then not known from the start of the run, but from the first mark
     // at which the address of the interrupt descriptor table is known.
     is_alone: bool,
     triple_fault: bool,
     // The regions that began before the handlers were known.
     unhandled: BTreeSet<u16>,
-    // The number of kernel instructions that had begun at the end of the run; `None` before it, and once the caller has
-    // taken it.
+    // The number of kernel instructions that had begun at the end of the run. `None` before the end, and after the
+    // caller has taken the number.
     end: Option<u64>,
     counting: bool,
     open: OpenPasses,
@@ -66,7 +66,7 @@ pub struct Tally {
 
 impl Tally {
     /// Returns an empty tally for a guest with `cpus` CPUs. With several CPUs, loads of CR3 are counted only with the
-    /// plugin: without it, the log does not state which CPU loads CR3.
+    /// plugin, because QEMU's log alone does not state which CPU loads CR3.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let count = if cpus == 1 { 1 } else { usize::from(cpus) + 1 };
         Self {
@@ -104,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// Returns an empty tally for a guest with a kernel that runs alone, whose interrupt vectors are not known.
+    /// Returns an empty tally for a guest whose kernel runs alone. The meaning of its interrupt vectors is not known.
     pub fn alone(cpus: u8, code: &Code) -> Self {
         let mut tally = Self::new(cpus, Marker::Kernel);
         for one in &mut tally.each {
@@ -119,8 +119,8 @@ impl Tally {
         self.triple_fault
     }
 
-    /// Processes a line. Returns whether it is a mark. After a mark, the guest is stopped until the plugin reads an
-    /// answer. `look` summarizes the page tables at a value of CR3.
+    /// Processes a line. Returns whether the line is a mark. After a mark, the guest is stopped until the plugin reads
+    /// an answer. `look` summarizes the page tables at a value of CR3.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         if let Some(faults) = &mut self.faults {
             faults.line(line);
@@ -157,7 +157,7 @@ impl Tally {
         false
     }
 
-    /// Processes a line of the plugin. Returns whether it is a mark.
+    /// Processes a line of the plugin. Returns whether the line is a mark.
     fn plugin_line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
             Line::Enter(counted) => self.each[self.told].interrupts.enter(counted),
@@ -209,7 +209,8 @@ impl Tally {
             } => {
                 let cpu = self.known(cpu);
                 let cr3 = cr3.or(Some(self.each[cpu].cr3).filter(|value| *value != 0));
-                // Reading large page tables takes long, so each mark reads them only the first time.
+                // Reading large page tables takes long, so they are read only the first time that each mark is
+                // executed.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
@@ -239,12 +240,12 @@ impl Tally {
         false
     }
 
-    /// Returns the index in `each` for a CPU number. A number that no CPU has gives the last entry.
+    /// Returns the index in `each` for a CPU number; for a number that no CPU has, the index of the last entry.
     fn known(&self, cpu: usize) -> usize {
         cpu.min(self.each.len() - 1)
     }
 
-    /// Counts the pending exception on the CPU `cpu`. If that is `None`, counts it on the CPU that executed last.
+    /// Counts the pending exception on the CPU `cpu`. If `cpu` is `None`, counts it on the CPU that executed last.
     fn place(&mut self, cpu: Option<usize>) {
         let Some(one) = self.pending.take() else {
             return;
@@ -263,8 +264,8 @@ impl Tally {
         }
     }
 
-    /// Finds the handlers of a kernel that runs alone, at a mark of a region. They can differ from the handlers at the
-    /// previous mark.
+    /// Finds the handlers of a kernel that runs alone, at a mark of a region, because the kernel can have changed its
+    /// handlers since the previous mark.
     fn find_handlers(&mut self, code: u16, cr3: Option<u64>) {
         self.gates = cr3.zip(self.idt);
         if self.gates.is_none() && code & 1 == 0 {
@@ -272,7 +273,8 @@ impl Tally {
         }
     }
 
-    /// Moves the events without a known CPU to a CPU that starts during the run: its first instructions caused them.
+    /// Moves the events without a known CPU to `cpu`, which starts during the run, because its first instructions
+    /// caused these events.
     fn start_cpu(&mut self, cpu: usize) {
         let rest = self.each.len() - 1;
         let Some(before) = self.open.run().and_then(|run| run.get(rest).copied()) else {
@@ -312,7 +314,8 @@ impl Tally {
     }
 
     /// Processes a mark that a thread executed on a CPU. A region belongs to the CPU that began it. A begin mark in an
-    /// open region restarts the pass; an end mark of another thread, or on another CPU, ends no pass.
+    /// open region restarts the pass. An end mark ends no pass if another thread, or another CPU, executed the begin
+    /// mark.
     fn mark(&mut self, region: u16, begins: bool, cpu: usize, thread: u64) {
         let now = self.counts_at(region, begins, cpu);
         if begins {
@@ -337,8 +340,8 @@ impl Tally {
         }
     }
 
-    /// Returns the counts at a mark: those of the CPU that executed it or, at a mark of [`THE_RUN`], those of every
-    /// CPU.
+    /// Returns the counts at a mark: those of the CPU that executed the mark or, at a mark of [`THE_RUN`], those of
+    /// every CPU.
     fn counts_at(&mut self, region: u16, begins: bool, cpu: usize) -> Vec<Counts> {
         if region != THE_RUN {
             return vec![self.each[cpu].now];
@@ -391,9 +394,9 @@ impl Tally {
         known.marks.passes += 1;
     }
 
-    /// Stores the interprocessor interrupts of the run, and its counts by CPU if they add up to the counts of the run.
-    /// The last entry of `passed` has the events without a known CPU. If these include instructions, the row of
-    /// instructions is not measured. Returns the sum over all CPUs.
+    /// Stores the interprocessor interrupts of the run. Also stores its counts by CPU, if they add up to the counts of
+    /// the run. The last entry of `passed` has the events without a known CPU. If these events include instructions,
+    /// the row of instructions is not measured. Returns the sum over all CPUs.
     fn place_run(&mut self, mut sum: Counts, mut passed: Vec<Counts>) -> Counts {
         self.sent = self.apics.sent();
         let rest = passed.pop().and_then(|rest| rest.instructions);
@@ -609,7 +612,7 @@ mod tests {
     const IN_USER: &str = "GS =0000 0000000000000000";
     const SEGMENTS: [&str; 2] = ["TR =0040 fffffe0000003000", "TR =0040 fffffe0000083000"];
 
-    /// Returns the lines of a run on two CPUs. `rest` is the number of instructions that have no known CPU.
+    /// Returns the lines of a run on two CPUs. `rest` is the number of instructions whose CPU is not known.
     fn on_two_cpus(lines: &[&str], rest: u64) -> Vec<String> {
         let counts = |cpu: usize, user: u64, kernel: u64| {
             let base = BASES.get(cpu).unwrap_or(&"0");
@@ -642,14 +645,14 @@ mod tests {
         let fault = "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000";
         let counted = counted_on_two(
             &[
-                // CPU 1 has received an exception in the kernel, so that its task state segment is known.
+                // CPU 1 has received an exception in the kernel, so the log has shown its task state segment.
                 "    1: v=ec e=0000 i=0 cpl=0 IP=0010:ffffffff81000000",
                 IN_KERNEL[1],
                 SEGMENTS[1],
                 fault,
                 IN_USER,
                 SEGMENTS[1],
-                // The segment of CPU 0 is not known. The plugin's last line was about CPU 0.
+                // The task state segment of CPU 0 is not known. The plugin's last line was about CPU 0.
                 fault,
                 IN_USER,
                 SEGMENTS[0],

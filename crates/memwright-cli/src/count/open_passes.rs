@@ -11,9 +11,9 @@ pub struct Open {
     pub region: u16,
     /// The CPU that executed the begin mark.
     pub cpu: usize,
-    /// The thread that executed it; 0 if the guest has one CPU.
+    /// The thread that executed the begin mark; 0 if the guest has one CPU.
     pub thread: u64,
-    /// The counts of that CPU at the begin mark; for [`THE_RUN`], those of every CPU.
+    /// The counts of `cpu` at the begin mark; for [`THE_RUN`], the counts of every CPU.
     pub before: Vec<Counts>,
 }
 
@@ -22,7 +22,7 @@ pub struct Open {
 pub enum Ended {
     /// The pass that began with these counts.
     Pass(Vec<Counts>),
-    /// No pass: no begin mark of the region is open.
+    /// No pass, because no begin mark of the region is open.
     NoPass {
         /// Whether the end mark discarded a pass that the thread had begun on another CPU.
         moved: bool,
@@ -41,8 +41,8 @@ impl OpenPasses {
         again.is_some()
     }
 
-    /// Ends the pass of `region` that this thread began on this CPU. The pass of the run is ended by any thread, on any
-    /// CPU.
+    /// Ends the pass of `region` that `thread` began on `cpu`. The pass of the run is ended by an end mark of any
+    /// thread, on any CPU.
     pub fn end(&mut self, region: u16, cpu: usize, thread: u64) -> Ended {
         let is_run = region == THE_RUN;
         let ended = |one: &Open| is_here(one, region, cpu) && (is_run || one.thread == thread);
@@ -55,7 +55,8 @@ impl OpenPasses {
         }
     }
 
-    /// Returns the counts of every CPU at the beginning of the run; `None` unless the run has begun and has not ended.
+    /// Returns the counts of every CPU at the beginning of the run. Returns `None` before the run has begun and after
+    /// it has ended.
     pub fn run(&self) -> Option<&[Counts]> {
         let run = self.0.iter().find(|one| one.region == THE_RUN);
         run.map(|run| &run.before[..])
@@ -81,14 +82,14 @@ fn is_here(one: &Open, region: u16, cpu: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// A mark: whether it begins a pass, its region, its CPU and its thread.
+    /// A mark: whether it is a begin mark, its region, its CPU and its thread.
     type Mark = (bool, u16, usize, u64);
 
     #[test]
     fn a_region_belongs_to_its_cpu_and_thread() {
         const RUN: u16 = THE_RUN;
-        // Each letter is the expected effect of a mark: a pass (b)egins, begins (a)gain or (e)nds; (n)othing ends; or
-        // nothing ends and a pass that the thread began on another CPU is discarded (m, moved).
+        // Each letter is the expected effect of a mark: b, a pass begins; a, it begins again; e, it ends; n, nothing
+        // ends; m (moved), nothing ends, and a pass that the thread began on another CPU is discarded.
         #[rustfmt::skip]
         let rows: [(&str, &[Mark], &str); 8] = [
             ("on its CPU",        &[(true, 1, 1, 9), (false, 1, 1, 9)],                                      "be"),

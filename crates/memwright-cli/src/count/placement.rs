@@ -1,8 +1,8 @@
 //! Decides which of a guest's CPUs an exception of QEMU's log belongs to.
 //!
-//! QEMU's log does not number the CPUs. It prints the registers of the CPU that receives an exception, two of which
-//! differ between CPUs: the base of the task state segment at all times, and the base of GS while the kernel runs. The
-//! plugin reports the base of GS of each CPU when the run begins.
+//! QEMU's log does not number the CPUs. It prints the registers of the CPU that receives an exception. The values of
+//! two of them differ between CPUs: the base of the task state segment at all times, and the base of GS while the
+//! kernel runs. When the run begins, the plugin reports each CPU's base of GS.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Records the kernel's base of GS on a CPU. Returns whether the base is new.
+    /// Records `gs`, the base of GS on the CPU `cpu` while the kernel runs. Returns whether the base is new.
     pub fn know(&mut self, cpu: usize, gs: u64) -> bool {
         self.by_gs.insert(gs, cpu).is_none()
     }
 
-    /// Records the base of GS when an exception was received.
+    /// Records the base of GS that the log prints for an exception.
     pub fn gs(&mut self, base: u64) {
         self.gs = base;
     }
 
     /// Returns the CPU that received an exception; `None` if it is not known. The CPU is found by the base of its task
-    /// state segment and by the base of GS that was recorded before. If an instruction that had begun raised the
-    /// exception, `running` is the CPU that executed this instruction.
+    /// state segment, and by the base of GS that the method `gs` recorded. If the exception was raised by an
+    /// instruction that had begun, `running` is the CPU that executed this instruction.
     pub fn cpu(&mut self, task_state: u64, running: Option<usize>) -> Option<usize> {
         let is_kernels = self.gs >> 63 != 0;
         let knows = self.gs_by_task_state.contains_key(&task_state);
@@ -63,7 +63,8 @@ mod tests {
             placement.know(cpu, base);
         }
         for (gs, task_state, expected) in [
-            // A program's base of GS does not identify a CPU, and the segment is not known yet.
+            // A user program's base of GS does not identify a CPU, and the CPU of the task state segment is not known
+            // yet.
             (0, 0xa000, None),
             (BASES[0], 0xa000, Some(0)),
             (0, 0xa000, Some(0)),
@@ -72,14 +73,15 @@ mod tests {
             (0, 0xb000, Some(1)),
             // A base that the plugin did not report.
             (0xffff_ffff_8200_0000, 0xc000, None),
-            // A segment whose CPU is now identified by a known base of GS.
+            // A task state segment whose CPU a known base of GS now identifies.
             (BASES[1], 0xc000, Some(1)),
         ] {
             placement.gs(gs);
             let found = placement.cpu(task_state, None);
             assert_eq!(found, expected, "{gs:x} {task_state:x}");
         }
-        // If an instruction raised the exception, the CPU that executed it has the segment.
+        // If an instruction raised the exception, the task state segment is that of the CPU that executed the
+        // instruction.
         placement.gs(0);
         let found = [None, Some(0), None].map(|running| placement.cpu(0xd000, running));
         assert_eq!(found, [None, Some(0), Some(0)]);

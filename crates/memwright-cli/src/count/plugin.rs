@@ -1,4 +1,4 @@
-//! The plugin that counts in QEMU, for the QEMU in use.
+//! The plugin with which QEMU counts, built for the QEMU in use.
 
 use std::path::PathBuf;
 

@@ -23,12 +23,12 @@ pub enum Kind {
 /// A call chain: its innermost frame, and the node of its outer frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The index of the node of the outer frames, which is lower than the index of this node; `None` for the root.
+    /// The index of the node of the outer frames, which is lower than this node's index. `None` for the root.
     pub parent: Option<u32>,
     /// How control entered the frame.
     pub kind: Kind,
-    /// The return address of the call, or the address of the second byte of the instruction that an exception
-    /// interrupted; 0 otherwise.
+    /// For a call, the return address. For an exception in the kernel, the address of the second byte of the
+    /// interrupted instruction. Otherwise 0.
     pub from: u64,
     /// The address of the frame's first instruction; 0 for a task that the plugin had not observed before.
     pub start: u64,
@@ -106,7 +106,7 @@ pub enum Malformed {
     NoProfile,
     /// It ends too early, at this offset.
     Truncated(usize),
-    /// The index of a node or block at this offset does not refer to an earlier one.
+    /// The index at this offset is not that of an earlier node or block.
     Reference(usize),
     /// After the end of the run, more blocks ran than the plugin's journal can remove from the profile.
     Forgotten,

@@ -18,7 +18,7 @@ pub struct Said {
     pub output: Vec<u8>,
     /// The program's standard error.
     pub errors: Vec<u8>,
-    /// What the guest's init process could not set up for the program, one line for each failure.
+    /// What the guest's init process could not set up for the program, with one line for each failure.
     pub warnings: Vec<u8>,
     /// The absolute paths that the program looked up and that the guest lacked; empty if this was not requested.
     pub not_found: Vec<Vec<u8>>,
@@ -116,7 +116,7 @@ impl Said {
     }
 
     /// Returns the counts of the run, of each CPU, of each region, and of each statistic of a region's passes. Each
-    /// entry has the prefix of the titles of its rows, its marks and its counts.
+    /// entry has the prefix of its rows' titles, its marks, and its counts.
     fn columns(&self) -> Vec<(String, Marks, Counts)> {
         let once = Marks {
             passes: 1,

@@ -62,15 +62,15 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the names of all functions; `None` if they are not all known, as without a symbol table or with debug
-    /// information. With debug information, profiles also contain inlined functions, which a symbol table does not
-    /// list.
+    /// Returns the names of all functions. `None` if there is no symbol table. Also `None` with debug information:
+    /// profiles then also contain inlined functions, which a symbol table does not list.
     pub fn names(&self) -> Option<BTreeSet<String>> {
         let is_list = self.debug.is_none() && !self.symbols.is_empty();
         is_list.then(|| self.symbols.source_names())
     }
 
-    /// Returns the source name of the function that contains an address. Code of other functions can be inlined in it.
+    /// Returns the source name of the function that contains an address. Other functions can be inlined in this
+    /// function.
     pub fn function(&self, address: u64) -> &str {
         match self.symbols.place(address) {
             Place::Function(name) => source_name(name),

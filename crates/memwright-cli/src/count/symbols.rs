@@ -30,9 +30,9 @@ pub enum Place<'a> {
 /// The functions of a kernel, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Symbols {
-    // Sorted by address; the addresses are distinct.
+    // The addresses and names of the functions, sorted by address. The addresses are distinct.
     functions: Vec<(u64, String)>,
-    // Whether code can be at any address, and not only where the code of Linux and Memwright is.
+    // Whether code can be at any address. Otherwise it is only where Linux and Memwright have their code.
     anywhere: bool,
 }
 
@@ -47,8 +47,8 @@ impl Name {
     /// Returns the sort key of a name. Of the names of one address, the one with the lowest key is used.
     fn rank(&self) -> (u64, bool, bool, usize, usize, &str) {
         let name = self.text.as_str();
-        // Prefixes of the padding before functions (for tracing and CFI), and of the 32-bit entry of a system call.
-        // Other names of the same address are preferred.
+        // The prefixes of padding before functions (for tracing and CFI), and of 32-bit entries of system calls. If the
+        // address has a name without these prefixes, that name is preferred.
         let aside = ["__pfx_", "__cfi_", "__ia32_"];
         let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
         let underscores = name.len() - name.trim_start_matches('_').len();
@@ -103,7 +103,7 @@ impl Symbols {
     }
 
     /// Sorts functions by address. Of several names of an address, the one with the lowest [`Name::rank`] is used, so
-    /// the result does not depend on their order.
+    /// the result does not depend on the order of `names`.
     fn of(mut names: Vec<Name>) -> Self {
         names.sort_by(|one, other| one.rank().cmp(&other.rank()));
         names.dedup_by_key(|name| name.address);

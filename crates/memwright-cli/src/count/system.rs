@@ -21,8 +21,8 @@ pub const fn software_bits(system: System) -> SoftwareBits {
     }
 }
 
-/// Returns whether a kernel of this kind can return to user mode inside a function call, and continue in that function
-/// when it is next entered.
+/// Returns whether a kernel of this kind can return to user mode inside a function call, and continue that call when
+/// the kernel is next entered.
 pub const fn resumes_calls(system: System) -> bool {
     match system {
         System::Linux | System::Alone => false,
@@ -34,12 +34,12 @@ pub const fn resumes_calls(system: System) -> bool {
 /// the program from its exec to its exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
-    /// The guest's init process. Its child marks the beginning just before the exec of the program; init marks the end
-    /// when its wait has returned. With one CPU, the run ends before the end mark, at the last load of CR3 that changed
-    /// its value: the kernel's switch from the exited program to init.
+    /// The guest's init process. Its child marks the beginning of the run just before the child's exec of the program;
+    /// init marks the end when its wait has returned. With one CPU, the run ends before the end mark, at the last load
+    /// of CR3 that changed its value. This load is the kernel's switch from the exited program to init.
     FirstProcess,
-    /// The kernel, exactly at the beginning and the end of the run; or, for a kernel that runs alone, the plugin, at
-    /// the kernel's entry and at the end of the machine.
+    /// The kernel, exactly at the beginning and the end of the run. For a kernel that runs alone, it is the plugin,
+    /// when the kernel is entered and when the machine ends.
     Kernel,
 }
 
@@ -54,7 +54,7 @@ impl Marker {
     }
 }
 
-/// The bits of a page-table entry with which a kernel marks these states. The hardware ignores the bits.
+/// The software bits of a page-table entry with which a kernel marks these states. The hardware ignores these bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoftwareBits {
     /// The page is dirty even if the hardware's dirty bit is clear.
@@ -71,7 +71,7 @@ pub const LINUX_BITS: SoftwareBits = SoftwareBits {
     special: 1 << 9,
 };
 
-/// The bits of a kernel of which none are known.
+/// No bits, for a kernel whose software bits are not known.
 const NO_BITS: SoftwareBits = SoftwareBits {
     saved_dirty: 0,
     special: 0,

@@ -162,7 +162,7 @@ impl Leaf {
 }
 
 /// Calls `see` for each non-empty entry of the lower half that does not point to a table, in order of addresses.
-/// Returns the number of tables; `None` if one cannot be read, or if there are more than [`MOST_TABLES`].
+/// Returns the number of tables; `None` if a table cannot be read, or if there are more than [`MOST_TABLES`].
 fn visit(memory: &impl Physical, cr3: u64, see: &mut impl FnMut(Leaf)) -> Option<u64> {
     let mut tables = 0;
     visit_table(memory, cr3 & ADDRESS, (4, 0), &mut tables, see)?;
@@ -216,8 +216,8 @@ const VDSO_NAME: &[u8] = b"linux-vdso.so";
 const VDSO_DATA: u64 = 16 * 4096;
 
 impl Vdso {
-    /// Searches the executable pages for the vDSO. Returns `Some(None)` if no entry maps it, because the program has
-    /// not used it, and `None` if the tables cannot be read.
+    /// Searches the executable pages for the vDSO. Returns `Some(None)` if no entry maps the vDSO, because the program
+    /// has not used it. Returns `None` if the tables cannot be read.
     fn find(memory: &impl Physical, cr3: u64) -> Option<Option<Self>> {
         let mut found: Option<Self> = None;
         visit(memory, cr3, &mut |leaf| {

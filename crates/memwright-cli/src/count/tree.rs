@@ -6,8 +6,8 @@ use crate::count::raw::{Block, ENTERED, Kind, Raw};
 use crate::count::source::Source;
 use crate::model::profile::{Call, Line, Profile, UNATTRIBUTED};
 
-/// The name of the node above the functions of a task whose callers are not known: a new task, or one that has slept
-/// since before the run.
+/// The name of the node above the functions of a task whose callers are not known. The task is new, or has slept since
+/// before the run.
 const TASKS: &str = "[tasks switched to]";
 
 /// A call tree under construction. `names` contains the index of each function's name.
@@ -43,8 +43,8 @@ impl Builder<'_> {
         (names.collect(), found.line)
     }
 
-    /// Returns the node of the innermost function in `inlined`. The functions are nested, in this order, below the node
-    /// `place`.
+    /// Returns the node of the innermost function in `inlined`. Adds the functions of `inlined` below the node `place`,
+    /// each below the one before.
     fn within(&mut self, place: u32, inlined: &[u32]) -> u32 {
         let walk = |place, function: &u32| self.place(Some(place), *function, false);
         inlined.iter().fold(place, walk)
@@ -146,7 +146,7 @@ pub fn build(
     profile
 }
 
-/// Removes each node whose function executed no instruction, neither itself nor through its callees.
+/// Removes each node whose function executed no instruction, if its callees executed none either.
 fn leave_out_unused(profile: &mut Profile) {
     let sums = profile.inclusive_places();
     let mut kept = Vec::new();
@@ -161,7 +161,7 @@ fn leave_out_unused(profile: &mut Profile) {
     profile.calls = kept;
 }
 
-/// Adds a node for the instructions that were counted but are in no cell of the profile.
+/// Adds a node for instructions that were counted but that are in no cell of the profile.
 fn add_unattributed(profile: &mut Profile, instructions: u64) {
     if instructions == 0 {
         return;
@@ -262,8 +262,8 @@ fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
     frames
 }
 
-/// Returns the node of a function in a frame. The function is the frame's first one, or one that the frame entered by a
-/// jump. A jump counts as a call by the first function.
+/// Returns the node of a function in a frame. The function is the frame's first function, or one that the frame entered
+/// by a jump. A jump counts as a call by the first function.
 fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
     let first = frame.first;
     *frame
@@ -272,7 +272,7 @@ fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
         .or_insert_with(|| builder.place(Some(first), function, false))
 }
 
-/// Consecutive instructions of a block in the same function and, if lines are known, in the same line.
+/// Consecutive instructions of a block that belong to the same function and, if lines are known, to the same line.
 struct Run {
     function: u32,
     inlined: Vec<u32>,
@@ -405,7 +405,7 @@ mod tests {
             ("leaf", 2, 7, 9),
             ("tail", 2, 2, 11),
             ("tick", 1, 7, 7),
-            // The exception within `work` is not counted as another entry from outside.
+            // The exception within `work` does not count as an entry into `work` from outside.
             ("work", 3, 6, 15),
         ];
         let expected = expected.map(|(name, calls, own, all)| (name.to_owned(), calls, own, all));

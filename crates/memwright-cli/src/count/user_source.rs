@@ -31,7 +31,7 @@ struct Segment {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Functions {
     segments: Vec<Segment>,
-    /// Sorted by address; the addresses are distinct.
+    /// The functions, sorted by address. The addresses are distinct.
     functions: Vec<Function>,
 }
 
@@ -119,8 +119,8 @@ fn rank(function: &Function) -> (u64, bool, usize, usize, &str) {
 /// The code at a place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Code {
-    /// The function. With debug information, it is the innermost inlined function; without, code of other functions can
-    /// be inlined in it.
+    /// The function. With debug information, it is the innermost inlined function. Without debug information, code of
+    /// other functions can be inlined in it.
     pub function: Option<String>,
     /// The line, as `FILE:LINE`; `None` without debug information.
     pub line: Option<String>,
@@ -135,13 +135,14 @@ struct File {
 
 /// The files whose code caused page faults.
 pub struct UserSource<'a> {
-    /// Returns the host's copy of the guest's file at a path.
+    /// Returns the path on the host of the file that the guest has at a path.
     find: &'a dyn Fn(&Path) -> Option<PathBuf>,
     with_lines: bool,
     files: BTreeMap<String, Option<File>>,
-    /// The files with code that has no name.
+    /// The files in which some code has no name.
     without_names: BTreeSet<String>,
-    /// The files in which the line of some code was not found, and the files in which a line was found.
+    /// The files with code whose line was not found (`without_lines`), and the files with code whose line was found
+    /// (`with_some_lines`).
     without_lines: BTreeSet<String>,
     with_some_lines: BTreeSet<String>,
 }

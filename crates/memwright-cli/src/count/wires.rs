@@ -28,7 +28,8 @@ pub struct Wires {
     answers: PathBuf,
     // The file to which the plugin writes a profile.
     profile: PathBuf,
-    // The pipe, opened for reading and writing: an open for writing alone would block until the plugin opens the pipe.
+    // The pipe, opened for reading and writing, because an open only for writing would block until the plugin opens the
+    // pipe.
     answer: File,
 }
 
@@ -86,8 +87,8 @@ impl Wires {
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads QEMU's log until it ends, and answers each mark. `code` is that of a kernel that runs alone. `with_faults`
-    /// also collects the page faults of the run.
+    /// Reads QEMU's log until it ends, and answers each mark. `code` is the code of a kernel that runs alone. With
+    /// `with_faults`, also collects the page faults of the run.
     ///
     /// # Errors
     /// I/O errors of reading the log and of writing answers.
@@ -125,8 +126,8 @@ impl Wires {
         }
     }
 
-    /// Summarizes the page tables at a value of CR3. Returns `None` for a kernel that runs alone: the use of its lower
-    /// half and the number of levels of its page tables are not known.
+    /// Summarizes the page tables at a value of CR3. Returns `None` for a kernel that runs alone, because the use of
+    /// its lower half and the number of levels of its page tables are not known.
     fn look(&self, system: System, cr3: u64) -> Option<PageTables> {
         if system == System::Alone {
             return None;
@@ -139,8 +140,8 @@ impl Wires {
     }
 }
 
-/// Returns the answer that resumes the guest after a mark. It contains the addresses of the handlers, the number of
-/// kernel instructions at the end of the run, or neither.
+/// Returns the answer that resumes the guest after a mark. It contains the addresses of the handlers (`gates`), the
+/// number of kernel instructions at the end of the run (`end`), or neither.
 fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
     let (letter, words) = match (gates, end) {
         (Some(gates), _) => (b'g', gates.as_slice()),

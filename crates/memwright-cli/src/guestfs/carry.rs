@@ -10,8 +10,8 @@ use anyhow::Context;
 use crate::guestfs::root::{Record, RootNode, RootTree};
 use crate::guestfs::tree::{Node, Tree};
 
-/// Adds each node that a guest looked up, and the entries of each folder that it listed, to the files of another guest.
-/// Files that the other guest already has are not replaced.
+/// Adds each node that a guest looked up, and the entries of each folder that it listed, to `files`, the files of
+/// another guest. Files that `files` already contains are not replaced.
 ///
 /// # Errors
 /// I/O errors of reading the tree.

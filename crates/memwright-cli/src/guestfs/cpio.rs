@@ -63,8 +63,8 @@ impl<W: Write> Writer<W> {
 
     fn header(&mut self, inode: u32, mode: u32, size: u32, name: &[u8]) -> io::Result<()> {
         let links = if mode & 0o170_000 == FOLDER { 2 } else { 1 };
-        // The fields after the magic number: inode, mode, owner, group, links, time, size, device (2), represented
-        // device (2), name length, checksum.
+        // The fields of the header after the magic number: inode, mode, owner, group, links, time, size, device (2
+        // fields), represented device (2 fields), name length, checksum.
         let fields = [
             inode,
             mode,

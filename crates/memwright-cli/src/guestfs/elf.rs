@@ -17,7 +17,7 @@ const LITTLE: LittleEndian = LittleEndian;
 /// The properties of an x86-64 ELF file that determine how it is started.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// Its program interpreter (PT_INTERP); `None` for a static program.
+    /// The program interpreter (PT_INTERP); `None` for a static program.
     pub interpreter: Option<PathBuf>,
     /// The names of libraries (DT_NEEDED), in the order of the file.
     pub needed: Vec<OsString>,

@@ -35,13 +35,13 @@ pub fn split(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
     (host.to_owned(), Some(place))
 }
 
-/// Returns the file of this machine that the guest has at the absolute path `guest` because of a `--file`. Returns
-/// `None` if no `--file` adds a file there. Of several, the last one counts.
+/// Returns the file of this machine that a `--file` adds at the absolute path `guest`. If several add a file there,
+/// returns that of the last `--file`. Returns `None` if none does.
 pub fn file_at(arguments: &[OsString], guest: &Path) -> Option<PathBuf> {
     let hosts = arguments.iter().rev().filter_map(|argument| {
         let (host, place) = split(argument);
         let below = guest.strip_prefix(place.as_deref().unwrap_or(&host)).ok()?;
-        // Joining the empty path would append a slash, with which a file is not found.
+        // Joining the empty path would append a slash, and a path with a trailing slash does not name a file.
         let is_it = below.as_os_str().is_empty();
         Some(if is_it { host } else { host.join(below) })
     });

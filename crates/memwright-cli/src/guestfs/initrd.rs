@@ -12,8 +12,8 @@ use crate::guestfs::cpio::{self, Writer};
 use crate::guestfs::tree::{Node, Tree};
 use crate::host::host_file;
 
-/// The time at which the guest's clock starts, which is also the modification time of its files: 2026-01-01, in seconds
-/// since 1970.
+/// The time at which the guest's clock starts, in seconds since 1970: 2026-01-01. It is also the modification time of
+/// the guest's files.
 pub const EPOCH: u32 = 1_767_225_600;
 
 /// The parameters of the kernel, in addition to the files.
@@ -75,8 +75,8 @@ fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()>
         if name.is_empty() {
             continue;
         }
-        // An entry with the name of the end marker would end the archive, so such a file gets a path that begins with
-        // `./`.
+        // An entry with the name of the end marker would end the archive, so a file of this name gets a path that
+        // begins with `./`.
         let name = if name == cpio::END {
             b"./TRAILER!!!"
         } else {

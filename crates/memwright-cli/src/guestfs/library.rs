@@ -1,8 +1,8 @@
 //! Finds the interpreter and the libraries of a dynamic program in the order in which its loader searches.
 //!
-//! The order is that of ld.so(8): DT_RPATH of the object and of its chain of dependents (unless the object has a
-//! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through the cache file /etc/ld.so.cache),
-//! the default folders.
+//! The order is that of ld.so(8): 1. DT_RPATH of the object and of the chain of objects that need it, but only if the
+//! object has no DT_RUNPATH; 2. LD_LIBRARY_PATH; 3. DT_RUNPATH; 4. the folders of /etc/ld.so.conf (through the cache
+//! file /etc/ld.so.cache); 5. the default folders.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ const DEFAULT_FOLDERS: &[&str] = &[
 ];
 /// musl's folders, unless /etc/ld-musl-x86_64.path overrides them.
 const MUSL_FOLDERS: &[&str] = &["/lib", "/usr/local/lib", "/usr/lib"];
-/// Beginnings of the names of libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
+/// Prefixes of the names of libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
 const MUSL_ITSELF: &[&str] = &[
     "libc.",
     "libpthread.",
@@ -51,7 +51,7 @@ pub struct Needs {
 pub enum Missing {
     /// The loader named by PT_INTERP.
     Interpreter(PathBuf),
-    /// A library, and the object that needs it.
+    /// A library, and the object that needs the library.
     Library { name: OsString, wanted_by: PathBuf },
 }
 
@@ -163,8 +163,8 @@ impl Search {
                 .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     }
 
-    /// Finds a library that the object with the index `asker` needs. Returns its path and headers, and whether it was
-    /// found only in a folder of /etc/ld.so.conf.
+    /// Finds a library that the object with the index `asker` needs. Returns its path and headers, and whether the
+    /// library was found only in a folder of /etc/ld.so.conf.
     fn library(
         &self,
         name: &OsStr,
@@ -196,8 +196,8 @@ impl Search {
     }
 }
 
-/// Returns the folders in DT_RPATH of the object `asker` and of its chain of dependents. Returns none if `asker` has
-/// DT_RUNPATH. Skips dependents with DT_RUNPATH.
+/// Returns the folders in DT_RPATH of the object `asker` and of the chain of objects that need it, except objects with
+/// DT_RUNPATH. Returns no folders if `asker` itself has DT_RUNPATH.
 fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if loaded[asker].image.runpath.is_some() {
@@ -245,7 +245,7 @@ fn expand(text: &OsStr, origin: &Path) -> PathBuf {
     let mut rest = text.as_bytes();
     let mut expanded = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {
-        // An expansion is not expanded again, because a folder can be named `$ORIGIN`.
+        // The value of a token is not expanded again, because a folder can be named `$ORIGIN`.
         let token = tokens.iter().find(|(name, _)| rest.starts_with(name));
         match token {
             Some((name, value)) => {

@@ -51,7 +51,7 @@ pub struct Prepared {
     pub tree: Tree,
     /// The parameters of the kernel.
     pub manifest: Manifest,
-    /// One entry for each `--file`: its path in the guest, and a hash.
+    /// One entry for each `--file`: the path in the guest, and a hash.
     pub files: Vec<String>,
     /// The host's tree that becomes the lower layer of the guest's root; `None` without a tree.
     pub root: Option<RootChoice>,
@@ -107,8 +107,8 @@ impl Prepared {
         }
     }
 
-    /// Returns an error if the guest's memory is too small. It must hold the kernel's reservations and, at the same
-    /// time, the archive and the files that the kernel unpacks from it.
+    /// Returns an error if the guest's memory is too small. The memory must hold the kernel's reservations, the
+    /// archive, and the files that the kernel unpacks from the archive, all at the same time.
     ///
     /// # Errors
     /// One line with the memory that the guest requires.
@@ -277,8 +277,8 @@ fn add_program(
     program::add(tree, &path, around)
 }
 
-/// Finds PROGRAM in the tree that becomes the guest's root. Returns the program and its working folder, which is this
-/// command's own if the tree is the root of this machine and the guest is not `fresh`.
+/// Finds PROGRAM in the tree that becomes the guest's root. Returns the program and its working folder. This is the
+/// command's working folder if the tree is the root of this machine and the guest is not `fresh`.
 fn files_of_root(
     root: &RootTree,
     name: &OsStr,
@@ -333,8 +333,8 @@ fn say_skipped(tree: &Tree) {
     }
 }
 
-/// Adds the file or folder of one `--file`, and returns its entry for documents. If it is a program, its dependencies
-/// are added as for PROGRAM.
+/// Adds the file or folder of one `--file`, and returns its entry for documents. If a file is a program, its
+/// dependencies are added as for PROGRAM.
 fn add_file(
     tree: &mut Tree,
     argument: &OsStr,

@@ -27,11 +27,11 @@ pub struct Program {
     pub path: PathBuf,
     /// Its dependencies: interpreters of scripts, the loader, libraries.
     pub companions: Vec<PathBuf>,
-    /// The file that the program is a copy of.
+    /// The file of which the program is a copy.
     pub origin: Origin,
 }
 
-/// The file that a guest's program is a copy of.
+/// The file of which a guest's program is a copy.
 #[derive(Debug)]
 pub enum Origin {
     /// The file of this machine at this path.
@@ -89,8 +89,8 @@ pub fn is_found_through_path(name: &OsStr) -> bool {
     !name.as_bytes().contains(&b'/') && !Path::new(name).is_file()
 }
 
-/// Returns the working folder of PROGRAM: this command's own if PROGRAM's path is relative to it, so that a program
-/// that executes itself by its name succeeds; otherwise the root.
+/// Returns the working folder of PROGRAM. If PROGRAM's path is relative, this is the working folder of this command, so
+/// that a program that executes itself by its name succeeds. Otherwise it is the root.
 pub fn working_folder(name: &OsStr) -> PathBuf {
     let given = Path::new(name);
     let bare = !name.as_bytes().contains(&b'/');
@@ -106,7 +106,8 @@ fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Checks that this machine can execute the file PROGRAM. Otherwise perf would have a shell interpret the file.
+/// Checks that this machine can execute the file PROGRAM. If the file were not executable, perf would let a shell
+/// interpret it.
 ///
 /// # Errors
 /// The failures of [`add`].

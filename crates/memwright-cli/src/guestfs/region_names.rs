@@ -79,11 +79,11 @@ impl fmt::Display for NamesError {
 
 impl std::error::Error for NamesError {}
 
-/// Reads the names from a program. A script has no names, nor does a program whose section headers were removed. Both
-/// can still run, so neither is an error.
+/// Reads the names from a program. A script and a program whose section headers were removed have no names. This is not
+/// an error, because such programs can run.
 ///
 /// # Errors
-/// [`NamesError`]. If one entry is invalid, the others are not used either, because they may be wrong too.
+/// [`NamesError`]. If one entry is invalid, no entry is used, because the others may be wrong too.
 pub fn read(path: &Path) -> Result<RegionNames, NamesError> {
     match host_file::read(path, LARGEST_IMAGE) {
         Ok(program) => of_program(&program),
@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    /// This test's own executable has no such section. The test appends one, which replaces an existing section in the
-    /// section headers.
+    /// The executable of this test has no section with names of regions. The test builds a file with such a section
+    /// from the executable's ELF header and new section headers.
     #[test]
     fn a_program_has_a_section_of_names_or_none() {
         let own = std::fs::read("/proc/self/exe").unwrap();
@@ -267,8 +267,8 @@ mod tests {
             let texts = [b"\0", SECTION, b"\0"].concat();
             let mut file = own[..64].to_vec();
             let place = 64 + 3 * 64;
-            // The ELF header's fields for the section headers: their offset, the size of one, their number, and the
-            // index of the section with their names.
+            // The fields of the ELF header about section headers: their offset, the size of one, their number, and the
+            // index of the section with the section names.
             file[40..48].copy_from_slice(&64u64.to_le_bytes());
             file[58..64].copy_from_slice(&[64, 0, 3, 0, 1, 0]);
             file.extend(header(0, 0, 0, 0, 0));

@@ -1,7 +1,7 @@
 //! Calculates how much memory a guest's configuration requires, before its program runs.
 //!
-//! The constants are rounded up. A guest that passes the check boots. A guest that fails it would have almost no memory
-//! left for its program.
+//! The constants are rounded up. A guest that passes the check boots. A guest that fails the check would have almost no
+//! memory left for its program.
 
 use crate::guestfs::tree::{Node, Tree};
 use crate::model::size::{SwapKind, SwapSize};
@@ -16,8 +16,8 @@ const PAGE_RECORD: u64 = 72;
 const NODE: u64 = 1100;
 /// The number of files, folders and devices in every guest, rounded up.
 const OWN_NODES: u64 = 100;
-/// The number of bytes of metadata for each page of an empty swap device, for a disk and for compressed memory (zram).
-/// Zram also has an index.
+/// The number of bytes of metadata for each page of an empty swap device: `SLOT_OF_DISK` for a disk, and `SLOT_OF_ZRAM`
+/// for compressed memory (zram), which also has an index.
 const SLOT_OF_DISK: u64 = 11;
 const SLOT_OF_ZRAM: u64 = 33;
 /// With a hugetlb pool, one in `RESERVE_SHARE` pages outside the pool is reserved, but at least `LEAST_RESERVE` bytes
@@ -87,8 +87,8 @@ impl Wanted<'_> {
         self.swap.iter().map(slots).sum()
     }
 
-    /// Returns how many bytes the guest requires, without the metadata and the reserve that depend on its amount of
-    /// memory.
+    /// Returns how many bytes the guest requires. The metadata and the reserve whose size depends on the guest's memory
+    /// are not included: see [`usable`](Self::usable).
     fn bytes(&self) -> u64 {
         let swap = self.slots();
         let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
@@ -103,7 +103,7 @@ impl Wanted<'_> {
             .fold(KERNEL, u64::saturating_add)
     }
 
-    /// Returns how many of `memory` bytes remain for the guest. The metadata of frames and, with a hugetlb pool, the
+    /// Returns how many of `memory` bytes the guest can use. The metadata of frames and, with a hugetlb pool, the
     /// reserve are subtracted.
     fn usable(&self, memory: u64) -> u64 {
         let records = memory / PAGE * PAGE_RECORD;
@@ -140,7 +140,7 @@ impl Files {
                     (size, size.div_ceil(PAGE))
                 }
             };
-            // A header of 110 bytes. The name and the contents are padded to multiples of four bytes.
+            // A header of 110 bytes, and the padding of the name and of the contents to multiples of four bytes.
             let name = path.as_os_str().len() as u64 + 120;
             let archived = name.saturating_add(contents);
             files.archived = files.archived.saturating_add(archived);

@@ -30,7 +30,7 @@ pub enum Node {
     Link { target: PathBuf },
 }
 
-/// Nodes by their absolute path in the guest. No parent of a path is a link.
+/// The nodes, by their absolute path in the guest. No parent of a path is a link.
 #[derive(Debug, Default)]
 pub struct Tree {
     nodes: BTreeMap<PathBuf, Node>,
@@ -38,8 +38,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Adds the file or folder at an absolute path of the host at the same path of the guest. Every link along the path
-    /// is added too, so that the path resolves in the guest as on the host. A folder is added with its contents.
+    /// Adds a file or folder of the host. The path in the guest is the absolute path on the host. Every link along the
+    /// path is also added, so that the path resolves in the guest as on the host. A folder is added with its contents.
     /// Returns the path with all links resolved.
     ///
     /// # Errors
@@ -59,8 +59,8 @@ impl Tree {
     /// I/O errors of reading the host's files.
     pub fn add_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         if let Some(own) = filled_by_kernel(guest) {
-            // If the host's file cannot be copied to any path, that error is reported and not the one about the guest's
-            // path.
+            // If the host's file cannot be copied to any path, the error about the file is reported in place of the one
+            // about the guest's path.
             copied_kind(host)?;
             bail!(
                 "{}: the guest's kernel fills {} itself, no file of the host can be there",
@@ -298,8 +298,9 @@ fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
     }
 }
 
-/// Returns the folder that contains the path `guest` and that the guest's kernel fills itself; `None` if there is none.
-/// The kernel would hide the archive's files in this folder, or would read them as this command's parameters.
+/// Returns the folder that contains the path `guest` and that the guest's kernel fills itself; `None` if there is no
+/// such folder. The kernel would hide the archive's files in this folder, or would read them as the parameters that
+/// this command passes.
 fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
     let own = ["/dev", "/proc", "/sys", "/.memwright"];
     own.into_iter()

@@ -117,7 +117,7 @@ impl<'a> Archive<'a> {
             ("Dir::Etc::sourcelist", work.join("sources.list")),
             ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
             ("Dir::State::lists", work.join("lists")),
-            // The packages that are installed on this machine are not the suite's.
+            // The list of packages that are installed on this machine is not used, because they are not the suite's.
             ("Dir::State::status", PathBuf::from("/dev/null")),
             ("Dir::Cache", work.join("archives")),
             ("Dir::Cache::archives", work.join("archives")),
@@ -163,7 +163,8 @@ pub fn mirror() -> anyhow::Result<String> {
     mirror.context("apt knows no mirror of Debian (apt-get update?)")
 }
 
-/// Returns the mirror of Debian's archive that this machine uses, if it can be used: apt also needs the archive's keys.
+/// Returns the mirror of Debian's archive that this machine uses, if apt can use it, which also requires the archive's
+/// keys.
 ///
 /// # Errors
 /// One line with what is missing, and what installs it.

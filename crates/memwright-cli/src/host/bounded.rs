@@ -1,7 +1,7 @@
 //! Runs another program with a limit on its time and its output.
 //!
-//! The first executable in `PATH` with the program's name can be any program. If it never exits, or never stops
-//! printing, it must not block this command.
+//! The first executable in `PATH` with the program's name can be an unrelated program. If such a program never exits,
+//! or never stops printing, it must not block this command.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -57,7 +57,7 @@ impl From<io::Error> for Unanswered {
 
 /// Runs a program without input until it exits, and returns its output.
 ///
-/// The program runs in a new process group, which is killed if the program gives no answer.
+/// The program runs in a new process group, which is killed if this function returns an error.
 ///
 /// # Errors
 /// See [`Unanswered`].
@@ -101,7 +101,7 @@ impl Drop for Group {
         }
         let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
-            // The group's ID is not reused before its first process has been waited for.
+            // The ID of the group is not reused before the command has waited for the group's first process.
             let _ = kill_process_group(id, Signal::KILL);
         }
         let _ = self.0.wait();

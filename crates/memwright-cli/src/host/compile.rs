@@ -47,8 +47,8 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Returns the path of the program. A program of the package is used if it was built from the same sources with the
-    /// same flags. Otherwise the program is in the cache, and is built if it is not there yet.
+    /// Returns the path of the program. A program of the installed package is used if it was built from the same
+    /// sources with the same flags. Otherwise the program is built into the cache, if it is not there yet.
     ///
     /// # Errors
     /// If there is no compiler, if it rejects a source, or I/O errors of writing files.
@@ -76,8 +76,8 @@ impl Recipe {
         program.is_file().then_some(program)
     }
 
-    /// Returns the folder of the program, which is named after the hash of its sources, its flags and its compiler. In a
-    /// package it does not depend on the compiler, because the installed command has none.
+    /// Returns the folder of the program, which is named after the hash of its sources, its flags and its compiler. For
+    /// a package, `compiler` is `None`: an installed command must find the folder without a compiler.
     fn folder(&self, compiler: Option<&Compiler>) -> PathBuf {
         let mut hash = Sha256::new();
         let flags = self.flags.iter().map(String::as_str);
@@ -101,8 +101,8 @@ impl Recipe {
         }
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        // Several commands can build at the same time. Each uses a private folder, and the last one to rename its file
-        // wins.
+        // Several commands can build at the same time. Each builds in a private folder, and the file of the last
+        // command that renames its file remains.
         let work = PrivateFolder::within(folder)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         for (name, text) in &self.sources {

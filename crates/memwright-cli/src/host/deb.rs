@@ -1,7 +1,8 @@
-//! Reads Debian packages, deb(5), without dpkg, which other systems lack.
+//! Reads Debian packages, deb(5), without dpkg, because systems other than Debian lack dpkg.
 //!
-//! A package is an archive of ar(5) with the members `debian-binary`, `control.tar` and `data.tar`. The last one has the
-//! files, and is compressed. Any file can be called a package, so what is read and written is limited.
+//! A package is an archive of ar(5) with the members `debian-binary`, `control.tar` and `data.tar`. The member
+//! `data.tar` has the files, and is compressed. A user can pass any file as a package, so the amounts of data that are
+//! read and written are limited.
 
 use std::fmt;
 use std::fs::File;
@@ -41,7 +42,7 @@ struct Member {
     size: u64,
 }
 
-/// What is wrong with the header of a member.
+/// Why the header of a member is invalid.
 #[derive(Debug, PartialEq, Eq)]
 enum BadHeader {
     End,
@@ -98,7 +99,7 @@ pub fn is_package(path: &Path) -> bool {
 /// Unpacks the files and links of a package for whose path `wanted` returns true into the folder `root`, which exists.
 ///
 /// # Errors
-/// One line if the file is not a complete package, if its files are too large, or I/O errors.
+/// One line if the file is not a complete package, or if its files are too large. Also I/O errors.
 pub fn unpack(package: &Path, root: &Path, wanted: impl Fn(&Path) -> bool) -> anyhow::Result<()> {
     let mut room = MOST;
     visit(package, |path, entry| {
@@ -114,7 +115,8 @@ pub fn unpack(package: &Path, root: &Path, wanted: impl Fn(&Path) -> bool) -> an
 /// Copies the first file of a package for whose path `wanted` returns true to `place`.
 ///
 /// # Errors
-/// One line if the file is not a complete package, if it contains no such file or one that is too large, or I/O errors.
+/// One line if the file is not a complete package, or if the package contains no such file, or one that is too large.
+/// Also I/O errors.
 pub fn unpack_one(
     package: &Path,
     wanted: impl Fn(&Path) -> bool,

@@ -1,5 +1,5 @@
-//! Temporary folders, and the folder of `--keep`. A temporary folder is removed when its command exits. If the command
-//! was killed, a later command removes it.
+//! Temporary folders, and the folder of `--keep`. A temporary folder is removed when the command exits. If the command
+//! is killed, a later command removes the folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -48,7 +48,7 @@ impl PrivateFolder {
         })
     }
 
-    /// Returns its path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -73,8 +73,8 @@ fn is_abandoned(folder: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
     }
-    // In a world-writable folder such as /tmp, the folder can be another user's, and its lock file can be any kind of
-    // file.
+    // In a world-writable folder such as /tmp, a folder found here can be another user's, and its lock file can be any
+    // kind of file.
     let (lock, _) = host_file::open(&folder.join(LOCK))?;
     Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }

@@ -2,8 +2,8 @@
 //!
 //! A path can name a file that never ends (`/dev/zero`), that blocks until another process opens it (a named pipe), or
 //! that has an effect when it is opened (a tape). The command therefore reads the files that a user names by the
-//! functions of this module: they accept only regular files, opening never blocks, and a read is limited to the size
-//! that the caller accepts.
+//! functions of this module. They accept only regular files, they never block when they open a file, and they read at
+//! most the size that the caller accepts.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -23,7 +23,7 @@ pub const LARGEST_IMAGE: u64 = 4 << 30;
 /// The maximum size of a JSON document or a settings file in bytes.
 pub const LARGEST_DOCUMENT: u64 = 64 << 20;
 
-/// Describes the kind of a file that is not a regular file.
+/// Describes the kind of a file that is not a regular file, for an error message.
 ///
 /// Returns `None` for a regular file.
 pub fn other_kind(kind: FileType) -> Option<&'static str> {
@@ -95,16 +95,16 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Reads a regular file whose length was `size` when its folder was listed. If it has grown since then, only `size`
-/// bytes are read.
+/// Reads a regular file whose length was `size` when its folder was listed. If the file has grown since then, only
+/// `size` bytes are read.
 ///
 /// # Errors
 /// The errors of [`read`], and an error if the file has become shorter.
 pub fn read_listed(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if size == 0 {
         let data = read(path, LARGEST_DOCUMENT)?;
-        // A file in /proc always reports a length of 0, so its data is used. If the file now reports another length, it
-        // was empty when its folder was listed.
+        // A file in /proc always reports a length of 0, so its data is used. A file that now reports another length was
+        // empty when its folder was listed.
         let grew = fs::metadata(path)?.len() > 0;
         return Ok(if grew { Vec::new() } else { data });
     }

@@ -42,8 +42,8 @@ pub fn print(text: &[u8]) -> anyhow::Result<()> {
     suspended(|| write_fully(io::stdout().as_fd(), text)).map_err(failed)
 }
 
-/// Converts the error of a write to standard output into the error to report, which is [`Closed`] if the reader has
-/// closed it.
+/// Converts the error of a write to standard output into the error to report. If the process that reads standard output
+/// has closed it, this is [`Closed`].
 pub fn failed(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Closed.into(),

@@ -58,7 +58,7 @@ impl Stage {
 
     /// Ends a stage that succeeded, and stores its time as the estimate for the next stage of this name.
     pub fn done(self) {
-        // If another command writes the file at the same time, one of the two estimates is lost.
+        // If another command writes the file at the same time, the estimate of one of the commands is lost.
         if let Some(path) = file() {
             let _ = Times::note(&path, &self.name, self.began.elapsed());
         }

@@ -1,8 +1,8 @@
 //! Folders with the results of cells, which several workers write at the same time.
 //!
-//! The name of a file contains the SHA-256 of its contents. A file that was cut short therefore never counts, equal
-//! results of two workers are one file, and different results of one cell are two. A file has its name only once it is
-//! complete and on the disk.
+//! The name of a file contains the SHA-256 of its contents. A file that was cut short is therefore recognized and not
+//! used. Equal results of two workers become one file, and different results of one cell become two files. A file gets
+//! its name only when it is complete and on the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Permissions};
@@ -161,7 +161,7 @@ impl Results {
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::Builder::new()
                 .prefix(UNFINISHED)
-                // These are the usual permissions of a new file, so that another user can merge the results.
+                // Files are usually created with these permissions. Another user can then merge the results.
                 .permissions(Permissions::from_mode(0o666))
                 .tempfile_in(&self.path)?;
             file.write_all(text)?;
@@ -298,7 +298,7 @@ mod tests {
             format!("{error:#}").contains("larger than 64 MiB"),
             "{error:#}"
         );
-        // Writing the same result again repairs it.
+        // Writing the same result again repairs the file.
         folder.write_result(&hash("a"), b"a long result").unwrap();
         assert_eq!(
             folder.read_result(&hash("a"), &of_it).unwrap(),

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Returns those of SIGINT, SIGTERM and SIGHUP that were not ignored when the command started. A shell ignores SIGINT
-/// for a command that a script starts with `&`, and nohup(1) ignores SIGHUP; these signals must not end such a command.
+/// Returns the signals among SIGINT, SIGTERM and SIGHUP that were not ignored when the command started. An ignored
+/// signal must not end the command: a shell ignores SIGINT for a command that a script starts with `&`, and nohup(1)
+/// ignores SIGHUP.
 pub fn ending() -> Vec<i32> {
     static ENDING: OnceLock<Vec<i32>> = OnceLock::new();
     // The mask is read only once, before a handler is installed, because a handler replaces the inherited disposition.

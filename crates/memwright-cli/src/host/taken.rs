@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// How long to wait until another process opens a named pipe for reading.
+/// The time limit for another process to open a named pipe for reading.
 const READER_COMES: Duration = Duration::from_secs(10);
 /// The interval between two attempts to open the pipe.
 const LOOK: Duration = Duration::from_millis(20);
@@ -49,8 +49,8 @@ impl Taken {
     /// Creates or truncates the output file of an option.
     ///
     /// # Errors
-    /// I/O errors of creating the file, and an error if the command also reads the file, if another option names it
-    /// too, or if it is a named pipe without a reader.
+    /// I/O errors of creating the file. Also an error if the command reads the file, if another option also names the
+    /// file, or if the file is a named pipe without a reader.
     pub fn create(&mut self, option: &str, path: &Path) -> anyhow::Result<File> {
         let context = || format!("cannot write {}", path.display());
         self.check(path)?;
@@ -76,8 +76,8 @@ impl Taken {
     }
 }
 
-/// Returns the device and inode number of a file, which do not depend on its path. Returns `None` for anything but a
-/// regular file or a pipe: several options can write to the same device.
+/// Returns the device and inode number of a file, which do not depend on its path. Returns `None` for a file that is
+/// neither regular nor a pipe, because several options can write to the same device.
 fn identity(about: &Metadata) -> Option<(u64, u64)> {
     let kind = about.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| (about.dev(), about.ino()))

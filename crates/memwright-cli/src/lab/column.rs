@@ -69,7 +69,8 @@ impl Column {
         more
     }
 
-    /// Returns the words that the column adds to the kernel's command line; `None` if it also changes another option.
+    /// Returns the words that the column adds to the kernel's command line; `None` if the column also changes another
+    /// option.
     pub fn appended(&self) -> Option<String> {
         let words = self.changes.iter().map(|change| match change.key {
             Key::Append => Some(change.value.as_str()),

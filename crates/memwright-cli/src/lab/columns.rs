@@ -76,7 +76,7 @@ impl Group<'_> {
     }
 }
 
-/// The plans of several columns. Columns with the same changes and the same kind of kernel share an entry.
+/// The plans of several columns. Columns with the same changes and the same kind of kernel share a plan.
 #[derive(Debug)]
 pub struct Groups<'a>(Vec<Group<'a>>);
 
@@ -171,7 +171,7 @@ pub fn measure(
     Ok(all)
 }
 
-/// Prints how the program ended on a kernel unless its exit code was 0, because the program may not have done all of
+/// Unless the exit code was 0, prints how the program ended on a kernel, because the program may not have done all of
 /// its work. `place` identifies the run among several.
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {

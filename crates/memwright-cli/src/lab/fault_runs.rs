@@ -49,7 +49,8 @@ pub fn write_archive(archive: &Path, prepared: &mut Prepared) -> anyhow::Result<
     initrd::write(archive, &manifest, &prepared.tree).map(drop)
 }
 
-/// Returns the page faults of a counted run on Linux by their causes. `frames` are the maps of the run of the tracer.
+/// Returns the page faults of a counted run on Linux by their causes. `frames` are the maps from the run with the
+/// tracer.
 ///
 /// # Errors
 /// If the log has more faults than the run counted.
@@ -102,7 +103,8 @@ pub fn on_memwright(
 /// Returns an error for a machine on which the causes of page faults cannot be determined.
 ///
 /// # Errors
-/// If the machine has several CPUs and the kernel is Linux: QEMU's log does not state which CPU makes a system call.
+/// If the machine has several CPUs and the kernel is Linux, because QEMU's log does not state which CPU makes a system
+/// call.
 pub fn check_cpus(cpus: u8) -> Result<(), Failure> {
     if cpus > 1 {
         return Err(Failure::Usage(anyhow!(

@@ -1,7 +1,7 @@
 //! Finds the names of a kernel's functions, in the image itself or in `/proc/kallsyms` of a separate boot.
 //!
-//! The boot is separate from the counted one because reading the file changes counts. The list of functions is stored
-//! in the cache under the image's hash. With `nokaslr`, the addresses are the same in every boot.
+//! The boot is separate from the counted one, because reading `/proc/kallsyms` changes counts. The list of functions is
+//! stored in the cache under the image's hash. With `nokaslr`, the addresses are the same in every boot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ pub fn find(
     Ok(Names::new(symbols, &text))
 }
 
-/// Boots a guest whose only program prints `/proc/kallsyms`, and returns what it prints.
+/// Boots a guest whose only program prints `/proc/kallsyms`, and returns the printed text.
 fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec<u8>> {
     let folder = private_folder().context("cannot make a temporary folder")?;
     let archive = folder.path().join("initrd.cpio");

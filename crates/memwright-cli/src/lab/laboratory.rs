@@ -54,8 +54,8 @@ use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::states::{self, State};
 
-/// The init process of Linux guests. It is built together with this command, so that the user needs no compiler for it,
-/// and every machine runs the same bytes. Empty if it could not be built.
+/// The init process of Linux guests. It is built together with this command, so that the user needs no compiler, and
+/// every machine runs the same bytes. Empty if it could not be built.
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// The folder in the guest with the init process's own files.
 pub const OWN: &str = "/.memwright";
@@ -63,7 +63,7 @@ pub const OWN: &str = "/.memwright";
 const BOOT: &str = "initrd.cpio";
 /// The file name of the archive with the program and its files.
 const PROGRAM: &str = "program.cpio";
-/// The file name of the archive with the program, its files, and the program that reports its maps.
+/// The file name of the archive with the program, its files, and the tracer that reports the program's maps.
 const MAPS: &str = "maps.cpio";
 /// The file name of Memwright's kernel.
 const KERNEL: &str = "kernel";
@@ -77,7 +77,7 @@ pub const USUAL_LIMIT: Duration = Duration::from_secs(900);
 pub struct Laboratory<'a> {
     plan: &'a ImagePlan,
     system: System,
-    // `None` for kernels that run alone.
+    // The program and the files of its guest; `None` for kernels that run alone.
     load: Option<Load>,
     files: PathBuf,
     swap: Option<SwapSize>,
@@ -89,7 +89,7 @@ pub struct Laboratory<'a> {
     qemu_sha256: OnceLock<String>,
     version: Version,
     counting: Counting,
-    // The folder is removed when this value is dropped.
+    // The temporary folder of the guests' files, which is removed when this value is dropped.
     _folder: PrivateFolder,
 }
 
@@ -104,8 +104,9 @@ pub struct Measured {
     pub document: Document,
     /// The page faults by stack; empty unless they are counted by their causes.
     pub fault_stacks: Stacks,
-    /// The names of the kernel's functions; `None` if they are not all known. Without the names, a function that only
-    /// one kernel has is reported as a difference. With them, its instructions are counted as its caller's.
+    /// The names of the kernel's functions; `None` if they are not all known. With the names, the instructions of a
+    /// function that only one kernel has are counted as its caller's. Without the names, such a function is reported as
+    /// a difference.
     pub names: Option<BTreeSet<String>>,
 }
 
@@ -258,7 +259,8 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Runs the program once more without counting, and returns the maps of its processes; none unless they are needed.
+    /// Runs the program once more without counting, and returns the maps of its processes. Returns no maps, and runs
+    /// nothing, if no maps are needed.
     fn maps(
         &self,
         image: &Image,
@@ -297,8 +299,8 @@ impl<'a> Laboratory<'a> {
         Ok(())
     }
 
-    /// Runs the program once more without counting. Returns the paths in the tree of `--root` that it looked up and
-    /// that its guest lacks; `None` without a tree or with `--no-verify`.
+    /// Runs the program once more without counting. Returns the paths in the tree of `--root` that the program looked
+    /// up and that its guest lacks; `None` without a tree or with `--no-verify`.
     fn missed(
         &self,
         image: &Image,
@@ -375,7 +377,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Returns the snapshot from which runs on this image start, or `None` if they boot.
+    /// Returns the snapshot from which runs on this image start, or `None` if the runs boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
         // With several CPUs, the host determines which CPU runs first after a restore. A snapshot does not contain the
         // guest's disk.
@@ -392,7 +394,8 @@ impl<'a> Laboratory<'a> {
         states::of(&guest, &uncounted, image, &qemu, self.plan.cold, runs)
     }
 
-    /// Starts to watch signals and the time limit, either of which ends all guests that run in parallel.
+    /// Starts to watch signals and the time limit. A signal or the end of the time ends all guests that run in
+    /// parallel.
     ///
     /// # Errors
     /// Errors of installing signal handlers.
@@ -629,9 +632,9 @@ fn first_process() -> Tree {
 /// Checks that a guest with this machine and this kind of kernel can run the plan and be counted.
 ///
 /// # Errors
-/// If a kernel that runs alone would have several CPUs, if a Linux guest whose faults are attributed to causes would
-/// have several CPUs, if the kernel's command line would be too long, or if this command was built without the init
-/// process for Linux.
+/// If a kernel that runs alone would have several CPUs, or if a Linux guest whose faults are attributed to causes would
+/// have several CPUs. Also if the kernel's command line would be too long, or if this command was built without the
+/// init process for Linux.
 fn check_plan(plan: &ImagePlan, machine: &Machine, system: System) -> Result<(), Failure> {
     if system == System::Alone && machine.cpus > 1 {
         return Err(Failure::Usage(anyhow!(
@@ -671,7 +674,7 @@ fn profiled_region(measure: &Measure, names: &RegionNames) -> Result<Option<u16>
 /// Returns the QEMU features that count what the plan measures.
 ///
 /// # Errors
-/// If the plugin cannot be obtained and the kernel is not Linux. Only Linux is also counted without the plugin.
+/// If the plugin cannot be obtained and the kernel is not Linux, because only Linux can be counted without the plugin.
 fn counting(
     measure: &Measure,
     system: System,
@@ -715,7 +718,7 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     }
 }
 
-/// Returns the words that options add to the kernel's command line.
+/// Returns the words that the options of the guest add to the kernel's command line.
 fn append(setup: &Setup) -> String {
     let mut words = vec![format!("transparent_hugepage={}", setup.thp)];
     if !setup.thp_sizes.is_empty() {

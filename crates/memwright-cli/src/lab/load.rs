@@ -28,7 +28,7 @@ pub struct Load {
     pub program: HashedFile,
     /// The hashes of the interpreters and libraries that the program needs.
     pub companions: Vec<HashedFile>,
-    /// What the program looked up in the tree of `--root` in its rehearsal on Memwright; `None` without a tree.
+    /// What the program looked up in the tree of `--root` during its rehearsal on Memwright; `None` without a tree.
     pub seen: Option<Arc<Record>>,
     /// The program's standard input.
     pub input: Vec<u8>,
@@ -61,8 +61,8 @@ impl Load {
         })
     }
 
-    /// Adds the files of the tree of `--root` that the program uses, unless the run is dry, and what a Linux guest
-    /// needs.
+    /// Adds the files of the tree of `--root` that the program uses, unless the run is dry. Also adds the files that a
+    /// Linux guest needs.
     ///
     /// # Errors
     /// If the rehearsal gives no result, or if the files do not fit into the guest's memory.
@@ -93,7 +93,7 @@ fn put_input(prepared: &mut Prepared, swap: Option<SwapSize>, input: &[u8]) {
         let text = format!("{}\0{}\0", swap.kind.name(), swap.bytes());
         prepared.tree.add_bytes(&place, 0o600, text.into_bytes());
     }
-    // If this file exists, the init process provides what a program of a complete tree expects: the loopback interface,
+    // If this file exists, the init process provides what programs expect of a complete system: the loopback interface,
     // /dev/shm and /dev/fd.
     if prepared.root.is_some() {
         let place = Path::new(OWN).join("root");

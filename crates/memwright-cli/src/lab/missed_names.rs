@@ -1,7 +1,8 @@
 //! Finds the names that a program looked up on a Linux kernel and that its guest lacked.
 //!
 //! The guest has only the files of the tree of `--root` that the run on Memwright used. If the program looks up another
-//! file of the tree on this kernel, it does not find the file, although it would on a machine with the complete tree.
+//! file of the tree on this kernel, it does not find the file, although it would find it on a machine with the complete
+//! tree.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::host::output::say;
 const MOST_PRINTED: usize = 5;
 
 /// Returns the paths in the tree that the program looked up without success. Paths that the run on Memwright found are
-/// omitted: they are in the guest unless the program has removed them.
+/// omitted: these files are in the guest unless the program has removed them.
 pub fn missed(root: &RootTree, seen: &Record, not_found: &[Vec<u8>]) -> Vec<String> {
     let in_tree = not_found.iter().filter_map(|path| {
         // A path that does not exist in the tree either is not missed.

@@ -10,7 +10,7 @@ use crate::model::size::SwapSize;
 /// Checks that kernels of this kind support the options of the guest. Returns the swap device of a Linux guest.
 ///
 /// # Errors
-/// If it does not support one of them.
+/// If kernels of this kind do not support one of the options.
 pub(super) fn checked(plan: &ImagePlan, system: System) -> anyhow::Result<Option<SwapSize>> {
     let setup = &plan.setup;
     match system {

@@ -1,8 +1,8 @@
-//! Determines which files of the tree of `--root` a program uses. For this, runs the program on Memwright's kernel,
-//! which is called a rehearsal.
+//! Determines which files of the tree of `--root` a program uses. To do so, runs the program on Memwright's kernel.
+//! This run is called a rehearsal.
 //!
-//! A guest with a kernel image cannot read the tree while it runs. The files that the rehearsal used are therefore
-//! added to the guest before it starts, so that the program finds the same files on every kernel.
+//! A guest with a kernel image cannot read the tree while the guest runs. The files that the rehearsal used are
+//! therefore added to the guest before it starts, so that the program finds the same files on every kernel.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,8 +35,8 @@ struct Program {
     root: RootChoice,
 }
 
-/// Adds the files of the tree of `--root` that the program uses to those of its guest. Returns what the program looked
-/// up, or `None` if there is no tree.
+/// Adds the files of the tree of `--root` that the program uses to the files of its guest. Returns what the program
+/// looked up, or `None` if there is no tree.
 ///
 /// # Errors
 /// If the rehearsal gives no result, if the program cannot be started in it, or if a file cannot be read.

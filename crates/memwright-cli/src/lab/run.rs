@@ -50,7 +50,7 @@ impl<'a> Ready<'a> {
     /// Returns the QEMU command line, quoted for a shell.
     ///
     /// # Errors
-    /// If the command line cannot be determined, for example without QEMU.
+    /// If the command line cannot be determined, for example because QEMU is missing.
     pub fn line(&self) -> anyhow::Result<String> {
         match self {
             Self::Own(run, _) => run.line(),

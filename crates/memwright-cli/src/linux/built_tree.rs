@@ -18,8 +18,8 @@ pub const CONFIGURATION: &str = ".config";
 /// Returns the image that was built in a tree: the bzImage, or else the vmlinux.
 ///
 /// # Errors
-/// One line if the folder is no source tree; if the tree has neither image, in which case the cause is an [`io::Error`]
-/// of the kind `NotFound`; or if the bzImage is older than the vmlinux, from which `make` creates it.
+/// One line if the folder is no source tree, or if the bzImage is older than the vmlinux, from which `make` creates the
+/// bzImage. Also one line if the tree has neither image; the cause is then an [`io::Error`] of the kind `NotFound`.
 pub fn image(tree: &Path) -> anyhow::Result<PathBuf> {
     let [compressed, plain] = BUILT.map(|path| tree.join(path));
     let built = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();

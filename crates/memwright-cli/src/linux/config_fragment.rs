@@ -1,6 +1,6 @@
 //! The options that the configuration of a Linux kernel needs so that this command can run programs on the kernel.
 //!
-//! [`GROUPS`] is the only list of them: the printed fragment, the check of a configuration, and the table in
+//! [`GROUPS`] is the only list of these options. The printed fragment, the check of a configuration, and the table in
 //! `docs/command.md` are made from it.
 
 use std::collections::HashMap;
@@ -46,8 +46,8 @@ enum Substitute {
     Nothing,
     /// Another option.
     Other(&'static str),
-    /// All of these options. They replace the option only if the configuration does not mention it at all, because that
-    /// version of Linux does not have it.
+    /// All of these options. They replace the option only if the configuration does not mention the option at all,
+    /// because that version of Linux does not have it.
     InOtherVersions(&'static [&'static str]),
 }
 
@@ -296,8 +296,7 @@ impl Lacking {
         fragment(self.groups.iter().cloned())
     }
 
-    /// Returns the names of the lacking options: those that every run needs if `is_required` is true, otherwise the
-    /// others.
+    /// Returns the names of the lacking options: with `is_required`, those that every run needs; otherwise, all others.
     pub fn names(&self, is_required: bool) -> Vec<String> {
         let groups = self.groups.iter();
         let groups = groups.filter(|(group, _)| group.is_required == is_required);
@@ -405,7 +404,7 @@ impl ConfigOption {
     }
 }
 
-/// Returns a fragment with these options of each group, in the format that Kconfig reads.
+/// Returns a fragment with the given options of each group, in the format that Kconfig reads.
 fn fragment(groups: impl Iterator<Item = (&'static Group, Vec<&'static ConfigOption>)>) -> String {
     let mut text = String::new();
     for (group, options) in groups {
@@ -442,7 +441,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Returns the names that a configuration lacks: those that every run needs, and the others.
+    /// Returns the names of the options that a configuration lacks: first those that every run needs, then all others.
     fn lacks(text: &str) -> [Vec<String>; 2] {
         let lacking = lacking(text.as_bytes()).unwrap();
         [lacking.names(true), lacking.names(false)]
@@ -480,7 +479,7 @@ mod tests {
     fn values_and_substitutes() {
         let complete = complete();
         for (change, expected) in [
-            // Guests load the modules for swap, and no others.
+            // Guests load the modules for swap, but no other modules.
             ("CONFIG_ZRAM=m", ""),
             ("CONFIG_VIRTIO_BLK=m", ""),
             ("CONFIG_SERIAL_8250=m", "CONFIG_SERIAL_8250"),
@@ -504,7 +503,7 @@ mod tests {
                 "# CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT is not set\nCONFIG_DEBUG_INFO=y",
                 "",
             ),
-            // Only a version that does not have the option takes the other one.
+            // The other option replaces the lacking one only in a version of Linux that does not have the lacking one.
             (
                 "# CONFIG_ZRAM_BACKEND_LZ4 is not set\nCONFIG_CRYPTO_LZ4=y",
                 "CONFIG_ZRAM_BACKEND_LZ4",

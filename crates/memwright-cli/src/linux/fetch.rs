@@ -24,7 +24,7 @@ use crate::model::image::{DEBIAN, split_name};
 
 /// The Debian package that always depends on the package with the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// The prefix of the names of packages with images, and the suffix of the names of those with the same flavour as
+/// The prefix of the names of packages with images, and the suffix of the names of packages with the same flavour as
 /// [`PACKAGE`].
 const IMAGES: &str = "linux-image-";
 const FLAVOUR: &str = "-cloud-amd64";
@@ -63,18 +63,18 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
-/// Stores the image of the Debian package that this name refers to, unless it is stored already.
+/// Stores the image of the Debian package with the name `name`, if it is not stored already.
 ///
 /// # Errors
-/// Those of [`add`].
+/// The errors of [`add`].
 pub fn obtain(name: &str) -> Result<(), Failure> {
     let is_stored = || kept::resolve(name).is_ok();
     if is_stored() {
         return Ok(());
     }
     let lock = lock().map_err(Failure::Environment)?;
-    // Another command can have stored the image in the meantime. That command may already read the image, so this one
-    // does not replace it.
+    // Another command can have stored the image before this command got the lock. That command may already read the
+    // image, so this command does not replace it.
     if !is_stored() {
         add(name, None)?;
     }
@@ -130,7 +130,7 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
 /// absolute path.
 ///
 /// # Errors
-/// If `debug` is set and PATH is not a tree, or if PATH cannot be copied.
+/// If `debug` is set although PATH is not a tree, or if PATH cannot be copied.
 fn copy(text: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<(String, String)> {
     let (name, path) = split_name(text);
     let path = Path::new(path);
@@ -178,7 +178,7 @@ fn copy_unpacked(root: &Path, fresh: &Path) -> anyhow::Result<()> {
 /// Copies a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// Those of [`host_file::read`], with the path, or if the copy cannot be written.
+/// The errors of [`host_file::read`], with the path, or if the copy cannot be written.
 fn copy_file(from: &Path, to: &Path, most: u64) -> anyhow::Result<()> {
     let bytes = host_file::read(from, most).with_context(|| from.display().to_string())?;
     fs::write(to, bytes).context("cannot write to the cache")
@@ -188,7 +188,7 @@ fn copy_file(from: &Path, to: &Path, most: u64) -> anyhow::Result<()> {
 /// with `debug`, the vmlinux too.
 ///
 /// # Errors
-/// Those of [`built_tree::image`], or I/O errors.
+/// The errors of [`built_tree::image`], or I/O errors.
 fn copy_tree(tree: &Path, fresh: &Path, debug: bool) -> anyhow::Result<()> {
     let image = built_tree::image(tree).with_context(|| tree.display().to_string())?;
     copy_file(&image, &fresh.join(IMAGE), LARGEST_IMAGE)?;
@@ -305,7 +305,7 @@ fn versions(shown: &str) -> Vec<(String, String)> {
 /// Returns the package and version of the image with this version.
 ///
 /// # Errors
-/// If the suite does not have it. The error lists the versions that it has.
+/// If the suite does not have the version. The error lists the versions that the suite has.
 fn choose(
     offered: &[(String, String)],
     suite: &str,
@@ -368,7 +368,7 @@ fn parts(shown: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Returns the name and version of the image package on which the first stanza depends.
+/// Returns the name and version of the image package on which the package of the first stanza depends.
 fn newest(shown: &str) -> Option<(String, String)> {
     let value = |field: &str| shown.lines().find_map(|line| line.strip_prefix(field));
     let depends = value("Depends: ")?.split(',');

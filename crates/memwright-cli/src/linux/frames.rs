@@ -24,7 +24,8 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'm' => not_found.push(body.to_vec()),
             b'p' => maps.push(body.to_vec()),
             b'b' => notes.extend_from_slice(body),
-            // The guest's clock at the save point, at which a snapshot can be taken. It is not used here.
+            // The guest's clock at the save point, at which a snapshot can be taken. This function does not use the
+            // clock.
             b'r' => {}
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),

@@ -11,11 +11,12 @@ use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::disk;
 use crate::qemu::nodes::Backing;
 
-/// The kernel's command line without `--append`. It disables mitigations: TCG does not have the hardware bugs, and the
-/// mitigations would add instructions to code paths. So that runs repeat, it disables layout randomization, and the
-/// random offset of the kernel stack, which is taken from the time-stamp counter at each system call. QEMU's main loop
-/// and its CPU thread can advance the clock of a guest that goes idle by a few nanoseconds more or less. The offset
-/// then differed between runs, and `memcpy` copied forward in one run and backward in another.
+/// The kernel's command line without `--append`. It disables mitigations, because TCG does not have the hardware bugs,
+/// and the mitigations would add instructions to code paths. It disables layout randomization and the random offset of
+/// the kernel stack, so that runs repeat. The kernel takes the offset from the time-stamp counter at each system call.
+/// When the guest goes idle, QEMU's main loop and its CPU thread can advance the guest's clock by a few nanoseconds
+/// more or less. With the random offset, the stack therefore differed between runs, and `memcpy` copied forward in one
+/// run and backward in another.
 const COMMAND_LINE: &str = "mitigations=off nokaslr norandmaps randomize_kstack_offset=off \
     quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
 
@@ -62,8 +63,8 @@ pub enum Start<'a> {
 /// kernel silently ignores the rest.
 const LONGEST_COMMAND_LINE: usize = 2047;
 
-/// Returns the path of the file that backs the disk of a guest. `serial` is the file of its serial line, in the same
-/// folder.
+/// Returns the path of the file that backs the disk of a guest. The file is in the folder of `serial`, the file of the
+/// guest's serial line.
 pub fn disk_beside(serial: &Path) -> PathBuf {
     serial.with_file_name("disk")
 }
@@ -91,7 +92,7 @@ pub fn check_command_line(append: &str) -> anyhow::Result<()> {
 
 impl Guest {
     /// Returns QEMU's arguments. The output of the guest's serial line is written to the file `serial`, and its disk is
-    /// in the same folder. `wires` is `None` for a command line that the user runs without this command.
+    /// in the same folder. `wires` is `None` for a command line that is printed for the user to run.
     pub fn arguments(
         &self,
         serial: &Path,
@@ -133,8 +134,8 @@ impl Guest {
     /// Returns the arguments that depend on how the guest starts.
     fn start(&self, start: Start<'_>) -> Vec<OsString> {
         let program = match start {
-            // The fw_cfg file exists even though there is no program yet, so that the snapshot does not depend on the
-            // program.
+            // The fw_cfg file exists even though there is no program yet, because a snapshot without the file would
+            // depend on whether a program is passed.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
                 let name = match self.reports_names {

@@ -18,8 +18,8 @@ impl fmt::Display for NotBootable {
 
 impl std::error::Error for NotBootable {}
 
-/// Returns whether an error of opening an image means that the image is absent or cannot boot, as after a failed build.
-/// Other errors are not caused by the build, so a bisection must not skip the commit because of them.
+/// Returns whether an error of opening an image means that the image is absent or cannot boot, for example because a
+/// build failed. Other errors are not caused by the build, so a bisection must not skip the commit because of them.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
@@ -27,7 +27,8 @@ pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
 
 /// The offset of the boot header's magic number, and the number itself (Documentation/arch/x86/boot.rst).
 const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
-/// The field of the boot header with the offset of the version text from the end of the first sector.
+/// The field of the boot header that locates the version text. Its value is the offset of the text from the end of the
+/// first sector.
 const VERSION: std::ops::Range<usize> = 0x20e..0x210;
 const SECTOR: usize = 0x200;
 

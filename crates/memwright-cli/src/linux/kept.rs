@@ -28,7 +28,7 @@ pub const DEBUG: &str = "vmlinux.debug";
 /// The description of a stored image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Its name on the command line.
+    /// The name of the image on the command line.
     pub name: String,
     /// Where the image is from: the package and its version, or the path of the copied file.
     pub source: String,
@@ -43,12 +43,12 @@ pub struct Kept {
     pub modules: u32,
 }
 
-/// Resolves an image given on the command line: the path of an image or of a tree in which one was built, or the name
-/// of a stored image.
+/// Resolves an image given on the command line: the path of an image, the path of a tree in which an image was built,
+/// or the name of a stored image.
 ///
 /// # Errors
-/// One line if it is neither. The cause is an [`io::Error`] of the kind `NotFound`, unless the name has the prefix
-/// [`DEBIAN`].
+/// One line if `text` is none of these. The cause is an [`io::Error`] of the kind `NotFound`, unless the name has the
+/// prefix [`DEBIAN`].
 pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     let path = Path::new(text);
     // No stored image has a name with a slash or with a dot at the beginning.
@@ -74,8 +74,8 @@ pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     }
 }
 
-/// Reads the configuration given on the command line: the path of a `.config` file or of a tree with one, or the name
-/// of a stored image. Returns the options that it lacks.
+/// Reads the configuration given on the command line: a `.config` file, a tree with such a file, or the configuration
+/// of a stored image. Returns the options that the configuration lacks.
 ///
 /// # Errors
 /// One line if there is no such file, or if it is not a configuration.

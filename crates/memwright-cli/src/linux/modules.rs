@@ -30,13 +30,13 @@ const DISK: &[&str] = &[
 ];
 
 /// Returns the paths of all modules relative to the folder of a kernel's modules, without suffixes, in the order of
-/// loading. A kernel's folder does not contain those that are built into the kernel or that the kernel does not have.
+/// loading. A kernel's folder lacks the modules that are built into the kernel or that the kernel does not have.
 pub fn all() -> impl Iterator<Item = &'static str> {
     ZRAM.iter().chain(DISK).copied()
 }
 
-/// Returns whether this kind of swap needs the stored module with this path. Its file name has the form
-/// `05-zram.ko.xz`.
+/// Returns whether this kind of swap needs the stored module with the path `stored`. The file name of a stored module
+/// has the form `05-zram.ko.xz`.
 pub fn serves(stored: &Path, kind: SwapKind) -> bool {
     let list = match kind {
         SwapKind::Zram => ZRAM,

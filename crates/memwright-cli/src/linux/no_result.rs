@@ -36,7 +36,7 @@ impl NoResult {
         match (panic, signal, last(serial), last(errors)) {
             (Some(panic), ..) => Self::Panicked(panic.to_owned()),
             (None, Some(signal), ..) => Self::QemuFailed(format!("killed by signal {signal}")),
-            // If the kernel printed anything, QEMU started, so that QEMU's message is only a warning.
+            // If the kernel printed anything, QEMU had started, so QEMU's message is only a warning.
             (None, None, Some(line), _) => Self::Ended(line),
             (None, None, None, Some(line)) => Self::QemuFailed(line),
             (None, None, None, None) => Self::Silent,

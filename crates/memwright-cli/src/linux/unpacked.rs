@@ -22,7 +22,7 @@ const MODULES: [&str; 2] = ["usr/lib/modules", "lib/modules"];
 pub struct Unpacked {
     /// The kernel image.
     pub image: PathBuf,
-    /// Its configuration, if the packages have it.
+    /// The configuration of the kernel, if the packages have it.
     pub configuration: Option<PathBuf>,
     /// The folder of its modules, which need not exist.
     pub modules: PathBuf,
@@ -83,7 +83,7 @@ fn part(path: &Path) -> Option<Part<'_>> {
 /// Returns the files of the kernel in a folder with unpacked packages.
 ///
 /// # Errors
-/// One line if the folder contains no image, or those of several versions, or I/O errors.
+/// One line if the folder contains no image, or images of several versions. Also I/O errors.
 pub fn find(folder: &Path) -> anyhow::Result<Unpacked> {
     let (mut images, mut configurations) = (Vec::new(), Vec::new());
     for path in candidates(folder)? {

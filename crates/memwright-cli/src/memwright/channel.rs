@@ -86,7 +86,7 @@ impl<R: Read> Frames<R> {
     }
 }
 
-/// Fills `buffer` unless the input ends first; returns the number of bytes read.
+/// Fills `buffer`, or a part of it if the input ends first. Returns the number of bytes read.
 ///
 /// # Errors
 /// I/O errors of reading `input`.

@@ -15,7 +15,7 @@ use crate::model::memwright_run::{Document, SCHEMA};
 use crate::model::plan::OwnPlan;
 use crate::model::settings::{settings, terminals};
 
-/// SHA-256 of the program, of its interpreters and libraries, and of the kernel.
+/// SHA-256 of the program, of its interpreters and libraries, and of the kernel image.
 #[derive(Debug, Clone)]
 pub struct Hashes {
     program: HashedFile,
@@ -35,8 +35,8 @@ impl Hashes {
     }
 }
 
-/// Returns the document of a run. `input` is the SHA-256 of the program's standard input, and `seen` lists what the
-/// program looked up in the tree of `--root`.
+/// Returns the document of a run. `input` is the SHA-256 of the program's standard input. `seen` lists what the program
+/// looked up in the tree of `--root`.
 pub fn document(
     plan: &OwnPlan,
     machine: &Machine,

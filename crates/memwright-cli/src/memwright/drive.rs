@@ -27,8 +27,8 @@ pub struct Drive<'a> {
     pub line: &'a [OsString],
     /// The files and sockets that the arguments name.
     pub places: &'a Places,
-    /// QEMU's standard input. If this command reads QEMU's log, it is the pipe to which QEMU writes the log: QEMU opens
-    /// `/dev/stdin` as its log file.
+    /// QEMU's standard input. If this command reads QEMU's log, this is the pipe to which QEMU writes the log, because
+    /// QEMU opens `/dev/stdin` as its log file.
     pub stdin: Stdio,
     /// The file to which QEMU's standard error is redirected.
     pub errors: &'a Path,
@@ -48,7 +48,7 @@ pub struct Drive<'a> {
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,
-    /// The sender of a message for every backtrace of the guest. The sender is dropped when the run has ended.
+    /// The sender of a message for every backtrace of the guest. It is dropped when the run has ended.
     pub progress: Sender<()>,
 }
 
@@ -56,7 +56,7 @@ pub struct Drive<'a> {
 pub struct Driven {
     /// The guest's output and result.
     pub report: Report,
-    /// Why the command ended the run before the program exited; `None` if it did not.
+    /// Why the command ended the run before the program exited; `None` if the command did not end the run.
     pub cut: Option<Cut>,
     /// SHA-256 of the standard input that the program received.
     pub input: String,

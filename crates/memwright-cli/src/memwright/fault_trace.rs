@@ -8,17 +8,17 @@ use serde::Deserialize;
 use crate::count::fault_sites::{Place, Site, Sites};
 use crate::model::account::{Account, Value};
 
-/// The beginning of the names of the account's rows that count page faults.
+/// The prefix of the names of the account's rows that count page faults.
 const ROW: &str = "fault_";
-/// Rows whose names begin with `ROW` but which do not count page faults, or which count faults that another row
-/// includes.
+/// Rows with the prefix [`ROW`] that are not used. `fault_around` does not count page faults, and `fault_gup_major`
+/// counts faults that the row `fault_gup` includes.
 const NO_FAULTS: [&str; 2] = ["fault_around", "fault_gup_major"];
 /// The kind of faults of pages that the kernel faulted in without a trap.
 const FAULTED_IN: &str = "gup";
 const FAILED: &str = "failed";
 const REFUSED: &str = "refused";
 
-/// An event of the trace, with the fields that matter for page faults. Other events have none of them.
+/// The fields of a trace event that matter for page faults. Events of other kinds have none of these fields.
 #[derive(Debug, Deserialize)]
 struct Event {
     event: String,
@@ -48,7 +48,7 @@ struct Area {
     offset: String,
 }
 
-/// The addresses of an area of code, and the place in a file that it maps.
+/// The addresses of an area of code, and the place in the file that the area maps.
 #[derive(Debug, Clone)]
 struct Code {
     start: u64,
@@ -63,9 +63,9 @@ pub struct FaultTrace {
     /// The areas of code that events have named, by process. The address of an instruction is looked up in the areas of
     /// its process.
     code: HashMap<u64, Vec<Code>>,
-    /// The first name of each process. While its first program is loaded, a process has none.
+    /// The first name of each process. A process has no name while its first program is loaded.
     names: HashMap<u64, String>,
-    /// The flushes of a thread since its last fault, with the instruction that caused them.
+    /// For each thread, the flushes since its last fault, with the instruction that caused them.
     flushes: HashMap<u64, (Option<String>, u64)>,
 }
 
@@ -153,7 +153,7 @@ impl FaultTrace {
         })
     }
 
-    /// Returns the faults by site. For each kind, they add up to the number of faults in the account.
+    /// Returns the faults by site. For each kind, the sites add up to the number of faults in the account.
     ///
     /// # Errors
     /// If the trace has more faults than the account counts.
@@ -178,10 +178,10 @@ fn kinds(account: &Account) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Returns the kind by which the account counts a fault; `None` if the fault is not counted, because the access is made
-/// again.
+/// Returns the kind by which the account counts a fault. Returns `None` if the account does not count the fault,
+/// because the access is made again.
 fn counted_as<'a>(kind: Option<&'a str>, refused: Option<&str>) -> Option<&'a str> {
-    // The text of an error with a value has the value in parentheses, which are removed here.
+    // The text of an error that has a value contains the value in parentheses, which are removed here.
     let error = refused.map(|text| text.split_once('(').map_or(text, |(error, _)| error));
     match (kind, error) {
         (Some(kind), _) => Some(kind),

@@ -1,4 +1,4 @@
-//! The folder of one run: a private one that is removed after the run, or the one that `--keep` names.
+//! The folder of one run: a temporary folder that is removed after the run, or the folder that `--keep` names.
 
 use std::path::{Path, PathBuf};
 

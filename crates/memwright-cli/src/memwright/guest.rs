@@ -48,7 +48,7 @@ pub struct OwnGuest<'a> {
 }
 
 impl OwnGuest<'_> {
-    /// Returns QEMU's arguments. `wires` is `None` for a command line that the user runs without this command.
+    /// Returns QEMU's arguments. `wires` is `None` for a command line that is printed for the user to run.
     pub fn arguments(&self, places: &Places, wires: Option<&Wires>) -> Vec<OsString> {
         let memory = wires.map(Wires::memory_paths);
         let backing = Backing::of(memory.as_deref());
@@ -129,8 +129,8 @@ impl OwnGuest<'_> {
 /// Returns how the program ended.
 ///
 /// # Errors
-/// If the guest did not report how the program ended, or if it had too little memory to start the program. Unless the
-/// kernel panicked, the error for a missing report includes the last line of `errors`, QEMU's messages.
+/// If the guest did not report how the program ended, or if it had too little memory to start the program. If the
+/// report is missing and the kernel did not panic, the error includes the last line of `errors`, QEMU's messages.
 fn outcome(report: &Report, errors: &str) -> anyhow::Result<Outcome> {
     match &report.outcome {
         Some((Outcome::NotStarted(NO_ROOM), text)) => {

@@ -4,8 +4,8 @@
 //! The guest's CPUs are stopped until the answer arrives, so the guest cannot observe how long the answer takes. If
 //! standard input is a pipe or a file, the answer has the requested length unless the input ends. Every run then
 //! receives the same bytes in the same pieces. If standard input is a terminal, the answer is one line, as for a read
-//! of the terminal itself, and the run is not repeatable. Ctrl-C withdraws a pending request, so that the guest
-//! continues and PROGRAM receives the signal.
+//! of the terminal, and the run is not repeatable. Ctrl-C withdraws a pending request, so that the guest continues and
+//! PROGRAM receives the signal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -50,8 +50,8 @@ pub struct InputServer {
 }
 
 impl InputServer {
-    /// Starts the server's thread. It writes answers into the window, and their lengths into the socket of the guest's
-    /// COM1.
+    /// Starts the server's thread. The thread writes answers into the window, and the lengths of the answers into the
+    /// socket of the guest's COM1.
     ///
     /// # Errors
     /// Errors of creating a socket pair.
@@ -68,7 +68,7 @@ impl InputServer {
         let told = live.clone();
         let given = Arc::new(Mutex::new(Sha256::new()));
         let hash = given.clone();
-        // The thread can still be blocked in a read when the run ends. It ends when this process exits.
+        // The thread can still be blocked in a read when the run ends. In that state, it ends when this process exits.
         thread::spawn(move || {
             let is_descriptor = matches!(source, Source::Descriptor);
             let (taken, ended) = match source {
@@ -87,12 +87,12 @@ impl InputServer {
                         let terminal = is_descriptor && io::stdin().is_terminal();
                         told.fetch_or(terminal, Ordering::Relaxed);
                         let answer = server.answer(wanted as usize, terminal);
-                        // If another thread panicked with this lock, the hash is still updated.
+                        // If another thread panicked while it held this lock, the hash is still updated.
                         let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
                         hash.update(answer.as_deref().unwrap_or_default());
                         answer
                     }
-                    // A guest without a tree sends no such request.
+                    // A guest without a tree of `--root` sends no such request.
                     Request::Root(payload) => root.as_ref().map(|root| {
                         let mut root = root.lock().unwrap_or_else(PoisonError::into_inner);
                         root.answer(&payload)
@@ -125,11 +125,11 @@ impl InputServer {
         let _ = self.requests.send(Request::Root(payload.to_vec()));
     }
 
-    /// Returns a function that withdraws the request that is pending when it is called. Later requests are not
-    /// affected.
+    /// Returns a function that withdraws the request that is pending when the function is called. Later requests are
+    /// not affected.
     pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
         let waker = self.waker.clone();
-        // The write fails only if the server has ended and closed the other end.
+        // The write fails only if the server's thread has ended and closed its end of the socket pair.
         move || drop((&*waker).write_all(&[0]))
     }
 
@@ -155,8 +155,8 @@ struct Server {
 }
 
 impl Server {
-    /// Reads at most `wanted` bytes of standard input. The result is empty at the end of the input or if it cannot be
-    /// read, and `None` if the request is withdrawn.
+    /// Reads at most `wanted` bytes of standard input. The result is empty at the end of the input or if the input
+    /// cannot be read, and `None` if the request is withdrawn.
     fn answer(&mut self, wanted: usize, terminal: bool) -> Option<Vec<u8>> {
         self.forget_wakes();
         loop {

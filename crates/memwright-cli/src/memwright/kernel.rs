@@ -20,13 +20,13 @@ fn named() -> Option<OsString> {
     env::var_os(VARIABLE).filter(|path| !path.is_empty())
 }
 
-/// Returns the path of the image in the environment variable, or the path of this command, in which an image is
-/// embedded.
+/// Returns the path of the image in the environment variable. If it is unset or empty, returns the path of this
+/// command, in which an image is embedded.
 pub fn path() -> PathBuf {
     named().map_or_else(|| env::current_exe().unwrap_or_default(), PathBuf::from)
 }
 
-/// Returns the image to boot: `MEMWRIGHT_KERNEL`, or the embedded one.
+/// Returns the image to boot: the file that `MEMWRIGHT_KERNEL` names, or the embedded image.
 ///
 /// # Errors
 /// If the file cannot be read, or if no image is embedded and the variable is unset.

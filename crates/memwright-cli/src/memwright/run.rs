@@ -46,7 +46,7 @@ pub struct Run<'a> {
     prepared: Prepared,
 }
 
-/// What handles signals and the time limit, which can end a run before its program exits.
+/// The handler of signals and of the time limit, which can end a run before its program exits.
 pub enum Attendance<'a> {
     /// The run is the only one of the command. The first SIGINT is forwarded to PROGRAM. When `--timeout` expires, the
     /// guest prints backtraces of its CPUs.
@@ -75,7 +75,7 @@ pub struct Finished {
     pub fault_stacks: Stacks,
     /// The guest's output and result.
     pub report: Report,
-    /// Why the command ended the run before the program exited; `None` if it did not.
+    /// Why the command ended the run before the program exited; `None` if the command did not end the run.
     pub cut: Option<Cut>,
     /// What QEMU wrote to its standard error.
     pub errors: String,
@@ -131,7 +131,8 @@ impl<'a> Run<'a> {
         Ok((qemu, version))
     }
 
-    /// Returns the QEMU command line. With `--keep`, the files that it names exist, so that the user can run it.
+    /// Returns the QEMU command line. With `--keep`, the files that the command line names exist, so that the user can
+    /// run it.
     ///
     /// # Errors
     /// If no QEMU or no kernel image is found, or I/O errors of writing the files.
@@ -170,8 +171,8 @@ impl<'a> Run<'a> {
             let path = folder.kept(name);
             path.map_or(Ok(()), |path| wiring.taken.check(&path))?;
         }
-        // Querying QEMU's version takes as long as packing the initrd, so both are done in parallel. Hashing takes as
-        // long as a short run, so it is done during the run.
+        // Querying QEMU's version takes as long as packing the initrd, so the two are done in parallel. Hashing takes
+        // as long as a short run, so it is done during the run.
         let (packed, checked) = thread::scope(|scope| {
             let checking = scope.spawn(|| self.check_qemu());
             (self.pack(folder.places(), &image), checking.join())

@@ -46,7 +46,8 @@ pub struct Session<'a> {
     pub kept_log: Option<File>,
     /// Whether the kernel's log is copied to standard error.
     pub verbose: bool,
-    /// Sends a message for every backtrace. Dropping it reports the end of the run to the thread of `--timeout`.
+    /// Sends a message for every backtrace. Dropping this sender reports the end of the run to the thread of
+    /// `--timeout`.
     pub progress: Sender<()>,
 }
 
@@ -142,7 +143,7 @@ impl Session<'_> {
                 let text = self.symbols.annotate(&String::from_utf8_lossy(payload));
                 show(text.as_bytes());
                 self.keep(text.as_bytes())?;
-                // Sending fails without `--timeout`, because nothing receives the messages then.
+                // Without `--timeout`, sending fails because nothing receives the messages.
                 let _ = self.progress.send(());
             }
             Channel::Result => report.outcome = Some(decode_result(payload)?),
@@ -155,8 +156,8 @@ impl Session<'_> {
             return;
         }
         if let Err(error) = write_fully(io::stdout().as_fd(), payload) {
-            // If the reader has closed the pipe, the run ends like a program that gets SIGPIPE. Other errors, such as a
-            // full disk, are failures.
+            // If the process that reads the pipe has closed it, the run ends like a program that gets SIGPIPE. Other
+            // errors, such as a full disk, are failures.
             self.process.cut(match error.raw_os_error() {
                 Some(number) if number != Errno::PIPE.raw_os_error() => Cut::OutputFailed(number),
                 Some(_) | None => Cut::OutputClosed,

@@ -13,8 +13,8 @@ const BEGINNING: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
 /// The text after the last of the Chrome events.
 const END: &str = "\n]}\n";
 
-/// A trace that is being written. Dropping it completes an unfinished JSON document, so that the file of a failed run
-/// can be parsed too.
+/// A trace that is being written. Dropping the value completes an unfinished JSON document, so that the file of a
+/// failed run can also be parsed.
 #[derive(Debug)]
 pub struct TraceFile {
     file: File,
@@ -93,8 +93,8 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // If `end` was called, the trace is already complete and this does nothing. Otherwise the run has failed, and
-        // the caller reports that failure.
+        // If `end` was called, the trace is already complete and this call does nothing. Otherwise the run has failed,
+        // and the caller reports that failure.
         let _ = self.close();
     }
 }

@@ -21,18 +21,18 @@ use crate::qemu::qmp;
 
 /// How long to wait for the guest's first backtrace.
 const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
-/// Backtraces count as complete after this time without another one.
+/// The time without a further backtrace after which the backtraces count as complete.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
-/// How long to wait after a timeout until the guest's last output is written. A reader that does not read it can block
-/// the write.
+/// How long to wait after a timeout until the guest's last output is written. The write blocks if the process at the
+/// other end does not read.
 const OUTPUT_PASSES: Duration = Duration::from_secs(10);
 
 /// The time within which QEMU delivers a control byte to the guest.
 const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
 
-/// Handles the signals of this command. It must be created before any file that the command removes when a signal ends
-/// it.
+/// Handles the signals of this command. Create this value before any file that the command must remove when a signal
+/// ends it.
 pub struct SignalWatch {
     handle: Handle,
     state: Arc<Mutex<State>>,
@@ -52,13 +52,13 @@ struct Running {
     process: Arc<Process>,
     control: PathBuf,
     withdraw_input: Box<dyn Fn() + Send>,
-    // The connection must stay open until the guest has received the control byte.
+    // The connection over which the control byte was sent. It must stay open until the guest has received the byte.
     connection: Option<UnixStream>,
 }
 
 impl SignalWatch {
-    /// Starts to handle signals. From then on, the first signal ends the command after it has removed its files, and a
-    /// second one ends it at once.
+    /// Starts to handle signals. From then on, the first signal ends the command after the command has removed its
+    /// files, and a second signal ends it at once.
     ///
     /// # Errors
     /// Errors of installing signal handlers.
@@ -109,7 +109,7 @@ impl SignalWatch {
         }
     }
 
-    /// Returns whether a signal was forwarded to PROGRAM. Such a run does not repeat.
+    /// Returns whether a signal was forwarded to PROGRAM. A run with a forwarded signal does not repeat.
     pub fn was_used(&self) -> bool {
         hold(&self.state).forwarded
     }
@@ -124,15 +124,15 @@ impl State {
             return;
         };
         if guest.process.was_cut().is_some() {
-            // The command has already ended the run, but is blocked because its output is not read. QEMU exits when
-            // this command exits.
+            // The command has already ended the run, but is blocked because its output is not read. Exiting now also
+            // ends QEMU, which exits when this command exits.
             exit(signal_code(signal).into());
         }
         let first = !std::mem::replace(&mut self.forwarded, true);
         if signal == SIGINT && first {
             guest.connection = interrupt_program(&guest.control);
-            // The control byte must arrive first, because a guest that waits for input is stopped until the request is
-            // withdrawn.
+            // The control byte must arrive before the request is withdrawn, because a guest that waits for input is
+            // stopped until the withdrawal.
             thread::sleep(CONTROL_ARRIVES);
             (guest.withdraw_input)();
         }
@@ -149,7 +149,7 @@ impl Drop for SignalWatch {
     }
 }
 
-/// Locks the state, even if a thread panicked with the lock: a signal must still be able to end QEMU.
+/// Locks the state, even if a thread panicked while it held the lock, because a signal must still be able to end QEMU.
 fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -163,7 +163,7 @@ fn interrupt_program(control: &PathBuf) -> Option<UnixStream> {
 
 /// Ends the run when its time limit expires: requests backtraces from the guest, waits for them, and kills QEMU.
 ///
-/// `progress` receives a message for every backtrace. Its sender is dropped when the run has ended.
+/// `progress` receives a message for every backtrace. The sender of `progress` is dropped when the run has ended.
 pub fn start_timeout(
     limit: Duration,
     process: Arc<Process>,

@@ -16,8 +16,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates the file and writes all of it, so that its blocks are allocated: a guest's write to the mapped file
-    /// could not report a full disk.
+    /// Creates the file and writes all of it, so that its blocks are allocated. If the disk became full later, a write
+    /// of the guest to the mapped file could not report this.
     ///
     /// # Errors
     /// I/O errors of writing a file.
@@ -32,7 +32,7 @@ impl Window {
         Ok(Self { file, at: 0 })
     }
 
-    /// Fills `payload` with the next payload. The length of `payload` must be the one in the frame's header.
+    /// Fills `payload` with the next payload. The length of `payload` must be the length in the frame's header.
     ///
     /// # Errors
     /// I/O errors of reading the file.

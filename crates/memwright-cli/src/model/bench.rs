@@ -13,7 +13,7 @@ pub const SCHEMA: u32 = 2;
 /// The value of `kind` in the document of a bench.
 pub const KIND: &str = "bench";
 
-/// The document of a bench. It contains nothing that depends on the host: equal runs produce equal bytes on every
+/// The document of a bench. It contains nothing that depends on the host, so equal runs produce equal bytes on every
 /// machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {

@@ -1,6 +1,6 @@
-//! What a bench runs, divided into cells. A cell is one run on one kernel: a run of an experiment, a workload, or a
-//! program with one combination of its parameters' values. Cells are independent of each other, so that several workers
-//! can share them.
+//! What a bench runs, divided into cells. A cell is one run on one kernel. The run is a run of an experiment, a
+//! workload, or a program with one combination of its parameters' values. Cells are independent of each other, so that
+//! several workers can share them.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ pub const SCHEMA: u32 = 1;
 /// The value of `kind` in the document.
 pub const KIND: &str = "cell-plan";
 
-/// What a bench runs. It contains everything on which the results depend, and how they are printed. Workers of one
-/// bench therefore write equal documents, unless they have different tools, kernels or programs.
+/// What a bench runs. The document contains everything on which the results depend, and how the results are printed.
+/// Workers of one bench therefore write equal documents, unless they have different tools, kernels or programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellPlan {
     /// The version of the document's format: [`SCHEMA`].
@@ -43,9 +43,9 @@ pub struct CellPlan {
 pub struct Tool {
     /// The version of the command.
     pub version: String,
-    /// SHA-256 of its file.
+    /// SHA-256 of the command's file.
     pub sha256: String,
-    /// SHA-256 of the image of Memwright's kernel that it uses.
+    /// SHA-256 of the image of Memwright's kernel that the command uses.
     pub kernel_sha256: String,
 }
 
@@ -62,7 +62,7 @@ pub enum Work {
 /// The experiments of a bench, which measure and print their own results.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Experiments {
-    /// The policies of each column in the syntax of `--policy`; empty for none.
+    /// For each column, its policies in the syntax of `--policy`; empty for none.
     pub policies: Vec<String>,
     /// The document of the bench, without results.
     pub document: bench::Document,
@@ -73,7 +73,7 @@ pub struct Experiments {
 pub struct Program {
     /// The columns of the tables, one for each kernel and set of options.
     pub columns: Vec<Column>,
-    /// The version and SHA-256 of QEMU for the columns.
+    /// The version and SHA-256 of the QEMU for each column.
     pub qemu: Vec<String>,
     /// SHA-256 of the program's standard input.
     pub stdin_sha256: String,
@@ -89,13 +89,13 @@ pub struct Program {
 /// The folder and the files that a program needs to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
-    /// The folder in which it starts.
+    /// The folder in which the program starts.
     pub folder: String,
     /// The program, its interpreters and its libraries.
     pub files: Vec<HashedFile>,
 }
 
-/// A column: a kernel, and the guest options that have another value in this column.
+/// A column: a kernel, and the guest options whose values differ from those of the command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Column {
     /// The name of the column in tables.
@@ -107,7 +107,7 @@ pub struct Column {
     /// SHA-256 of its configuration, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
-    /// The options with another value, as `KEY=VALUE`.
+    /// The options whose values differ from those of the command, as `KEY=VALUE`.
     pub changes: Vec<String>,
     /// The program that the column runs instead of the command's; `None` if it runs the command's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,13 +117,14 @@ pub struct Column {
 /// One run on one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// The index of the run among all runs of all experiments, or of the point among the points of a sweep.
+    /// For experiments, the index of the run among all runs of all experiments. For a sweep, the index of the point.
     pub run: usize,
     /// The index of the kernel.
     pub column: usize,
     /// The text that distinguishes the cell from the other cells of the bench.
     pub title: String,
-    /// SHA-256 of everything on which its result depends. The names of the kernel and of the run are not part of this.
+    /// SHA-256 of everything on which the result of the cell depends. The names of the kernel and of the run are not
+    /// included.
     pub address: String,
 }
 

@@ -15,8 +15,8 @@ pub const SCHEMA: u32 = 1;
 /// The value of `kind` in the document.
 pub const KIND: &str = "cell-result";
 
-/// The result of a cell. It depends on nothing but what the cell's address covers: every worker that runs the cell
-/// writes the same bytes.
+/// The result of a cell. It depends only on what the cell's address covers, so every worker that runs the cell writes
+/// the same bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CellResult {
     /// The version of the document's format: [`SCHEMA`].
@@ -85,7 +85,7 @@ pub enum Whole {
 /// Returns the document that a bench without shards would have written. `result` returns the result of a cell.
 ///
 /// # Errors
-/// The errors of `result`, and an error if a result is of another kind than the bench.
+/// The errors of `result`, and an error if a result is not of the kind that the bench has.
 pub fn whole(
     plan: &CellPlan,
     result: &mut dyn FnMut(&Cell) -> anyhow::Result<Found>,
@@ -135,7 +135,7 @@ mod tests {
     use crate::model::cell_plan::tests::experiments;
     use crate::model::records::{self, Record};
 
-    /// Values that decimal digits do not represent exactly are read as they were written.
+    /// Values that decimal digits do not represent exactly are read back with the value that was written.
     #[test]
     fn results_make_the_document_of_the_bench() {
         let plan = experiments();

@@ -16,7 +16,7 @@ use crate::model::thp::parse_thp_size;
 pub struct Change {
     /// The option that differs.
     pub key: Key,
-    /// Its value, as given on the command line.
+    /// The value of the option, as given on the command line.
     pub value: String,
 }
 
@@ -46,7 +46,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns why a kernel of this kind does not support the option, or `None` if it does.
+    /// Returns why a kernel of this kind does not support the option, or `None` if the kernel supports it.
     pub const fn is_refused_by(self, system: System) -> Option<&'static str> {
         match (self, system) {
             (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
@@ -155,7 +155,7 @@ pub fn derived_name(image: &str, changes: &[Change]) -> String {
     format!("{image} {}", changes.join(" "))
 }
 
-/// Returns whether a column's name is that of its image, or was built from it by [`derived_name`].
+/// Returns whether a column's name is the name of its image, or was built from that name by [`derived_name`].
 pub fn is_derived(name: &str, image: &str) -> bool {
     let rest = name.strip_prefix(image);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))

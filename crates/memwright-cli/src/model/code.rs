@@ -12,8 +12,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Returns whether an instruction at this address is the kernel's: in the upper half, or where the kernel is
-    /// loaded.
+    /// Returns whether an instruction at `address` is the kernel's. It is if the address is in the upper half, or where
+    /// the kernel is loaded.
     pub fn has(&self, address: u64) -> bool {
         address >> 63 != 0 || self.ranges.iter().any(|range| range.contains(&address))
     }

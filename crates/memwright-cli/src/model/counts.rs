@@ -1,4 +1,4 @@
-//! The counts of a guest, measured by QEMU and not by the guest's kernel.
+//! The counts of a guest. QEMU measures them; the guest's kernel does not.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Page faults in user mode.
     pub user_faults: Faults,
-    /// Page faults in kernel mode: nearly all of them in system calls that copy from or to user memory.
+    /// Page faults in kernel mode. Nearly all of them occur in system calls that copy from or to user memory.
     pub kernel_faults: Faults,
     /// Loads of CR3 with its current value, which flush the TLB. Absent if the CPU that executes a load is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invpcid: Option<u64>,
     /// Interrupts with the vectors by which Linux calls functions on other CPUs, mostly for TLB shootdowns. Absent if
-    /// the kernel's vectors are not known: these interrupts are then part of `other_interrupts`.
+    /// the kernel's vectors are not known; these interrupts are then part of `other_interrupts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_interrupts: Option<u64>,
     /// All other interrupts from devices, timers and CPUs.
@@ -36,7 +36,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts without any event. Of the rows that can be absent, only `call_interrupts` is measured.
+    /// The counts before any event. Of the rows that can be absent, only `call_interrupts` is present.
     const NOTHING: Self = Self {
         user_faults: Faults::NONE,
         kernel_faults: Faults::NONE,
@@ -63,12 +63,13 @@ impl Default for Counts {
 pub struct Instructions {
     /// Instructions in the lower half, except those of a kernel that is loaded there.
     pub user: u64,
-    /// Instructions of the kernel, in the upper half or where it is loaded; without those in interrupts, if
-    /// `interrupts` is present.
+    /// Instructions of the kernel, in the upper half or where the kernel is loaded. If `interrupts` is present,
+    /// instructions in interrupts are not included.
     pub kernel: u64,
     /// Instructions in the upper half from the first instruction of an interrupt handler to the return from the
-    /// interrupt, including kernel threads that run before the return. If another program runs before the return, the
-    /// interrupt ends at the switch to that program. Absent if the addresses of the handlers are not known.
+    /// interrupt. Instructions of kernel threads that run before the return are included. If another program runs
+    /// before the return, the interrupt ends at the switch to that program. Absent if the addresses of the handlers are
+    /// not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
@@ -84,7 +85,7 @@ pub struct Faults {
     pub fetch: u64,
     /// Writes to a present page that is not writable.
     pub write_protect: u64,
-    /// Other accesses to a present page that its entry does not permit.
+    /// Other accesses that the entry of a present page does not permit.
     pub refused: u64,
 }
 
@@ -126,7 +127,7 @@ impl Faults {
         *place += 1;
     }
 
-    /// Returns the number of faults of each kind, with the names of the fields.
+    /// Returns the number of faults of each kind. The name of a kind is that of its field.
     pub fn kinds(&self) -> [(&'static str, u64); 5] {
         [
             ("read", self.read),
@@ -171,8 +172,8 @@ impl Counts {
         self.by(other, |one, other| one + other)
     }
 
-    /// Combines each row with the same row of `other`. If a row is not measured in one of them, it is not measured in
-    /// the result.
+    /// Combines each row with the same row of `other`. A row that is not measured in `self` or in `other` is not
+    /// measured in the result.
     pub fn by(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let mut values = self.values();
         for (value, other) in values.iter_mut().zip(other.values()) {
@@ -209,7 +210,8 @@ impl Counts {
         ]
     }
 
-    /// Returns the counts that have these [`Counts::values`]. Rows that every run measures are 0 if they have no value.
+    /// Returns the counts that have these [`Counts::values`]. A row that every run measures is 0 if its value is
+    /// `None`.
     pub fn of_values(values: [Option<u64>; ROWS]) -> Self {
         let faults = |first: usize| {
             let value = |place: usize| values[first + place].unwrap_or_default();

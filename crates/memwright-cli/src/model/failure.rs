@@ -12,7 +12,8 @@ pub const BROKEN: u8 = 125;
 pub const NOT_EXECUTABLE: u8 = 126;
 /// The exit code when PROGRAM, or a file without which it cannot start, does not exist.
 pub const NOT_FOUND: u8 = 127;
-/// Added to a signal's number to form the exit code of a program that the signal killed, as shells do.
+/// The number that is added to a signal's number to form the exit code of a program that the signal killed, as in
+/// shells.
 pub const SIGNAL_BASE: u8 = 128;
 
 /// Returns the exit code of a command that was ended by a signal.
@@ -20,8 +21,8 @@ pub fn signal_code(signal: i32) -> u8 {
     SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// The number of SIGPIPE. If the reader of this command's output has closed the pipe, the command exits like a program
-/// that this signal killed.
+/// The number of SIGPIPE. If the process that reads this command's output has closed the pipe, the command exits like a
+/// program that this signal killed.
 pub const SIGPIPE: u8 = 13;
 /// ENOENT: the guest did not find the program or its interpreter.
 const NO_ENTRY: i32 = 2;
@@ -55,7 +56,8 @@ pub const OTHER_STATE: u8 = 7;
 /// The exit code of every command but `run` for any other failure.
 pub const INTERNAL: u8 = 70;
 
-/// The error if the reader of standard output has closed it. The command then ends like a program that gets SIGPIPE.
+/// The error if the process that reads standard output has closed it. The command then ends like a program that gets
+/// SIGPIPE.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -91,7 +93,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns whether the reader of standard output has closed it. The command then ends without a message.
+    /// Returns whether the failure is that the process which reads standard output has closed it. The command then ends
+    /// without a message.
     pub fn is_closed_output(&self) -> bool {
         match self {
             Self::Usage(error)
@@ -105,7 +108,8 @@ impl Failure {
         }
     }
 
-    /// Returns the exit code of `memwright run` for this failure. Its other exit codes are PROGRAM's.
+    /// Returns the exit code of `memwright run` for this failure. All other exit codes of `memwright run` are
+    /// PROGRAM's.
     pub fn exit_code_of_run(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
@@ -120,7 +124,7 @@ impl Failure {
         }
     }
 
-    /// Returns the exit code of every other command.
+    /// Returns the exit code of every command except `memwright run` for this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound(_) | Self::NotExecutable(_) | Self::Usage(_) | Self::NoImage(_) => USAGE,

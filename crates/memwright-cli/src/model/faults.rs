@@ -11,7 +11,7 @@ use crate::model::pairs;
 pub const UNKNOWN: &str = "[unknown]";
 /// The name of the row of faults that the kernel takes while it replaces the program.
 pub const EXEC: &str = "[exec]";
-/// The name of code that is in no file, of a just-in-time compiler for example.
+/// The name of code that is in no file, for example code of a just-in-time compiler.
 pub const ANONYMOUS_CODE: &str = "[anonymous code]";
 /// The name of memory that `/proc/PID/maps` shows without a name.
 pub const ANONYMOUS: &str = "[anonymous]";
@@ -57,7 +57,7 @@ impl By {
 pub struct Faults {
     /// The kind of cause by which the faults are grouped.
     pub by: By,
-    /// The number of page faults that the account counts. The faults of all rows add up to it.
+    /// The number of page faults that the account counts, which is the sum of the faults of all rows.
     pub total: u64,
     /// The rows, those with the most faults first.
     pub rows: Vec<Cause>,
@@ -71,7 +71,7 @@ pub struct Faults {
 pub struct Cause {
     /// The name of the function, line, area or process.
     pub name: String,
-    /// The path of the file with the code; absent if there is none.
+    /// The path of the file with the code; absent if the code is in no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// The system call in which the kernel took the faults on the program's behalf; absent for faults of the program
@@ -80,7 +80,8 @@ pub struct Cause {
     pub call: Option<String>,
     /// The number of page faults.
     pub faults: u64,
-    /// The number of faults of each kind. On Memwright, a kind is a row of the account without `fault_`.
+    /// The number of faults of each kind. On Memwright, a kind has the name of a row of the account, without the prefix
+    /// `fault_`.
     #[serde(with = "pairs")]
     pub kinds: Vec<(String, u64)>,
     /// The number of TLB flushes that the faults caused, if it is known.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A file of the host that a run used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashedFile {
-    /// Its path, on the host and in the guest.
+    /// The path of the file, on the host and in the guest.
     pub path: String,
     /// SHA-256 of its contents.
     pub sha256: String,

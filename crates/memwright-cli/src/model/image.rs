@@ -11,7 +11,7 @@ pub enum System {
     Linux,
     /// Memwright's own kernel.
     Memwright,
-    /// A kernel of another kind, which runs alone: it has no program.
+    /// A kernel of another kind, which runs alone, without a program.
     Alone,
 }
 

@@ -16,8 +16,8 @@ pub const SCHEMA: u32 = 2;
 /// The value of `kind` in the document of a run on a kernel image.
 pub const KIND: &str = "kernel-run";
 
-/// The document of a program's run on a kernel image. Nothing except `host` depends on the host: in all else, equal
-/// runs produce equal bytes on every machine.
+/// The document of a program's run on a kernel image. Only `host` depends on the host: the other fields of equal runs
+/// have equal bytes on every machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     /// The version of the document's format: [`SCHEMA`].
@@ -66,14 +66,15 @@ pub struct Document {
     /// The counts from the program's exec to its exit; absent if nothing could be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Counts>,
-    /// The counts of the run on each CPU, which add up to `run`; absent if the guest has one CPU, or if they are not
-    /// known.
+    /// The counts of the run on each CPU, which add up to `run`. Absent if the guest has one CPU, or if the counts by
+    /// CPU are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_cpu: Vec<Counts>,
     /// The interprocessor interrupts that CPUs sent in the run; absent if the guest has one CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<Sent>,
-    /// The counts of each region that the program marked; absent without the plugin, which alone detects marks.
+    /// The counts of each region that the program marked. Absent without the plugin, because QEMU's log alone does not
+    /// show marks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,
     /// The page faults by what caused them, if requested.
@@ -87,8 +88,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file of its image. It is
-    /// not the name of the kernel, which in a comparison is that of its column.
+    /// Returns what ran: the program with its arguments or, if the kernel runs no program, the file name of the
+    /// kernel's image. In a comparison, the name of the kernel cannot be used, because it is the name of a column.
     pub fn subject(&self) -> String {
         let words = self.program.as_ref().map(|_| self.arguments.join(" "));
         words.unwrap_or_else(|| last_part(&self.host.image).to_owned())

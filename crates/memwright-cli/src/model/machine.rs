@@ -54,7 +54,7 @@ pub enum Apic {
 }
 
 impl Apic {
-    /// The key of the policy that selects the mode.
+    /// The key of the policy that selects the APICs' mode.
     pub const KEY: &str = "apic";
 
     /// Returns the mode that a value of the policy [`Apic::KEY`] names.
@@ -69,8 +69,8 @@ impl Apic {
 
 impl Machine {
     /// Returns the machine of a guest. Unless a policy chooses the APICs' mode, they are x2APICs exactly if the guest
-    /// has several CPUs and the instruction clock. Every QEMU that can run such a guest supports x2APICs, so the
-    /// machine does not depend on the installed QEMU.
+    /// has several CPUs and the instruction clock. Every QEMU that can run a guest with several CPUs and this clock
+    /// supports x2APICs, so the machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup
             .policies
@@ -110,8 +110,8 @@ impl Machine {
         }
     }
 
-    /// Returns why two runs of this machine can differ, or `None` if they cannot. With a disk, QEMU's disk I/O can end
-    /// a CPU's turn early.
+    /// Returns why two runs of this machine can differ, or `None` if they cannot differ. With a disk and several CPUs,
+    /// QEMU's disk I/O can end a CPU's turn early.
     pub fn not_repeatable(&self) -> Option<&'static str> {
         match (self.cpus, self.clock, self.disk) {
             (_, Clock::Host, _) => Some("parallel CPUs"),

@@ -1,7 +1,7 @@
 //! The account of a run as a document, which `--json` writes and from which the table is printed.
 //!
-//! The document contains nothing of the host except paths: no QEMU version and no host time. Equal runs produce equal
-//! bytes on every machine.
+//! The document contains nothing that depends on the host, except paths: no QEMU version and no host time. Equal runs
+//! produce equal bytes on every machine.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,8 @@ use crate::model::pairs;
 /// not when one is added.
 pub const SCHEMA: u32 = 2;
 
-/// The document of a run on Memwright. A field that the JSON lacks is empty, and therefore differs from the same field
-/// of every real run.
+/// The document of a run on Memwright. A field that is missing in the JSON is read as empty, and therefore differs from
+/// the field in the document of every real run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Document {
@@ -46,7 +46,7 @@ pub struct Document {
     pub outcome: Option<Ending>,
     /// Whether a second run would give the same account.
     pub repeatable: bool,
-    /// Why the run is not repeatable; absent if it is.
+    /// Why the run is not repeatable; absent if the run is repeatable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<Cow<'static, str>>,
     /// The names of the rows that have the same values in every run; absent with one CPU.
@@ -76,7 +76,7 @@ pub enum Ending {
     Killed(i32),
     /// It could not be started. The value is Linux's error number.
     NotStarted(i32),
-    /// A kernel without a program ended in a triple fault.
+    /// A kernel that runs without a program ended in a triple fault.
     TripleFault {},
 }
 

@@ -54,7 +54,7 @@ impl Nodes {
         Some(&each[..usize::from(self.count)])
     }
 
-    /// Returns the sum of the nodes' memory, or `None` if the option gives only their number.
+    /// Returns the sum of the nodes' memory, or `None` if the option gives only the number of nodes.
     pub fn memory(&self) -> Option<MemorySize> {
         let each = self.each()?;
         let sum = each.iter().map(|node| node.memory).sum();
@@ -66,7 +66,7 @@ impl Nodes {
         Some(self.each()?.iter().map(|node| node.cpus).sum())
     }
 
-    /// Returns the memory and CPUs of each node in a guest with this total memory and number of CPUs.
+    /// Returns the memory and CPUs of each node in a guest with `memory` and `cpus` in total.
     pub fn shares(&self, memory: MemorySize, cpus: u8) -> Vec<Node> {
         if let Some(each) = self.each() {
             return each.to_vec();
@@ -87,14 +87,14 @@ impl Nodes {
         (0..self.count).map(share).collect()
     }
 
-    /// Returns the memory of each node in bytes, in a guest with this total memory.
+    /// Returns the memory of each node in bytes, in a guest with `memory` in total.
     pub fn sizes(&self, memory: MemorySize) -> Vec<u64> {
         let shares = self.shares(memory, 1).into_iter();
         shares.map(|node| node.memory << 20).collect()
     }
 }
 
-/// Parses a number of nodes, or the memory and the CPUs of each.
+/// Parses a number of nodes, or the memory and the CPUs of each node.
 ///
 /// # Errors
 /// The reason why the text is invalid.

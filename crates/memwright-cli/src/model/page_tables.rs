@@ -17,7 +17,7 @@ pub struct PageTables {
     pub large_writable: u64,
     /// Read-only 2 MiB pages.
     pub large_read_only: u64,
-    /// 2 MiB pages, writable or read-only, with either dirty bit set.
+    /// 2 MiB pages, writable or read-only, whose hardware dirty bit or Linux software dirty bit is set.
     pub large_dirty: u64,
     /// 1 GiB pages.
     pub giant: u64,
@@ -35,14 +35,14 @@ pub struct TableRow {
     pub title: &'static str,
     /// The number of entries, or of page tables, that the row counts.
     pub value: u64,
-    /// Whether the row counts mappings of the program: if such a row differs, the kernels did not do the same work. The
-    /// other rows depend on the kernel.
+    /// Whether the row counts mappings of the program. If such a row differs, the kernels did not do the same work. The
+    /// values of other rows depend on the kernel.
     pub of_program: bool,
 }
 
 /// The title of the row of read-only pages. Each kernel chooses how many pages of a file it maps around a fault, so
-/// this row can differ between kernels even at the begin mark of a region. Comparisons therefore use its change between
-/// the region's marks.
+/// this row can differ between kernels even at the begin mark of a region. Comparisons therefore use how much the row
+/// changes from the begin mark to the end mark.
 pub const SMALL_READ_ONLY: &str = "4 KiB, read-only";
 
 impl PageTables {

@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of points of a sweep: the product of the numbers of values.
+/// The maximum number of points of a sweep. The number of points is the product of the numbers of values of all
+/// parameters.
 pub const MOST_POINTS: usize = 10_000;
 
 /// A parameter and its values.
@@ -15,7 +16,7 @@ pub const MOST_POINTS: usize = 10_000;
 pub struct Parameter {
     /// The name, which occurs in braces in the command.
     pub name: String,
-    /// Its values, in the order of the command line.
+    /// The values of the parameter, in the order of the command line.
     pub values: Vec<String>,
 }
 
@@ -104,7 +105,7 @@ pub fn command(words: &[OsString], parameters: &[Parameter], point: &[String]) -
     words.iter().map(word).collect()
 }
 
-/// Returns a word of the command at a point of the sweep, like [`command`].
+/// Returns one word of the command at a point of the sweep, as [`command`] does for all words.
 pub fn word(word: &str, parameters: &[Parameter], point: &[String]) -> String {
     String::from_utf8_lossy(&filled(word.as_bytes(), parameters, point)).into_owned()
 }

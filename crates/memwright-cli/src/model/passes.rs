@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::counts::{Counts, ROWS};
 use crate::model::statistic::Pass;
 
-/// Statistics of the passes of a region. Each row has its own: the minima of two rows need not be from the same pass.
+/// Statistics of the passes of a region. Each row has its own statistics: the minima of two rows need not be from the
+/// same pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
     /// The counts of the first pass.
@@ -17,8 +18,8 @@ pub struct Each {
     /// The minimum of each row.
     #[serde(rename = "min")]
     pub least: Counts,
-    /// The median of each row. For an even number of passes it is the lower of the two middle values, so that it is the
-    /// count of an actual pass.
+    /// The median of each row. For an even number of passes, this is the lower of the two middle values, so that it is
+    /// the count of an actual pass.
     pub median: Counts,
     /// The maximum of each row.
     #[serde(rename = "max")]
@@ -39,23 +40,23 @@ impl Each {
 
 /// Collects the passes of a region.
 ///
-/// For each row, `Passes` counts how often each value occurs, and stores an entry only for values that differ from the
-/// first pass's. A row that has the same value in every pass takes no memory, however many passes there are. The memory
-/// for other values is bounded: n distinct values add up to at least (n² - n) / 2, so a row of a guest that executes
-/// 10^12 instructions has fewer than 1.5 million distinct values.
+/// For each row, `Passes` counts how often each value occurs. It stores an entry only for values that differ from the
+/// value in the first pass, so a row with the same value in every pass takes no memory. The memory for other values is
+/// bounded: n distinct values add up to at least (n² - n) / 2, so a row of a guest that executes 10^12 instructions has
+/// fewer than 1.5 million distinct values.
 #[derive(Debug, Default)]
 pub struct Passes {
     first: Option<Counts>,
     rows: [Row; ROWS],
 }
 
-/// How often each value of a row occurs: the first pass's value in `same`, the others in `others`.
+/// How often each value of a row occurs: in `same` the value of the first pass, in `others` all other values.
 #[derive(Debug, Default)]
 struct Row {
-    // The number of passes with the same value as the first.
+    // The number of passes that have the value of the first pass.
     same: u64,
     others: BTreeMap<u64, u64>,
-    // Whether a pass did not measure the row.
+    // Whether at least one pass did not measure the row.
     is_unmeasured: bool,
 }
 
@@ -107,7 +108,7 @@ impl Row {
     }
 }
 
-/// Returns the median; for an even number of values, the lower of the two middle ones.
+/// Returns the median. For an even number of values, returns the lower of the two middle values.
 fn lower_median(values: &BTreeMap<u64, u64>) -> Option<u64> {
     let half = values.values().sum::<u64>().div_ceil(2);
     let mut seen = 0;

@@ -78,8 +78,8 @@ pub struct ImagePlan {
     pub measure: Measure,
     /// Whether a second run is compared with the first.
     pub verify: bool,
-    /// Whether the kernel boots even if a snapshot exists from which the guest could start. If set, no snapshot is
-    /// saved either.
+    /// Whether the kernel boots even if there is a snapshot from which the guest could start. If set, no snapshot is
+    /// saved in the cache either.
     pub cold: bool,
 }
 
@@ -102,7 +102,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Returns whether the profile needs source lines; `None` if it needs no debug information.
+    /// Returns whether the profile needs source lines. Returns `None` if the profile needs no debug information.
     pub fn with_lines(&self) -> Option<bool> {
         match self {
             Self::Functions { detail, .. } => match detail {

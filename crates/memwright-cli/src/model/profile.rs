@@ -52,10 +52,10 @@ pub struct Call {
     pub caller: Option<u32>,
     /// The index of the function's name in [`Profile::functions`].
     pub function: u32,
-    /// Whether an interrupt, and not a call, entered the function.
+    /// Whether an interrupt, and not a call, entered the function at this node.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupt: bool,
-    /// How often the function was called at this node.
+    /// How often the function was entered at this node.
     pub count: u64,
     /// The number of instructions that the function itself executed.
     pub instructions: u64,
@@ -90,7 +90,7 @@ impl Profile {
         own.map(|call| call.instructions).sum()
     }
 
-    /// Returns whether the function of this node is also that of one of its callers, direct or indirect.
+    /// Returns whether the function of this node is also the function of one of the node's callers, direct or indirect.
     fn is_recursive(&self, place: usize) -> bool {
         let function = self.calls[place].function;
         let mut above = self.calls[place].caller;
@@ -104,7 +104,8 @@ impl Profile {
         false
     }
 
-    /// Returns one row per function, with its own instructions and with those including its callees.
+    /// Returns one row per function, with the instructions of the function itself, and with those of the function and
+    /// its callees.
     pub fn rows(&self) -> Vec<FunctionRow> {
         let mut rows: Vec<FunctionRow> = self
             .functions
@@ -132,13 +133,14 @@ impl Profile {
 /// The counts of a function, summed over the nodes of the call tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionRow {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
     /// How often the function was called or entered by a jump.
     pub calls: u64,
     /// Instructions that the function itself executed ("self").
     pub own: u64,
-    /// Instructions of the function and its callees ("children"); those of a recursive call are counted once.
+    /// Instructions of the function and its callees ("children"). In recursion, the instructions of the inner call are
+    /// counted once.
     pub with_callees: u64,
 }
 
@@ -181,8 +183,8 @@ impl Order {
 pub mod tests {
     use super::*;
 
-    /// Returns a profile with this call tree: each tuple is the caller's index, the index of one of the functions a, b
-    /// and c, and the number of instructions.
+    /// Returns a profile with the call tree `calls`. Each tuple has the caller's index, the index of one of the
+    /// functions a, b and c, and the number of instructions.
     pub fn profile(calls: &[(Option<u32>, u32, u64)]) -> Profile {
         let call = |(caller, function, instructions): &(Option<u32>, u32, u64)| Call {
             caller: *caller,

@@ -35,7 +35,7 @@ pub enum Found {
         /// The minimum.
         #[serde(serialize_with = "plain")]
         minimum: f64,
-        /// The median; for a long series, the median of values that are evenly spaced in the series.
+        /// The median. For a long series, it is the median of values that are evenly spaced in the series.
         #[serde(serialize_with = "plain")]
         median: f64,
         /// The arithmetic mean.
@@ -83,7 +83,7 @@ fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
 /// Parses a program's output.
 ///
 /// # Errors
-/// If a line is neither a record nor a note, or if there is none of either. A note states what the kernel lacks.
+/// If a line is neither a record nor a note, or if there are no lines. A note states what the kernel lacks.
 pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     let (notes, lines): (Vec<&str>, Vec<&str>) =
         output.lines().partition(|line| line.starts_with("note\t"));

@@ -43,7 +43,7 @@ impl Region {
 pub struct Marks {
     /// The number of passes.
     pub passes: u64,
-    /// Begin marks while the region was already open. The counts of the pass then start at the last of them.
+    /// Begin marks while the region was already open. The counts of the pass then start at the last begin mark.
     #[serde(default)]
     pub begun_again: u64,
     /// End marks while the region was not open, which end no pass.

@@ -20,7 +20,7 @@ pub struct RegionNames(BTreeMap<u16, String>);
 pub enum RegionId {
     /// The number of the region.
     Number(u16),
-    /// By the name that the program gives it.
+    /// The name that the program gives the region.
     Name(String),
 }
 
@@ -46,7 +46,7 @@ pub enum UnknownRegion {
     Unknown {
         /// The name that the option gives.
         name: String,
-        /// The names that the programs do give.
+        /// The names that the programs give to regions.
         known: Vec<String>,
     },
     /// The compared programs give this name to different regions.
@@ -84,8 +84,8 @@ impl fmt::Display for UnknownRegion {
 
 impl std::error::Error for UnknownRegion {}
 
-/// Returns whether a text is valid as a region's name. The name becomes part of the names of rows, where dots, `*` and
-/// `=` have a meaning of their own, so they are not allowed in it.
+/// Returns whether a text is valid as a region's name. The name becomes part of the names of rows, so it must not
+/// contain dots, `*` or `=`, which have a meaning there.
 pub fn is_name(text: &str) -> bool {
     let mut letters = text.bytes();
     let is_start = letters
@@ -107,7 +107,7 @@ pub fn named(row: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, rest))
 }
 
-/// Replaces the name of a region in the name of a row, or in a pattern of such names, by the region's number.
+/// Replaces a region's name by its number. `row` is the name of a row, or a pattern of such names.
 ///
 /// # Errors
 /// If no program gives the name to a region, or if programs give it to different regions.

@@ -49,8 +49,8 @@ impl Saved {
         Err(anyhow!("not an account written by memwright run --json"))
     }
 
-    /// Returns the names of the regions that the program marked; none for a run on Memwright, whose document has no
-    /// regions.
+    /// Returns the names of the regions that the program marked. Returns no names for a run on Memwright, whose
+    /// document has no regions.
     pub fn region_names(&self) -> RegionNames {
         match self {
             Self::Memwright(_) => RegionNames::default(),

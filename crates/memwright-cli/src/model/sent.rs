@@ -11,7 +11,8 @@ pub struct Sent {
     pub to: usize,
     /// The vector of the interrupts.
     pub vector: u8,
-    /// How often they were sent. Several that are sent before the receiver handles the first are received as one.
+    /// How often the interrupts were sent. If several are sent before the receiver handles the first, the receiver
+    /// takes only one.
     pub count: u64,
 }
 
@@ -28,8 +29,9 @@ impl Sent {
     }
 }
 
-/// Returns what a kernel requests by a vector; an empty text for other vectors. Linux's vectors are those of
-/// arch/x86/include/asm/irq_vectors.h, and TLB shootdowns are among its calls of functions. The others are Memwright's.
+/// Returns what a kernel requests by an interrupt with this vector; an empty text for other vectors. Linux's vectors
+/// are those of arch/x86/include/asm/irq_vectors.h, and TLB shootdowns are among its function calls on other CPUs. The
+/// other vectors are Memwright's.
 const fn purpose(vector: u8) -> &'static str {
     match vector {
         2 => "NMI",

@@ -1,4 +1,5 @@
-//! The settings of a run that can change a count, other than memory, CPUs and policies, as documents list them.
+//! The settings of a run, in the form in which documents list them. They are all settings that can change a count,
+//! except memory, CPUs and policies.
 
 use crate::model::hash::hexadecimal_hash;
 use crate::model::plan::{Setup, Terminals};

@@ -24,8 +24,8 @@ pub enum Choice {
 
 const EXPECTED: &str = "expected I/N with I from 1 to N, for example 3/10, or auto, or auto/N, to take I from Slurm or Kubernetes";
 
-/// The environment variables of Slurm with the index of a task in a job array, and with the lowest index, the highest
-/// index and the number of tasks of the array.
+/// The environment variables of Slurm. `SLURM_INDEX` has the index of a task in a job array; the others have the lowest
+/// index, the highest index and the number of tasks of the array.
 const SLURM_INDEX: &str = "SLURM_ARRAY_TASK_ID";
 const SLURM_LOWEST: &str = "SLURM_ARRAY_TASK_MIN";
 const SLURM_HIGHEST: &str = "SLURM_ARRAY_TASK_MAX";
@@ -54,10 +54,10 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// Returns the part. `variable` returns the value of a variable of the environment.
+    /// Returns the part that this worker runs. `variable` returns the value of an environment variable.
     ///
     /// # Errors
-    /// One line if a variable is missing, is not a number, or contradicts another one or the number of parts.
+    /// One line if a variable is missing, is not a number, or contradicts another variable or the number of parts.
     pub fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, String> {
         let number = |name: &str| -> Result<Option<usize>, String> {
             let parse = |text: String| {
@@ -137,8 +137,9 @@ impl Shard {
     }
 
     /// Returns the indices of the names that belong to this part, in ascending order. Each name belongs to exactly one
-    /// of the parts, and two parts differ by at most one name. The names are ordered by their hashes before they are
-    /// dealt out: if every tenth run of a bench takes long, one of ten workers does not get all of those.
+    /// of the parts, and the sizes of two parts differ by at most one. The names are ordered by their hashes before
+    /// they are dealt out. Otherwise, if every tenth run of a bench took long, one of ten workers would get all of
+    /// these runs.
     pub fn share(self, names: &[impl AsRef<str>]) -> Vec<usize> {
         let hashes = names.iter().map(|name| Sha256::digest(name.as_ref()));
         let mut order: Vec<_> = hashes

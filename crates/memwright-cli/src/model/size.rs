@@ -72,7 +72,7 @@ impl fmt::Display for MemorySize {
 /// The reason why the text is invalid.
 pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
     let bytes = parse_bytes(text)?;
-    // This check is first because its message helps if the unit was forgotten: the size is then far too small.
+    // This check comes first, because its message helps if the unit was forgotten: the size is then far too small.
     if !(LEAST..=MOST).contains(&bytes) {
         return Err(format!(
             "expected at least {}M and at most {}G",
@@ -141,7 +141,7 @@ pub enum SwapKind {
 }
 
 impl SwapKind {
-    /// Returns its name on the command line.
+    /// Returns the name of the backing on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zram => "zram",
@@ -150,7 +150,8 @@ impl SwapKind {
     }
 }
 
-/// The maximum size of a swap device in bytes: its bitmap of pages must fit in one allocation of the kernel's heap.
+/// The maximum size of a swap device in bytes. The device's bitmap of pages must fit in one allocation of the kernel's
+/// heap.
 const MOST_SWAP: u64 = 63 << 30;
 
 /// A swap device of the guest, and its size.

@@ -11,7 +11,7 @@ pub enum Statistic {
     Median,
     /// The arithmetic mean.
     Mean,
-    /// A statistic over the passes of a region. The row of the sum over all passes has the same group and title as this
+    /// A statistic over the passes of a region. The row with the sum over all passes has the group and title of this
     /// row, but no statistic.
     Pass(Pass),
 }
@@ -33,7 +33,7 @@ impl Pass {
     /// All statistics over passes, in the order of reports.
     pub const ALL: [Self; 4] = [Self::First, Self::Least, Self::Median, Self::Most];
 
-    /// Returns its name in JSON, in the names of rows and in the headings of tables.
+    /// Returns the name of the statistic in JSON, in the names of rows and in the headings of tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -56,7 +56,7 @@ impl Pass {
 }
 
 impl Statistic {
-    /// Returns its name in tables and exports.
+    /// Returns the name of the statistic in tables and exports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Value => "value",
@@ -67,7 +67,7 @@ impl Statistic {
         }
     }
 
-    /// Returns which statistic over a region's passes this is, or `None` if it is another one.
+    /// Returns which statistic over a region's passes this value is, or `None` if it is a statistic of another kind.
     pub fn pass(self) -> Option<Pass> {
         match self {
             Self::Pass(pass) => Some(pass),
@@ -75,7 +75,7 @@ impl Statistic {
         }
     }
 
-    /// Returns whether charts draw this statistic: a series has one bar, for its median.
+    /// Returns whether charts draw this statistic. A series has one bar, for its median.
     pub fn is_drawn(self) -> bool {
         match self {
             Self::Value | Self::Median => true,
@@ -83,7 +83,7 @@ impl Statistic {
         }
     }
 
-    /// Returns whether tables have a separate column for it.
+    /// Returns whether tables have a separate column for this statistic.
     pub fn has_column(self) -> bool {
         match self {
             Self::Value | Self::Minimum | Self::Median | Self::Mean => true,

@@ -6,7 +6,7 @@ use std::fmt;
 /// Which anonymous memory gets folios of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThpSize {
-    /// The order of the folios: their size is 4 KiB shifted left by this.
+    /// The order of the folios: their size is 4 KiB shifted left by the order.
     order: u8,
     mode: SizeMode,
 }

@@ -19,7 +19,7 @@ use crate::host::output::say;
 
 /// The value of `MEMWRIGHT_QEMU` that selects the QEMU from backports.
 pub const NAME: &str = "backports";
-/// The suite of Debian that contains this QEMU.
+/// The suite of Debian that contains the QEMU from backports.
 const SUITE: &str = "bookworm-backports";
 /// The packages to unpack: the emulator, its data, its firmware.
 const PACKAGES: [&str; 4] = [
@@ -63,8 +63,8 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         return Ok(starter);
     }
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    // Several commands can unpack at the same time. Each uses a private folder, and the first to finish renames its
-    // folder.
+    // Several commands can unpack at the same time. Each unpacks into a private folder, and the first to finish gives
+    // its folder the final name.
     let work = PrivateFolder::within(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
     let fresh = work.path().join("fresh");

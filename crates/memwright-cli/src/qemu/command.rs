@@ -57,8 +57,8 @@ impl Places {
     }
 }
 
-/// Returns the arguments that define the machine. They depend only on `machine` and `backing`, and not on the kernel
-/// that boots.
+/// Returns the arguments that define the machine. They depend on `machine` and `backing`, but not on the kernel that
+/// boots.
 pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));

@@ -1,6 +1,6 @@
 //! Starts QEMU so that it cannot outlive the command.
 //!
-//! The command executes itself with a hidden subcommand. That process sets its parent-death signal to SIGKILL, which
+//! The command executes itself with a hidden subcommand. The new process sets its parent-death signal to SIGKILL, which
 //! `execve` preserves, and then executes QEMU. QEMU is therefore killed even if the command itself is killed.
 
 use std::ffi::OsString;
@@ -27,8 +27,8 @@ pub struct LaunchArgs {
 }
 
 /// Starts `program` with a pipe of [`STREAM_PIPE`] bytes as its standard output. The process has its own process group,
-/// because a terminal's Ctrl-C is for the guest and must not end QEMU. The calling thread must live as long as the run,
-/// because Linux sends the death signal when that thread exits.
+/// so that Ctrl-C at a terminal does not end QEMU: Ctrl-C is for the guest. The calling thread must live as long as the
+/// run, because Linux sends the parent-death signal when the thread exits.
 ///
 /// # Errors
 /// Errors of creating the pipe and of executing the command itself.
@@ -59,7 +59,7 @@ pub fn start(
     Ok((output, child))
 }
 
-/// Executes the program of the hidden subcommand in this process. Returns only if that fails, with the error.
+/// Executes the program of the hidden subcommand in this process. Returns only if the execution fails, with the error.
 pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return io::Error::from(error).into();

@@ -1,4 +1,4 @@
-//! QEMU's options for the NUMA nodes of a guest and the memory backend of each.
+//! QEMU's options for the NUMA nodes of a guest and for the memory backend of each node.
 
 use crate::model::nodes::Nodes;
 use crate::model::size::MemorySize;
@@ -16,7 +16,7 @@ pub struct NodeOption {
 pub enum Backing<'a> {
     /// Memory that QEMU allocates.
     Own,
-    /// One file per node, at the path at which QEMU opens it.
+    /// One file per node. Each element is the path at which QEMU opens the file.
     Files(&'a [String]),
 }
 

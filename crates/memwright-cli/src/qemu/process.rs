@@ -11,7 +11,7 @@ pub enum Cut {
     TimedOut,
     /// The command received this signal.
     Signalled(i32),
-    /// The reader of standard output closed it.
+    /// The process that reads standard output closed it.
     OutputClosed,
     /// Writing to standard output failed with this error number.
     OutputFailed(i32),
@@ -39,13 +39,13 @@ impl Process {
         hold(&self.cut).get_or_insert(cut);
     }
 
-    /// Records the reason, and kills the process.
+    /// Records why the command ends the run early, and kills the process.
     pub fn cut(&self, cut: Cut) {
         self.note(cut);
         self.kill();
     }
 
-    /// Returns why the command ended the run early; `None` if it did not.
+    /// Returns why the command ended the run early; `None` if the command did not end it.
     pub fn was_cut(&self) -> Option<Cut> {
         *hold(&self.cut)
     }
@@ -56,8 +56,8 @@ impl Process {
         let _ = hold(&self.child).kill();
     }
 
-    /// Waits until the process exits. [`Self::kill`] in another thread blocks meanwhile, so the process must already be
-    /// about to exit: the caller has killed it, or has read its output to the end.
+    /// Waits until the process exits. Meanwhile, [`Self::kill`] in another thread blocks. The process must therefore
+    /// already be about to exit: the caller has killed it, or has read its output to the end.
     ///
     /// # Errors
     /// Errors of wait(2).
@@ -73,7 +73,7 @@ impl Drop for Process {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held the lock: QEMU must be killed in that case too.
+/// Locks a mutex, even if a thread panicked while it held the lock, because QEMU must also be killed after a panic.
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use crate::host::signals;
 use crate::model::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 
-/// The running guests, and the reason why the command ended them, if it has.
+/// The running guests, and the reason why the command ended them, if it has ended them.
 #[derive(Debug, Default)]
 struct Shared {
     cut: Option<Cut>,
@@ -23,7 +23,7 @@ struct Shared {
 pub struct Runs {
     shared: Arc<Mutex<Shared>>,
     signals: Handle,
-    // Each message restarts the time limit. When the sender is dropped, the thread that waits for the limit exits.
+    // The sender whose messages restart the time limit. When it is dropped, the thread that waits for the limit exits.
     time: Sender<()>,
 }
 
@@ -60,7 +60,7 @@ impl Runs {
         })
     }
 
-    /// Adds a guest. If the other guests were already ended, the new one is ended at once.
+    /// Adds a guest. If the other guests were already ended, the added guest is ended at once.
     pub fn add(&self, process: &Arc<Process>) {
         let mut shared = hold(&self.shared);
         if let Some(cut) = shared.cut {
@@ -93,7 +93,7 @@ impl Runs {
         }
     }
 
-    /// Returns why the command ended the guests; `None` if it did not.
+    /// Returns why the command ended the guests; `None` if it did not end them.
     pub fn was_cut(&self) -> Option<Cut> {
         hold(&self.shared).cut
     }
@@ -113,7 +113,8 @@ fn cut(shared: &Mutex<Shared>, reason: Cut) {
     }
 }
 
-/// Locks the state, even if a thread panicked while it held the lock: the guests must be ended in that case too.
+/// Locks the state, even if a thread panicked while it held the lock, because the guests must also be ended after a
+/// panic.
 fn hold(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -61,9 +61,9 @@ fn chosen() -> Option<OsString> {
     std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty())
 }
 
-/// Returns the QEMU to use: the one that `MEMWRIGHT_QEMU` names, or the one in PATH if the variable is not set. With
-/// the value `backports`, or if the machine needs a newer QEMU than the one in PATH, this is the QEMU from Debian's
-/// backports, which is downloaded if it is not in the cache.
+/// Returns the QEMU to use: the one that `MEMWRIGHT_QEMU` names or, if the variable is not set, the one in PATH. The
+/// QEMU from Debian's backports is used if the value is `backports`, or if the variable is not set and the machine
+/// needs a newer QEMU than the one in PATH. It is downloaded if it is not in the cache.
 ///
 /// # Errors
 /// Errors of downloading the QEMU from backports.
@@ -96,7 +96,7 @@ pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsS
     }
 }
 
-/// Returns the QEMU for machines that do not need a newer one, and its version.
+/// Returns the QEMU for machines that do not need a newer version, and the version of this QEMU.
 ///
 /// # Errors
 /// One line if QEMU is missing or too old.
@@ -110,8 +110,8 @@ pub fn usual() -> anyhow::Result<(OsString, Version)> {
     Ok((program, version))
 }
 
-/// Returns the version of the QEMU in PATH if the machine needs a newer one; `None` if it does not, or if there is no
-/// usable QEMU in PATH.
+/// Returns the version of the QEMU in PATH if the machine needs a newer one. Returns `None` if the machine does not
+/// need a newer one, or if there is no usable QEMU in PATH.
 fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
     machine.needs_newer()?;
     check(&USUAL.into(), Version::OLDEST, "", limit)
@@ -119,7 +119,7 @@ fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
         .filter(|version| *version < Version::NEWER)
 }
 
-/// Returns whether a QEMU was built with plugin support. Only then can its log contain the output of plugins.
+/// Returns whether a QEMU was built with plugin support. A QEMU without it cannot log the output of plugins.
 pub fn takes_plugins(program: &OsString) -> bool {
     let answer = bounded::output(
         Command::new(program).args(["-d", "help"]),

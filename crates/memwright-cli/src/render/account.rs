@@ -12,7 +12,7 @@ use crate::model::words::{cpus, ending, grouped};
 
 /// The width of the column of counts, in characters.
 const COUNT_WIDTH: usize = 24;
-/// The mark of a count that is the same in every run. It is used in accounts in which other counts can differ between
+/// The mark of a count that is the same in every run. It is used only in accounts with counts that can differ between
 /// runs.
 const REPEATS: char = '=';
 
@@ -102,8 +102,8 @@ pub fn render(document: &Document, styled: bool) -> String {
     out
 }
 
-/// Returns the guest's settings that differ from the defaults, for the line about the machine. There can be thousands
-/// of settings with paths of the tree of `--root`, so only their number is returned.
+/// Returns the guest's settings that differ from the defaults, for the line about the machine. Settings with paths of
+/// the tree of `--root` are only counted, because there can be thousands of them.
 fn settings(all: &[String]) -> String {
     let empty = empty_input();
     let usual = ["thp=madvise", "numa=1", &empty];

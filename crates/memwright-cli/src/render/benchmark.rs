@@ -17,8 +17,8 @@ pub struct Entry {
 }
 
 /// Returns one entry for each measured value of the sheets. For a sheet with a verdict, only the last column has
-/// entries, which is the run that was judged; if no verdict is possible, the sheet has none. Ranked sections have no
-/// entries.
+/// entries, because it is the run that was judged. If no verdict is possible, the sheet has no entries. Ranked sections
+/// have no entries.
 pub fn benchmark(sheets: &[Sheet]) -> Vec<Entry> {
     sheets.iter().flat_map(entries).collect()
 }
@@ -57,14 +57,15 @@ fn entries(sheet: &Sheet) -> Vec<Entry> {
     all
 }
 
-/// Returns the kernel of a cell: that of the column, or that of the row in a sheet with a row for each kernel.
+/// Returns the kernel of a cell. This is the kernel of the column or, in a sheet with a row for each kernel, that of
+/// the row.
 fn kernel<'a>(sheet: &'a Sheet, column: &str, row: &Row) -> Option<&'a MeasuredKernel> {
     let named = |name: &str| sheet.kernels.iter().find(|kernel| kernel.name == name);
     named(column).or_else(|| named(&row.title))
 }
 
-/// Returns the text that identifies a row: its name or, for a row of an experiment, which has none, the experiment and
-/// the row's labels.
+/// Returns the text that identifies a row. A row of an experiment has no name, and is identified by the experiment and
+/// the row's labels. Other rows are identified by their name.
 fn identifier(sheet: &Sheet, section: &Section, row: &Row) -> String {
     if !row.name.is_empty() {
         return row.name.clone();
@@ -136,8 +137,8 @@ mod tests {
             json!([
                 {"name": "run.write_protect", "unit": "faults", "value": 0, "extra": extra},
                 {"name": "run.read", "unit": "faults", "value": 1000, "extra": extra},
-                // `run.refused` was not measured, so the list has no entry for it, rather than an entry with the value
-                // 0.
+                // `run.refused` was not measured, so the list has no entry for the row, rather than an entry with the
+                // value 0.
                 {"name": "region.1.odd", "unit": "faults", "value": 12345, "extra": format!("{extra}\nlimit +5%")},
             ])
         );

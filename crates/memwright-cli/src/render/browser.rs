@@ -139,8 +139,8 @@ fn a_browser_shows_all_of_it() {
         if is_narrow || is_paper {
             assert_eq!(seen["cut"], 0, "{width}: {seen}");
         }
-        // One chart has the two rows that changed, with both columns. The other has a median, and a value that one
-        // column lacks.
+        // One chart has the two rows that changed, with both columns. The other chart has a median, and a value that
+        // one column lacks.
         assert_eq!(
             (&seen["bars"], &seen["keys"], &seen["marks"]),
             (&(4 + 3).into(), &(2 + 2).into(), &(4 + 4).into()),

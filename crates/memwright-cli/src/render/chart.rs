@@ -11,7 +11,7 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
 /// Sizes in pixels: the width of the chart, the length of the longest bar, the height of a line of text, the height of
-/// a bar, and the gap between two rows. The chart fits on a screen that is 420 pixels wide.
+/// a bar, and the gap between the bars of two rows. The chart fits on a screen that is 420 pixels wide.
 const WIDTH: usize = 388;
 const LONGEST: usize = 210;
 const LINE: usize = 17;
@@ -22,7 +22,7 @@ const FITS: usize = 54;
 
 /// The bars of one row, one for each column.
 pub struct Bars<'a> {
-    /// The heading of its group; may be empty.
+    /// The heading of the row's group; may be empty.
     pub group: &'a str,
     /// The label above the bars.
     pub label: String,
@@ -31,8 +31,8 @@ pub struct Bars<'a> {
 }
 
 /// Returns a chart of the rows with a value above 0, or an empty string if there is no such row. In each row, the
-/// column with the largest value has a bar of `LONGEST` pixels, and the other bars are proportional to it, with at
-/// least one pixel.
+/// column with the largest value has a bar of `LONGEST` pixels. The other bars of the row are proportional to this bar,
+/// but at least one pixel long.
 pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     let rows: Vec<(&Bars<'_>, f64)> = rows
         .iter()
@@ -83,7 +83,7 @@ pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     out
 }
 
-/// Draws the axis above the bars, with a line from each of its marks to the bottom of the chart.
+/// Draws the axis above the bars, with a line from each mark of the axis to the bottom of the chart.
 fn draw_axis(out: &mut String, legend: usize, axis: usize, height: usize) {
     let _ = writeln!(
         out,
@@ -185,7 +185,7 @@ mod tests {
     fn statistics_are_drawn_like_counts() {
         let rows = with_figures().sections.remove(0).rows;
         let chart = drawn(&rows[1..2], &["memwright", "linux"]);
-        // The first bar's length is 540/1,001 of the longest one's.
+        // The length of the first bar is 540/1,001 of the length of the longest bar.
         assert_eq!(lengths(&chart), ["113.3", "210.0"]);
         assert!(chart.contains(">1,001</text>"));
     }

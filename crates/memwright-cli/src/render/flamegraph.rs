@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use inferno::flamegraph::{self, Options};
 
 /// Draws folded stacks of `unit` as SVG. Lines with two counts give a differential flame graph: the second count
-/// determines the width, and red means that it is the larger one.
+/// determines the width, and red means that the second count is larger.
 ///
 /// # Errors
 /// If there are no stacks, or if inferno rejects a line.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::model::faults::Stacks;
 use crate::model::profile::Profile;
 
-/// Returns each call chain as `f;g;h`, with the number of instructions that its last function executed, without its
-/// callees. Chains with no such instructions are omitted.
+/// Returns each call chain as `f;g;h`, with the number of instructions that its last function itself executed, without
+/// callees. Chains whose last function executed no instructions are omitted.
 fn stacks(profile: &Profile) -> BTreeMap<String, u64> {
     let mut chains: Vec<String> = Vec::with_capacity(profile.calls.len());
     let mut stacks = BTreeMap::new();

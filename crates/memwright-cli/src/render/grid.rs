@@ -5,7 +5,7 @@ use crate::sheet::{Row, Section, Sheet};
 
 /// A table of a section.
 pub struct Grid<'a> {
-    /// The headings of its columns, after that of the label.
+    /// The headings of the columns that follow the column of labels.
     pub headings: Vec<String>,
     /// The lines of the table.
     pub lines: Vec<Line<'a>>,
@@ -13,17 +13,17 @@ pub struct Grid<'a> {
 
 /// A line of a table.
 pub struct Line<'a> {
-    /// The row that it presents.
+    /// The row that the line presents.
     pub row: &'a Row,
-    /// Whether the row is a statistic of a region's passes, and the line with their sum is above it.
+    /// Whether the row is a statistic of a region's passes, and the line with the sum of the passes is above it.
     is_below: bool,
     /// The texts of the cells, in the order of the headings.
     pub texts: Vec<String>,
 }
 
 impl Line<'_> {
-    /// Returns the label of the line within its group. For a statistic of passes below the line with their sum, the
-    /// label is the indented name of the statistic.
+    /// Returns the label of the line within its group. For a statistic of passes that is below the line with the sum of
+    /// the passes, the label is the indented name of the statistic.
     pub fn title(&self) -> String {
         match self.row.pass().filter(|_| self.is_below) {
             Some(pass) => format!("  {}", pass.name()),
@@ -35,8 +35,9 @@ impl Line<'_> {
 impl Sheet {
     /// Returns the table of a section.
     ///
-    /// The statistics of a region's passes are in columns after their sum if there is one kernel, and in lines below it
-    /// if there are several. Statistics that are 0 in every column are omitted.
+    /// If there is one kernel, the statistics of a region's passes are in columns after the sum of the passes. If there
+    /// are several kernels, the statistics are in lines below the sum. Statistics that are 0 in every column are
+    /// omitted.
     pub fn grid<'a>(&self, section: &'a Section) -> Grid<'a> {
         let has_one_column = self.columns.len() == 1;
         let mut headings = self.headings();

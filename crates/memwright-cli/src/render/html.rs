@@ -101,7 +101,7 @@ fn changes(page: &mut String, sheet: &Sheet) {
     page.push_str("</table>\n<h3>All rows</h3>\n");
 }
 
-/// Adds the chart of a section whose columns are not compared. Of a series, it contains only the median.
+/// Adds the chart of a section whose columns are not compared. For a series, the chart contains only the median.
 fn section_chart(page: &mut String, sheet: &Sheet, section: &Section) {
     let drawn = section
         .rows

@@ -3,8 +3,8 @@
 use crate::sheet::{Section, Sheet, Verdict};
 
 /// Returns the sheet in Markdown. The verdict of a check is first, with the rows that have a limit. In a comparison,
-/// the rows that changed follow. Then, with `all`, the tables of all sections follow; without `all`, only those of
-/// ranked sections.
+/// the rows that changed follow. The tables of sections are last: with `all`, those of all sections; without `all`,
+/// only those of ranked sections.
 pub fn markdown(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("### {}\n", escaped(&sheet.heading));
     if let Some(verdict) = &sheet.verdict {

@@ -98,7 +98,8 @@ impl Outputs {
     /// Opens the files.
     ///
     /// # Errors
-    /// If a file cannot be written or is also read, or if two formats have the same file or both use standard output.
+    /// If a file cannot be written, or if the command also reads it. Also if two formats have the same file, or if two
+    /// formats use standard output.
     pub fn open(
         json: Option<&Path>,
         formats: &Formats,

@@ -14,7 +14,7 @@ const LINES: usize = 24;
 const COLUMNS: usize = 80;
 /// The width of the column of counts, in characters.
 const COUNT: usize = 16;
-/// The minimum number of kinds of faults that have a line of their own.
+/// The minimum number of kinds of faults for which the account has a separate line.
 const LEAST_KINDS: usize = 2;
 
 /// The rows that follow the faults, in this order. Rows that are 0 are omitted.
@@ -217,8 +217,8 @@ fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     lines
 }
 
-/// Returns the warnings: that nothing was counted, how many regions have no column, and which regions have unpaired
-/// marks.
+/// Returns the warnings: that nothing was counted, how many regions are omitted because they have no column, and which
+/// regions have unpaired marks.
 fn problems(document: &kernel_run::Document, shown: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if document.run.is_none() {

@@ -5,8 +5,8 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use crate::sheet::change::Changes;
 use crate::sheet::{Section, Sheet};
 
-/// Returns the sheet as text. In a comparison, the rows that changed are first. With `all`, the tables of all sections
-/// follow; without `all`, only those of ranked sections.
+/// Returns the sheet as text. In a comparison, the rows that changed are first. The tables of sections follow: with
+/// `all`, those of all sections; without `all`, only those of ranked sections.
 pub fn text(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("\n{}\n", sheet.heading);
     if sheet.compares {

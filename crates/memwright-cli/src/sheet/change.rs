@@ -61,8 +61,8 @@ impl Difference {
         format!("{}{}", self.sign(), self.size.text())
     }
 
-    /// Formats the difference relative to the first value as a signed percentage with one decimal, or with two
-    /// significant digits if it is less than 0.1 %. A change from 0 is formatted as "from 0".
+    /// Formats the difference relative to the first value as a signed percentage. It has one decimal or, below 0.1 %,
+    /// two significant digits. A change from 0 is formatted as "from 0".
     fn percent_text(&self) -> String {
         let sign = self.sign();
         let percent = match self.share {
@@ -122,13 +122,14 @@ impl Share {
 }
 
 impl Row {
-    /// Returns the values of the first column and of this column, if both were measured.
+    /// Returns the values of the first column and of `column`, if both were measured.
     fn pair(&self, column: usize) -> Option<(Value, Value)> {
         let cell = |column: usize| self.cells.get(column).copied().flatten();
         cell(0).zip(cell(column))
     }
 
-    /// Returns how a column differs from the first; `None` if it does not, or if one of the two was not measured.
+    /// Returns how a column differs from the first. Returns `None` if the column does not differ, or if the column or
+    /// the first was not measured.
     fn difference(&self, column: usize) -> Option<Difference> {
         let (first, other) = self.pair(column)?;
         Difference::of(other, first)
@@ -139,7 +140,7 @@ impl Row {
         self.largest_share().is_some()
     }
 
-    /// Returns the largest relative change from the first column among the other columns; `None` if no column differs.
+    /// Returns the largest relative change from the first column in any other column; `None` if no column differs.
     fn largest_share(&self) -> Option<Share> {
         let columns = 1..self.cells.len();
         let differences = columns.filter_map(|column| self.difference(column));
@@ -147,8 +148,8 @@ impl Row {
         shares.max_by(|one, other| one.order(*other))
     }
 
-    /// Formats the difference of a column from the first: "=" if there is none, empty if one of the two was not
-    /// measured.
+    /// Formats the difference of a column from the first: "=" if there is no difference, empty if the column or the
+    /// first was not measured.
     pub fn delta(&self, column: usize) -> String {
         match (self.pair(column), self.difference(column)) {
             (None, _) => String::new(),
@@ -205,10 +206,11 @@ pub struct Changes<'a> {
     /// One line with the number of changed rows, the number of all rows, and the number of rows that at least one
     /// column did not measure.
     pub summary: String,
-    /// The headings of the table's columns, after that of the label: the unit, then each column. A compared column is
-    /// followed by its difference and its relative change.
+    /// The headings of the columns that follow the column of labels: the unit, then each column of the sheet. A
+    /// compared column is followed by its difference and its relative change.
     pub headings: Vec<String>,
-    /// The rows that changed, largest relative change first, and equal changes in the order of the sheet.
+    /// The rows that changed, sorted by relative change, the largest first. Rows with equal changes are in the order of
+    /// the sheet.
     pub rows: Vec<Changed<'a>>,
 }
 
@@ -217,7 +219,7 @@ pub struct Changes<'a> {
 pub struct Changed<'a> {
     /// The row that changed.
     pub row: &'a Row,
-    /// Its label, outside its section.
+    /// The label of the row, for use outside its section.
     pub label: String,
     /// The texts of the cells, in the order of the headings.
     pub texts: Vec<String>,
@@ -383,7 +385,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // The shares are 1 + 2^-60 and 1. As floating-point numbers, both would be 1.
+            // The exact shares are 1 + 2^-60 and 1. As floating-point numbers, both shares would be 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

@@ -23,7 +23,7 @@ pub type Cell = Option<Value>;
 /// A complete result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sheet {
-    /// Its subject, in one line.
+    /// The subject of the result, in one line.
     pub heading: String,
     /// The names of the columns.
     pub columns: Vec<String>,
@@ -35,8 +35,8 @@ pub struct Sheet {
     pub notes: Vec<String>,
     /// The commands that reproduce the result.
     pub commands: Vec<String>,
-    /// The kernels on which the counts were made. Each has the name of a column or, in a sheet with a row for each
-    /// kernel, the title of a row.
+    /// The kernels on which the counts were made. The name of a kernel is that of a column or, in a sheet with a row
+    /// for each kernel, the title of a row.
     pub kernels: Vec<MeasuredKernel>,
     /// The verdict on the last column; `None` if the sheet is not that of a check.
     pub verdict: Option<Verdict>,
@@ -45,16 +45,16 @@ pub struct Sheet {
 /// A kernel on which counts were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeasuredKernel {
-    /// The name that the sheet gives it.
+    /// The name that the sheet gives the kernel.
     pub name: String,
-    /// SHA-256 of its image.
+    /// SHA-256 of the kernel's image.
     pub sha256: String,
 }
 
 /// A part of a sheet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// Its subject; may be empty.
+    /// The subject of the section; may be empty.
     pub title: String,
     /// A remark about the title; may be empty.
     pub remark: String,
@@ -68,20 +68,20 @@ pub struct Section {
 /// One measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its identifier in JSON, in CSV and in the patterns of `--rows`, which does not change between versions.
+    /// The identifier of the row in JSON, in CSV and in the patterns of `--rows`. It does not change between versions.
     pub name: String,
-    /// The heading of the row's group. Adjacent rows of the same group have the same heading.
+    /// The heading of the row's group. Adjacent rows with equal headings form one group.
     pub group: String,
     /// What was measured.
     pub title: String,
-    /// The unit of its values.
+    /// The unit of the row's values.
     pub unit: String,
     /// Which statistic the row's values are; `None` if they are not statistics.
     pub statistic: Option<Statistic>,
-    /// Whether the row counts work of the program and not of the kernel. If such a row differs, the columns did not do
-    /// the same work.
+    /// Whether the row counts work of the program, and not work of the kernel. If such a row differs, the columns did
+    /// not do the same work.
     pub is_state: bool,
-    /// The text that is printed for a cell without a value, which states the reason.
+    /// The text that is printed for a cell without a value, such as [`NOT_MEASURED`]. It states why there is no value.
     pub absent: &'static str,
     /// One cell for each column.
     pub cells: Vec<Cell>,
@@ -137,7 +137,8 @@ impl Sheet {
         rows.any(|row| row.statistic.is_some_and(Statistic::has_column))
     }
 
-    /// Returns how many of the first [`Sheet::headings`] belong to columns of text: 2 (unit and statistic), or 0.
+    /// Returns how many of the first [`Sheet::headings`] belong to columns of text: 2 if there are columns for the unit
+    /// and the statistic, otherwise 0.
     pub fn words(&self) -> usize {
         if self.has_statistics() { 2 } else { 0 }
     }
@@ -239,7 +240,7 @@ pub mod tests {
         }
     }
 
-    /// Returns a sheet whose rows are statistics: a series on two kernels, and a count that one of them did not
+    /// Returns a sheet whose rows are statistics: a series on two kernels, and a count that one of the kernels did not
     /// measure.
     pub fn with_figures() -> Sheet {
         let row = |title: &str, unit: &str, statistic, values: [Option<f64>; 2]| Row {

@@ -49,7 +49,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Checks that a pattern matches one of these rows, each given by its name and its group.
+/// Checks that a pattern matches one of `rows`, each of which is a name and a group.
 ///
 /// # Errors
 /// [`UnknownRow`], with similar names.
@@ -76,8 +76,8 @@ pub fn check<'a>(
     })
 }
 
-/// Returns at most `MOST_CLOSE` names that are similar to a pattern, the most similar first. Names that end with the
-/// pattern or contain it precede those that differ in a few letters.
+/// Returns at most `MOST_CLOSE` names that are similar to a pattern, the most similar first. Names that contain the
+/// pattern or end with it precede names that differ from it in a few letters.
 pub fn close(pattern: &str, names: &[&str]) -> Vec<String> {
     let plain = pattern.replace('*', "");
     let alike = |name: &str| {
@@ -106,7 +106,7 @@ impl Sheet {
     /// all rows.
     ///
     /// # Errors
-    /// If a pattern matches no row: a comparison of no rows must not succeed.
+    /// If a pattern matches no row, because a comparison of no rows must not succeed.
     pub fn select(mut self, patterns: &[String]) -> Result<Self, UnknownRow> {
         if patterns.is_empty() {
             return Ok(self);

@@ -7,9 +7,9 @@ use crate::sheet::Row;
 pub struct Verdict {
     /// The verdict itself.
     pub kind: VerdictKind,
-    /// Its reasons, one line each: none if the check passed.
+    /// The reasons for the verdict, one line each; none if the check passed.
     pub reasons: Vec<String>,
-    /// The rows that have a limit, whether or not the sheet has them too.
+    /// The rows that have a limit. The sheet may lack some of these rows.
     pub limited: Vec<Limited>,
 }
 
@@ -49,7 +49,7 @@ impl VerdictKind {
 }
 
 impl Verdict {
-    /// Returns the limit of a row; `None` if the row has none.
+    /// Returns the limit of the row with this name; `None` if the row has no limit.
     pub fn limit_of(&self, name: &str) -> Option<&str> {
         let mut limited = self.limited.iter();
         let limited = limited.find(|one| one.row.as_ref().is_some_and(|row| row.name == name));

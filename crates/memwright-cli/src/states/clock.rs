@@ -1,18 +1,19 @@
 //! Corrects the clocks in the snapshot of a machine.
 //!
 //! When the CPUs stop, QEMU sometimes considers them idle and advances the clock to the next timer
-//! (`icount_start_warp_timer` in its icount.c), and sometimes it also runs that timer. Both depend on which of QEMU's
-//! threads runs first. The guest reports its clock just before it stops, so the length of the jump is known. This
-//! module subtracts it from the saved clock and from the counter of the HPET, which QEMU derives from the clock. A
-//! timer that has run cannot be undone, because its interrupt is pending; such a guest is booted again.
+//! (`icount_start_warp_timer` in its icount.c), and sometimes it also runs that timer. Which of these happens depends
+//! on which of QEMU's threads runs first. The guest reports its clock just before it stops, so the length of the jump
+//! is known. This module subtracts the jump from the saved clock and from the counter of the HPET, which QEMU derives
+//! from the clock. If QEMU has run the timer, this cannot be undone, because the timer's interrupt is pending; the
+//! guest is then booted again.
 //!
-//! QEMU also saves for how long it has run according to the host's clock, which a guest under the instruction clock
-//! cannot observe. That time is set to 0, so that two snapshots of a guest are equal byte for byte.
+//! QEMU also saves for how long it has run according to the host's clock. A guest under the instruction clock cannot
+//! observe this time. It is set to 0, so that two snapshots of a guest are equal byte for byte.
 
 use std::fmt;
 
-/// The number of instructions, and of nanoseconds, from the RDTSC of the guest's init process (`stand_still` in
-/// programs/lab/init.c) to the stop.
+/// The number of instructions from the RDTSC of the guest's init process (`stand_still` in programs/lab/init.c) to the
+/// stop. It is also the number of nanoseconds.
 const BEFORE_STOP: i64 = 20;
 /// The bytes before the clock in the device stream: the mark of a subsection, the length of its name, its name, and its
 /// version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the number of instructions,
@@ -32,8 +33,8 @@ const APIC_EXPIRY: usize = 173;
 /// The bytes before the state of the HPET: the length of the name, the name, the instance and the version. The HPET's
 /// configuration, its interrupts and its counter follow, eight bytes each.
 const HPET: &[u8] = b"\x04hpet\x00\x00\x00\x00\x00\x00\x00\x02";
-/// The bytes before the number that the HPET adds to the clock (8 bytes). QEMU writes this part only if the counter
-/// runs.
+/// The bytes before the number that the HPET adds to the clock (8 bytes). QEMU writes this number only if the HPET's
+/// counter runs.
 const HPET_OFFSET: &[u8] = b"\x05\x0bhpet/offset\x00\x00\x00\x01";
 /// The period of the HPET's counter in nanoseconds.
 const HPET_PERIOD: i64 = 10;
@@ -71,7 +72,7 @@ impl std::error::Error for ClockError {}
 /// instructions after the guest had read `time` from its clock. Returns whether QEMU ran a timer after the stop.
 ///
 /// # Errors
-/// If the stream does not have the format that QEMU writes, or if the saved clock is earlier than the guest's.
+/// If the stream does not have the format that QEMU writes, or if the saved clock is earlier than `time`.
 pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(CLOCK, stream)?;
     let added = number(stream, place)?;
@@ -93,8 +94,8 @@ pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     })
 }
 
-/// Returns whether QEMU ran the local APIC's timer after it had advanced the clock; the timer is then no longer set. In
-/// a guest that has just woken up, this timer is always the next one.
+/// Returns whether QEMU ran the local APIC's timer after it had advanced the clock. A timer that ran is no longer set.
+/// In a guest that has just woken up, the local APIC's timer is always the next timer.
 fn next_timer(stream: &[u8], stopped: i64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(APIC, stream)?;
     Ok(match number(stream, place + APIC_EXPIRY)? {
@@ -103,7 +104,7 @@ fn next_timer(stream: &[u8], stopped: i64) -> Result<NextTimer, ClockError> {
     })
 }
 
-/// Sets the counter of the HPET to its value at `time`. Does nothing if the counter does not run.
+/// Sets the counter of the HPET to the counter's value at `time`. Does nothing if the counter does not run.
 fn set_hpet(stream: &mut [u8], time: i64) -> Result<(), ClockError> {
     let offset = match only_place_behind(HPET_OFFSET, stream) {
         Ok(place) => number(stream, place)?,
@@ -139,7 +140,7 @@ pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
     Ok(())
 }
 
-/// Returns the offset of the first byte after `beginning`, which must occur exactly once in the stream.
+/// Returns the offset of the first byte after the bytes `beginning`, which must occur exactly once in the stream.
 fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockError> {
     let mut places = stream
         .windows(beginning.len())
@@ -156,7 +157,8 @@ fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockErro
 mod tests {
     use super::*;
 
-    /// Returns a stream with a clock, a local APIC whose timer expires at `expiry`, and an HPET with this counter.
+    /// Returns a stream with a clock, a local APIC whose timer expires at `expiry`, and an HPET with the counter
+    /// `counter`.
     fn stream(added: i64, instructions: i64, expiry: i64, counter: i64) -> Vec<u8> {
         let numbers = |numbers: &[i64]| -> Vec<u8> {
             numbers.iter().flat_map(|one| one.to_be_bytes()).collect()

@@ -1,8 +1,8 @@
 //! The file of a machine's snapshot.
 //!
 //! The file consists of a magic number, the length of the device stream (8 bytes, little-endian), the stream, pieces of
-//! memory, a piece of length 0, and a CRC-32 of everything before. Each piece has its node (4 bytes), its length (4
-//! bytes), its offset (8 bytes) and its contents. Zero-filled pages are omitted.
+//! memory, a piece of length 0, and a CRC-32 of all bytes before it. Each piece has its NUMA node (4 bytes), its length
+//! (4 bytes), its offset (8 bytes) and its contents. Zero-filled pages are omitted.
 
 use std::fmt;
 use std::fs::File;

@@ -18,8 +18,8 @@ struct Kept {
     used: SystemTime,
 }
 
-/// Returns the names of the files to remove, least recently used first, so that the remaining ones have at most `most`
-/// bytes.
+/// Returns the names of the files to remove, least recently used first. The files that remain have at most `most` bytes
+/// in total.
 fn excess(mut files: Vec<Kept>, most: u64) -> Vec<String> {
     let mut total: u64 = files.iter().map(|file| file.size).sum();
     files.sort_by(|one, other| (one.used, &one.name).cmp(&(other.used, &other.name)));
@@ -34,7 +34,8 @@ fn excess(mut files: Vec<Kept>, most: u64) -> Vec<String> {
     gone
 }
 
-/// Removes the least recently used snapshots in a folder until the remaining ones have at most `most` bytes.
+/// Removes the least recently used snapshots in a folder until the files that remain have at most `most` bytes in
+/// total.
 ///
 /// # Errors
 /// I/O errors of listing the folder. Errors of removing a file are ignored, because another command may be removing it.

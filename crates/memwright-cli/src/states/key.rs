@@ -1,4 +1,4 @@
-//! The key of a snapshot: a hash of everything on which it depends.
+//! The key of a snapshot: a hash of everything on which the snapshot depends.
 
 use std::path::{Path, PathBuf};
 

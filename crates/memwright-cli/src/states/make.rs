@@ -1,4 +1,4 @@
-//! Boots a guest to the last point that does not depend on the program, and takes a snapshot of it.
+//! Boots a guest to the last point at which its state does not depend on the program, and takes a snapshot of it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
@@ -30,7 +30,7 @@ pub enum Unmade {
     /// The guest did not reach the point at which it is saved. The error is one line with what is known about the
     /// guest.
     Guest(anyhow::Error),
-    /// The guest reached the point, but its state could not be saved.
+    /// The guest reached the point at which it is saved, but its state could not be saved.
     Saving(anyhow::Error),
 }
 

@@ -4,9 +4,9 @@
 //! saves the devices, and copies of the backing files save the memory. A run then starts from this snapshot, and
 //! receives the program afterwards. Only the boot is saved, never a result.
 //!
-//! With `--cold`, the command stores no snapshot in the cache, but it still saves and restores each guest, so that its
-//! counts equal those of a run from the cache. In a QEMU that was resumed, RDRAND returns other numbers than in one
-//! that was started, and Linux's random numbers determine where it places slabs.
+//! With `--cold`, the command stores no snapshot in the cache. It still saves and restores each guest, so that its
+//! counts equal those of a run from the cache. This is necessary because RDRAND returns other numbers in a resumed QEMU
+//! than in a started one, and Linux's random numbers determine where it places slabs.
 
 mod clock;
 mod file;
@@ -137,7 +137,7 @@ fn say_not_kept(name: &str, error: &anyhow::Error) {
 /// Opens a stored snapshot, and updates its modification time to record that it was used.
 fn open(path: &Path) -> Result<State, StateError> {
     let file = File::open(path)?;
-    // If the time cannot be set, this snapshot may be removed too early.
+    // If the modification time cannot be set, this snapshot may be removed from the cache too early.
     let _ = file.set_modified(SystemTime::now());
     Ok(State::new(file::State::open(file)?))
 }
@@ -159,7 +159,7 @@ impl Place {
         })
     }
 
-    /// Returns the snapshot at this place. If it cannot be used, removes it and prints a message.
+    /// Returns the snapshot at this place. If the snapshot cannot be used, removes it and prints a message.
     fn look(&self, name: &str) -> Option<State> {
         let error = match open(&self.path) {
             Ok(state) => return Some(state),
@@ -176,8 +176,8 @@ impl Place {
     /// Writes a snapshot to a temporary file, and renames the file to its place when it is complete.
     fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
-        // Several commands can write the same snapshot. Each uses a private folder, and the last one to rename its file
-        // wins.
+        // Several commands can write the same snapshot. Each writes in a private folder, and the file of the last
+        // command that renames its file remains.
         let work = PrivateFolder::within(&self.folder).with_context(context)?;
         let fresh = work.path().join("state");
         let mut options = File::options();

@@ -24,7 +24,7 @@ impl Listener {
         Ok(Self { listener, path })
     }
 
-    /// Returns its path.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -36,7 +36,7 @@ impl Listener {
     pub fn accept(&self, output: &PipeReader) -> io::Result<UnixStream> {
         let mut events = [
             PollFd::new(&self.listener, PollFlags::IN),
-            // For the pipe, poll(2) reports only that it was closed, and not available data.
+            // For the pipe, poll(2) reports only that the pipe was closed. It does not report available data.
             PollFd::new(output, PollFlags::empty()),
         ];
         retry_on_intr(|| poll(&mut events, None))?;

@@ -1,4 +1,4 @@
-//! Tests unusual inputs, outputs and environments. Each must give a message and an exit code, and none may hang.
+//! Tests unusual inputs, outputs and environments. Each test must give a message and an exit code, and must not hang.
 
 use crate::support::{
     described, ends, first_line, has_ended, run, run_true, start, within, within_to,
@@ -150,7 +150,8 @@ fn an_endless_standard_input_is_bounded() {
         .arg("/bin/true")
         .stdin(fs::File::open("/dev/zero").unwrap());
     let (code, _, stderr) = within(&mut endless);
-    // The command rejects inputs that are too large. On a slow machine, the time limit of a second expires first.
+    // The command rejects inputs that are too large. On a slow machine, the time limit of one second expires before
+    // that.
     assert!(code == 125 || code == 124, "{stderr}");
     assert!(stderr.contains("standard input"), "{stderr}");
     let (_reader, writer) = std::io::pipe().unwrap();

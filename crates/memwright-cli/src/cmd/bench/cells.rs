@@ -26,7 +26,7 @@ const SELF: &str = "/proc/self/exe";
 /// Where a bench keeps the results of its cells, and which of them it runs.
 pub struct Job {
     results: PathBuf,
-    /// The part of this worker; `None` if the bench runs every cell and prints the results.
+    /// The part of the cells that this worker runs; `None` if the bench runs every cell and prints the results.
     shard: Option<Shard>,
 }
 
@@ -56,7 +56,7 @@ impl Job {
     }
 
     /// Runs the cells of this job that have no result yet. If the job is the complete bench, prints its results. A
-    /// guest that gives no result does not end the job: its cell is missing. Returns the exit code.
+    /// guest that gives no result does not end the job: the result of its cell is missing. Returns the exit code.
     ///
     /// # Errors
     /// If the folder cannot be used, or if a cell has no result.
@@ -155,7 +155,8 @@ impl Worker<'_> {
         match &failure {
             Failure::Guest(_) => {}
             Failure::Ended(TIMEOUT, _) => {
-                // After the time limit, `runs` ends every guest that is added to it, so the next cells need new ones.
+                // After the time limit, `runs` ends every guest that is added to it, so the next cells need a new
+                // `Runs`.
                 self.runs = Runs::start(args.timeout).context("cannot receive signals")?;
             }
             Failure::Ended(..)

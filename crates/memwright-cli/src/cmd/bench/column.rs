@@ -22,8 +22,8 @@ use crate::model::size::parse_swap;
 use crate::model::words;
 use crate::qemu::runs::Runs;
 
-/// The folder of an experiment's program in its guest. The path of a program is in its memory and in /proc, so its
-/// length changes counts. A path that depends on the cache of this machine would change them from user to user.
+/// The folder of an experiment's program in its guest. The path is in the program's memory and in /proc, so its length
+/// changes the counts. A path in this machine's cache would make the counts differ between users.
 const PLACE: &str = "/tmp/experiment";
 
 /// A kernel on which the experiments run.
@@ -47,8 +47,8 @@ impl Column {
     /// Parses `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// If there is no such image, if it is not an image of Linux or Memwright's kernel, or if the column has a key
-    /// other than `append`: each experiment determines its machine itself.
+    /// If there is no such image, if it is not an image of Linux or Memwright's kernel, or if the column has a key that
+    /// is not `append`. Other keys are not accepted, because each experiment determines its machine itself.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
         if named.image.system == System::Alone {
@@ -181,8 +181,8 @@ impl Column {
 /// Runs a program that measures itself, and returns the records that it printed.
 ///
 /// # Errors
-/// If the guest does not boot, if the program fails (the error then includes what it wrote to standard error), or if
-/// its output contains no valid records.
+/// If the guest does not boot, or if the program's output contains no valid records. Also if the program fails; the
+/// error then includes what the program wrote to standard error.
 pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
     let answer = ready.run(runs)?;
     let output = || {

@@ -2,7 +2,7 @@
 
 use crate::model::size::MemorySize;
 
-/// A question about a kernel's memory management, and the program whose measures answer it.
+/// A question about a kernel's memory management, and the program whose measurements answer it.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// Its name on the command line.
@@ -18,7 +18,7 @@ pub struct Experiment {
 /// One run of an experiment's program.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// The text that distinguishes the run from the experiment's other runs; empty for the only run.
+    /// The text that distinguishes the run from the experiment's other runs; empty if the experiment has one run.
     pub label: &'static str,
     /// The program's arguments.
     pub arguments: &'static [&'static str],

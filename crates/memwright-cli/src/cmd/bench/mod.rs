@@ -76,7 +76,7 @@ fn bench_experiments(args: &BenchArgs, chosen: &[&'static Experiment]) -> Result
     columns::fetch(&args.kernels, args.dry_run)?;
     let columns = columns(args).map_err(Failure::Usage)?;
     let has_runs = |one: &&&'static Experiment| !one.runs_of(&args.labels).is_empty();
-    // All programs are built before the first run, so that one that does not build ends the command at once.
+    // All programs are built before the first run, so that a program that does not build ends the command at once.
     let chosen = chosen.iter().filter(has_runs);
     let programs = chosen.map(|one| anyhow::Ok((*one, compile::experiment(one).obtain()?)));
     let programs: anyhow::Result<Vec<(&'static Experiment, PathBuf)>> = programs.collect();

@@ -30,7 +30,7 @@ pub struct Workload {
     script: &'static str,
 }
 
-/// Expands to the workloads with these names and their scripts.
+/// Expands to a list of workloads with the given names. The script of each is the file with its name.
 macro_rules! workloads {
     ($($name:literal,)*) => {
         &[$(Workload {

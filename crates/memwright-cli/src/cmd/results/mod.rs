@@ -54,7 +54,7 @@ pub fn conclude(
     present::whole(bench, &shown, outputs)
 }
 
-/// Prints what is missing, repeated, contradictory, cut short, or of another bench.
+/// Prints which results are missing, repeated, contradictory, cut short, or of another bench.
 fn say_all(merged: &Merged) {
     for (heading, names) in [
         ("cut short or damaged, and not counted", &merged.damaged),

@@ -45,7 +45,7 @@ pub fn whole(bench: Bench, shown: &Shown, outputs: &Outputs) -> Result<u8, Failu
     }
 }
 
-/// Refuses the options that select rows: the results of an experiment are all printed.
+/// Refuses the options that select rows, because the results of an experiment are always printed completely.
 ///
 /// # Errors
 /// If there is such an option.

@@ -144,7 +144,7 @@ fn field<'a>(counted: &'a str, wanted: &str) -> Option<&'a str> {
 /// Returns the times that perf measured; `None` if it measured none.
 fn perf_times(counted: &str) -> Option<Times> {
     let time = |name: &str| match field(counted, name)? {
-        // No timer tick found the program in this mode (user or kernel), so no time is attributed to the mode.
+        // No timer tick hit the program in this mode (user or kernel), so no time is attributed to the mode.
         "<not counted>" => Some(Duration::ZERO),
         value => value.parse().ok().map(Duration::from_nanos),
     };

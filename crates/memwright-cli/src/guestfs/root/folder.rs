@@ -68,8 +68,8 @@ impl Folder {
             .collect()
     }
 
-    /// Opens a file. The guest has already resolved the links in the path, so links are not followed, not even one that
-    /// has replaced a folder since then.
+    /// Opens a file. The guest has already resolved the links in the path, so this function follows no links. It does
+    /// not even follow a link that has replaced a folder since the guest resolved the path.
     ///
     /// # Errors
     /// I/O errors.

@@ -8,7 +8,8 @@ use crate::guestfs::root::tree::RootNode;
 #[derive(Debug, Default, Clone)]
 pub struct Record {
     nodes: BTreeMap<Vec<u8>, Option<RootNode>>,
-    /// SHA-256 of the contents of each file that was read, and of the entries of each folder that was listed.
+    /// By path: for each file that was read, the SHA-256 of its contents; for each folder that was listed, the SHA-256
+    /// of its entries.
     hashes: BTreeMap<Vec<u8>, String>,
 }
 

@@ -11,7 +11,7 @@ use crate::model::hash::hexadecimal_hash;
 const MOST_LINKS: usize = 40;
 
 impl RootTree {
-    /// Resolves all symbolic links in a path. Returns `None` if the target does not exist.
+    /// Resolves all symbolic links in a path. Returns `None` if the path does not lead to a node.
     ///
     /// # Errors
     /// I/O errors, and `ELOOP` if there are too many links.
@@ -47,7 +47,7 @@ impl RootTree {
     /// Reads the file to which a path leads, following links. Returns `None` if there is no file.
     ///
     /// # Errors
-    /// As for [`resolve`](Self::resolve).
+    /// The errors of [`resolve`](Self::resolve).
     pub fn file(&self, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let Some(path) = self.resolve(path)? else {
             return Ok(None);
@@ -61,7 +61,7 @@ impl RootTree {
     /// Returns the SHA-256 of the file to which a path leads, following links; `None` if there is no file.
     ///
     /// # Errors
-    /// As for [`resolve`](Self::resolve).
+    /// The errors of [`resolve`](Self::resolve).
     pub fn hash(&self, path: &[u8]) -> io::Result<Option<String>> {
         let file = self.file(path)?;
         Ok(file.map(|bytes| hexadecimal_hash(&bytes)))

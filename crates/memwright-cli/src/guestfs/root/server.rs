@@ -56,7 +56,7 @@ impl RootServer {
         &self.record
     }
 
-    /// Returns whether a file changed while the guest read it. A second run could then read other contents.
+    /// Returns whether a file changed while the guest read it. If it did, a second run could read other contents.
     pub fn has_changed(&self) -> bool {
         self.changed
     }

@@ -174,8 +174,8 @@ impl RootTree {
     }
 }
 
-/// Returns whether the guest finds nothing at this path in any tree: it is in one of the folders `HIDDEN`, or the path
-/// or a name in it is too long for Linux.
+/// Returns whether the guest finds nothing at this path, whatever the tree contains: the path is in one of the folders
+/// `HIDDEN`, or the path or a name in it is too long for Linux.
 pub fn is_hidden(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/').skip(1);
     let first = first_name(path);
