@@ -7,7 +7,7 @@ use memwright::{
     AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, NameError,
     ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
-use memwright_linux_abi::{Memory, Space, errno::Errno, host::Contexts};
+use memwright_linux_abi::{Memory, Space, errno::Errno};
 use memwright_linux_base::sync::Lock;
 use memwright_linux_tasks::process::{Process, peak_resident_kib};
 use memwright_linux_vfs::{
@@ -74,7 +74,6 @@ fn mapping_top(stack_limit: u64) -> u64 {
 pub struct Spaces {
     memory: Arc<Memory>,
     reclaim: Arc<Reclaim>,
-    contexts: &'static dyn Contexts,
     /// The random source for address layouts; `None` for the fixed layout.
     pub random: Option<Lock<Random>>,
     /// The maximum number of areas in an address space (`vm.max_map_count`).
@@ -82,18 +81,11 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Creates the factory of address spaces in `memory`. They share the kernel half of the root table that `contexts`
-    /// returns.
-    pub fn new(
-        memory: Arc<Memory>,
-        reclaim: Arc<Reclaim>,
-        contexts: &'static dyn Contexts,
-        random: Option<Lock<Random>>,
-    ) -> Self {
+    /// Creates the factory of address spaces in `memory`.
+    pub fn new(memory: Arc<Memory>, reclaim: Arc<Reclaim>, random: Option<Lock<Random>>) -> Self {
         Self {
             memory,
             reclaim,
-            contexts,
             random,
             most_areas: AtomicUsize::new(MOST_AREAS),
         }
@@ -119,10 +111,9 @@ impl Spaces {
             mmap_top: VirtAddr::new(top),
             highest: VirtAddr::new(USER_END),
         };
-        let root = self.contexts.kernel_root();
         let space = self
             .reclaim
-            .retry(|| Space::new(self.memory.clone(), layout, root));
+            .retry(|| Space::new(self.memory.clone(), layout));
         let space = space.map_err(|_| Errno::ENOMEM)?;
         space.set_limits(self.limits(limits, capabilities));
         Ok(Arc::new(space))

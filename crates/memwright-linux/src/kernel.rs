@@ -160,7 +160,7 @@ impl Kernel {
         let random = manifest
             .layout_seed
             .map(|seed| Lock::new(Rank::Leaf, Random::new(seed)));
-        let spaces = Spaces::new(memory.clone(), reclaim.clone(), host, random);
+        let spaces = Spaces::new(memory.clone(), reclaim.clone(), random);
         let spaces: &'static Spaces = Box::leak(Box::new(spaces));
         let futexes = Futexes::new(host, host, oom.clone());
         let futexes: &'static Futexes = Box::leak(Box::new(futexes));

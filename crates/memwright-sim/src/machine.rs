@@ -240,6 +240,8 @@ struct Board {
     /// Invalidations that a planted mistake delays: the CPU, the root, and what to invalidate.
     late: Mutex<Vec<(CpuId, Frame, Invalidation)>>,
     window: Mutex<Option<Arc<Window>>>,
+    /// The result of [`Machine::template`].
+    template: Mutex<Option<Frame>>,
     violations: Mutex<Vec<String>>,
 }
 
@@ -331,6 +333,7 @@ impl SimulatedMachine {
             mistake: Mutex::new(None),
             late: Mutex::new(Vec::new()),
             window: Mutex::new(None),
+            template: Mutex::new(None),
             violations: Mutex::new(Vec::new()),
         };
         Self {
@@ -426,6 +429,11 @@ impl SimulatedMachine {
     /// Makes the machine act as if the memory manager made this mistake. `None` ends that.
     pub fn set_mistake(&self, mistake: Option<Mistake>) {
         *locked(&self.board.mistake) = mistake;
+    }
+
+    /// Sets the root whose kernel half new tables copy.
+    pub fn set_template(&self, root: Option<Frame>) {
+        *locked(&self.board.template) = root;
     }
 
     /// Sets a hook that runs for each target of a remote invalidation, just before the target performs it.
@@ -587,6 +595,10 @@ unsafe impl Machine for SimulatedMachine {
 
     fn has_write_combining(&self) -> bool {
         self.board.options.write_combining
+    }
+
+    fn template(&self) -> Option<Frame> {
+        *locked(&self.board.template)
     }
 
     fn cpu_count(&self) -> usize {

@@ -129,7 +129,7 @@ fn machine(cpus: usize) -> Machine {
 
 fn table() -> (Arc<Frames<Machine>>, Table<Machine>) {
     let frames = machine(2).frames();
-    let table = Table::new(frames.clone(), None).expect("memory");
+    let table = Table::new(frames.clone()).expect("memory");
     (frames, table)
 }
 
@@ -159,7 +159,7 @@ fn drop_of_a_loaded_table() {
 
 fn leave_on_another_cpu() {
     let machine = machine(2);
-    let table = Table::new(machine.frames(), None).expect("memory");
+    let table = Table::new(machine.frames()).expect("memory");
     // The table stays loaded, so it is never dropped.
     let loaded = Loaded::new(&*Box::leak(Box::new(table)));
     let _running = machine.run_on(CpuId::new(1));
@@ -172,7 +172,7 @@ fn wrong_registers() {
         wrong_registers_on: Some(second),
         ..MachineOptions::default()
     });
-    let table = Table::new(machine.frames(), None).expect("memory");
+    let table = Table::new(machine.frames()).expect("memory");
     let _running = machine.run_on(second);
     Loaded::new(&table).stop();
 }
@@ -196,7 +196,7 @@ fn translation_without_load() {
 
 fn table_as_a_page() {
     let (frames, table) = table();
-    let other = Table::new(frames, None).expect("memory");
+    let other = Table::new(frames).expect("memory");
     let entry = Entry::page(other.root(), Bits::READ);
     let _ = table.cursor(range()).fill(entry);
 }
@@ -204,7 +204,7 @@ fn table_as_a_page() {
 fn table_of_two_roots() {
     let (frames, table) = table();
     fill(&table);
-    let other = Table::new(frames.clone(), None).expect("memory");
+    let other = Table::new(frames.clone()).expect("memory");
     // The embedder copies the user half itself, and does not fork.
     let memory = frames.machine().memory();
     for frame in 0..Arch::TABLE_FRAMES {

@@ -27,7 +27,7 @@ impl Bench {
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
-        let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
+        let table = Arc::new(Table::new(frames.clone()).expect("memory"));
         let load = |cpu| {
             let _running = machine.run_on(cpu);
             Loaded::new(table.clone())
@@ -211,7 +211,7 @@ fn cleaning_that_finds_nothing_completes_the_removal_before() {
 fn a_copy_completes_the_protection_change_before() {
     let bench = Bench::new();
     let first = bench.take(Bits::WRITE);
-    let child = Table::new(bench.frames.clone(), None).expect("memory");
+    let child = Table::new(bench.frames.clone()).expect("memory");
     let mut second = bench.table.gather();
     {
         let mut from = bench.table.cursor(range());

@@ -41,7 +41,7 @@ impl Bench {
     fn with(bits: Bits) -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
-        let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
+        let table = Arc::new(Table::new(frames.clone()).expect("memory"));
         let load = |cpu| {
             let _running = machine.run_on(cpu);
             Loaded::new(table.clone())

@@ -35,8 +35,8 @@ impl Bench {
             ..MachineOptions::default()
         });
         let frames = machine.frames();
-        let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
-        let idle = Table::new(frames.clone(), None).expect("memory");
+        let table = Arc::new(Table::new(frames.clone()).expect("memory"));
+        let idle = Table::new(frames.clone()).expect("memory");
         let load = |cpu| {
             let _running = machine.run_on(cpu);
             Loaded::new(table.clone())
@@ -382,7 +382,7 @@ fn a_huge_page_splits_without_a_moment_of_two_sizes() {
 
 /// Copies the table as fork does for a private area: afterwards, both tables map the pages read-only.
 fn copy(bench: &Bench, pages: u64) -> Table<Machine> {
-    let child = Table::new(bench.frames.clone(), None).expect("memory");
+    let child = Table::new(bench.frames.clone()).expect("memory");
     let mut gather = bench.table.gather();
     let mut from = bench.table.cursor(bench.range(pages));
     let mut to = child.second_cursor(bench.range(pages));

@@ -145,7 +145,7 @@ const PAGE: Page = Page::new(0x1234);
 /// Creates a table that the second CPU has loaded, with one page whose translation the CPU has cached.
 fn loaded(machine: &SimulatedMachine) -> Loaded<Arc<Table<SimulatedMachine>>> {
     let frames = machine.frames();
-    let table = Arc::new(Table::new(frames.clone(), None).expect("memory"));
+    let table = Arc::new(Table::new(frames.clone()).expect("memory"));
     let frame = frames.allocate_zeroed(0, FrameKind::Anonymous);
     let entry = Entry::page(frame.expect("memory").into_raw(), Bits::READ | Bits::WRITE);
     let range = PageRange::single(PAGE);
@@ -169,7 +169,7 @@ fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
     });
     let loaded = loaded(&machine);
     let table = loaded.get().clone();
-    let idle = Table::new(table.frames().clone(), None).expect("memory");
+    let idle = Table::new(table.frames().clone()).expect("memory");
     let loaded_idle = {
         let _running = machine.run_on(SECOND);
         Loaded::new(&idle)
@@ -196,7 +196,7 @@ fn the_machine_keeps_apart_what_it_keeps() {
     });
     let loaded = loaded(&machine);
     let table = loaded.get().clone();
-    let idle = Table::new(table.frames().clone(), None).expect("memory");
+    let idle = Table::new(table.frames().clone()).expect("memory");
     let _running = machine.run_on(SECOND);
     machine.load_root(idle.root());
     // A local invalidation applies to the loaded root.

@@ -36,7 +36,7 @@ pub fn run() -> Option<()> {
     )
     .ok()?;
     let memory = Arc::new(Memory::new(Arc::new(frames), Policy::default()).ok()?);
-    let parent = AddressSpace::new(memory, LAYOUT, None).ok()?;
+    let parent = AddressSpace::new(memory, LAYOUT).ok()?;
     let length = black_box(4 * PAGE_SIZE as u64);
     let rights = black_box(Rights::READ | Rights::WRITE);
     let start = parent.map(&MapRequest::anonymous(length, rights)).ok()?;

@@ -61,7 +61,7 @@
 //!
 //! let all = FrameRange { start: Frame::new(0), count: FRAMES };
 //! let frames = Arc::new(Frames::new(Toy::new(), &[Region { range: all, node: 0 }]).unwrap());
-//! let table = Table::new(Arc::clone(&frames), None).unwrap();
+//! let table = Table::new(Arc::clone(&frames)).unwrap();
 //! let loaded = Loaded::new(&table);
 //!
 //! // Map a page: the table takes over the reference to its frame.

@@ -99,8 +99,9 @@ pub unsafe trait Machine: Send + Sync + 'static {
         false
     }
 
-    /// The root table of the embedder, if it has one. Its frame is one that `has_memory` rejects. New tables can copy
-    /// its kernel half.
+    /// The root table of the embedder, if it has one. Each new table copies its kernel half. Its frame is one that
+    /// `has_memory` rejects, or one that the embedder allocated with the kind
+    /// [`FrameKind::Kernel`](crate::FrameKind::Kernel).
     fn template(&self) -> Option<Frame> {
         None
     }

@@ -86,8 +86,7 @@ impl<M: TestMachine> Host<M> {
         assert!(cpus <= frames.machine().cpu_count(), "{cpus} CPUs");
         let refused = |error| format!("the machine cannot start: {error}");
         let memory = Memory::new(frames.clone(), Policy::default()).map_err(refused)?;
-        let template = frames.machine().template();
-        let idle = Table::new(frames.clone(), template);
+        let idle = Table::new(frames.clone());
         let idle = Arc::new(idle.map_err(|error| format!("no idle table: {error}"))?);
         let load = |index| {
             let _acting = frames.machine().act_as(CpuId::new(index as u16));
@@ -227,8 +226,7 @@ impl<M: TestMachine> Process<M> {
     /// If the memory for the program cannot be allocated.
     #[must_use]
     pub fn new(host: &Arc<Host<M>>) -> Self {
-        let (memory, template) = (host.memory.clone(), host.machine().template());
-        let space = Space::new(memory, Layout::of::<M::Arch>(), template);
+        let space = Space::new(host.memory.clone(), Layout::of::<M::Arch>());
         let space = space.expect("room for an empty address space");
         Self::with_space(host, space, CpuId::new(0))
     }

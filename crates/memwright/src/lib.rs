@@ -19,7 +19,7 @@
 //! let machine = SimulatedMachine::new(MachineOptions::default());
 //! let memory = Arc::new(Memory::new(machine.frames(), Policy::default())?);
 //! let layout = Layout::of::<Arch>();
-//! let parent = AddressSpace::new(memory.clone(), layout, None)?;
+//! let parent = AddressSpace::new(memory.clone(), layout)?;
 //!
 //! // Four pages of private anonymous memory; the first store to one faults.
 //! let rw = Rights::READ | Rights::WRITE;

@@ -12,7 +12,7 @@
 //! use page_table_multiarch::{MappingFlags, PageSize};
 //!
 //! let machine = SimulatedMachine::new(MachineOptions::default());
-//! let table = Table::new(machine.frames(), None).unwrap();
+//! let table = Table::new(machine.frames()).unwrap();
 //! let block = table.frames().allocate_zeroed(0, FrameKind::Anonymous).unwrap();
 //! let frame = PhysAddr::from_usize(block.frame().address().as_u64() as usize);
 //! let page = VirtAddr::from_usize(0x40_0000);

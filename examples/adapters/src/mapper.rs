@@ -15,7 +15,7 @@
 //! use x86_64::{PhysAddr, VirtAddr};
 //!
 //! let machine = SimulatedMachine::new(MachineOptions::default());
-//! let table = Table::new(machine.frames(), None).unwrap();
+//! let table = Table::new(machine.frames()).unwrap();
 //! let block = table.frames().allocate_zeroed(0, FrameKind::Anonymous).unwrap();
 //! let frame = PhysFrame::containing_address(PhysAddr::new(block.frame().address().as_u64()));
 //! let page: Page<Size4KiB> = Page::containing_address(VirtAddr::new(0x40_0000));

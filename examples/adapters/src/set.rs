@@ -21,7 +21,7 @@
 //!     mmap_top: memwright_table::VirtAddr::new(0x7fff_f000_0000),
 //!     highest: memwright_table::VirtAddr::USER_END,
 //! };
-//! let space = Arc::new(AddressSpace::new(memory, layout, None).unwrap());
+//! let space = Arc::new(AddressSpace::new(memory, layout).unwrap());
 //!
 //! let mut space = Space::new(space);
 //! let mut set = MemorySet::new();

@@ -157,7 +157,8 @@ fn user_tables_have_the_kernel_half_of_the_table() {
         assert_eq!(mapped, Ok(()));
     }
     let root = root_of(&kernel);
-    let program = Table::new(Arc::clone(frames), Some(root)).unwrap();
+    machine.set_template(Some(root));
+    let program = Table::new(Arc::clone(frames)).unwrap();
     let word = |root: Frame, index: usize| machine.memory().word(root, index).load(Relaxed);
     assert_ne!(word(root, 0), 0);
     assert_ne!(word(root, 256), 0);
@@ -167,6 +168,7 @@ fn user_tables_have_the_kernel_half_of_the_table() {
     }
     // The tables of the kernel are not those of the program.
     drop(program);
+    machine.set_template(None);
     let query = kernel.query(at(HIGH)).unwrap();
     assert_eq!(query, (physical(block.frame()), READ, PageSize::Size4K));
 }

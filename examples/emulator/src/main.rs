@@ -63,7 +63,7 @@ impl Guest {
     /// Creates an empty address space.
     fn space(&self) -> Result<Space, Box<dyn Error>> {
         let layout = Layout::of::<X86_64>();
-        Ok(AddressSpace::new(self.memory.clone(), layout, None)?)
+        Ok(AddressSpace::new(self.memory.clone(), layout)?)
     }
 
     /// Stores a byte, as the guest's program on the calling CPU. Returns the kinds of the faults that the store took.

@@ -138,8 +138,7 @@ impl Scenario {
     /// Creates an address space, and maps the programs.
     fn process(&self) -> Outcome<Process> {
         let layout = Layout::of::<<Hardware as Machine>::Arch>();
-        let template = self.memory.frames().machine().template();
-        let space = Space::new(self.memory.clone(), layout, template)?;
+        let space = Space::new(self.memory.clone(), layout)?;
         let code = space.map(&MapRequest::anonymous(PAGE_SIZE as u64, READ_WRITE))?;
         let written = space.write(code, Program::code());
         written.map_err(|(error, _)| error)?;

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::{FrameKind, Frames, Meta, Metas};
+use super::{FrameKind, Frames, Meta, Metas, SetupError};
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::arch::Architecture;
 use crate::machine::{Machine, SlotOf, frame_pointer};
@@ -216,19 +216,23 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the words that processors read in a root table, for copying its kernel half.
+    /// Returns the words that processors read in the machine's template, for copying its kernel half, or `None` if the
+    /// machine has no template.
     ///
-    /// # Panics
-    /// If the frame is neither a table or kernel frame of this allocator nor the machine's template.
-    pub(crate) fn template_words(&self, root: Frame) -> &[AtomicU64; 512] {
-        assert!(
-            self.machine().template() == Some(root)
-                || matches!(self.kind(root), FrameKind::Table | FrameKind::Kernel),
-            "{root:?} is no root table"
-        );
-        // SAFETY: as in `table_words` for a frame of this allocator, which the embedder writes only as hardware would.
-        // For the template, the machine's contract makes the words valid.
-        unsafe { &*frame_pointer(self.base, root).cast() }
+    /// # Errors
+    /// [`SetupError::ManagedTemplate`] if the template is a frame of this allocator whose kind is not
+    /// [`FrameKind::Kernel`].
+    pub(crate) fn template_words(&self) -> Result<Option<&[AtomicU64; 512]>, SetupError> {
+        let Some(root) = self.machine().template() else {
+            return Ok(None);
+        };
+        match self.kind_at(root.number()) {
+            None | Some(FrameKind::Kernel) => {}
+            Some(_) => return Err(SetupError::ManagedTemplate(root)),
+        }
+        // SAFETY: the machine's contract makes the words of its template valid, and the embedder writes them only as
+        // hardware would. The allocator and the library write to no frame of the kind `Kernel`.
+        Ok(Some(unsafe { &*frame_pointer(self.base, root).cast() }))
     }
 
     /// Checks that `frame` is a data frame and the bytes are inside it, and returns a pointer to the bytes.

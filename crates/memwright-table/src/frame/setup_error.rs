@@ -20,8 +20,8 @@ pub enum SetupError {
     CpuCount(usize),
     /// This field of the registers that [`Machine::registers`](crate::Machine::registers) returned has a wrong value.
     Register(WrongRegister),
-    /// [`Machine::has_memory`](crate::Machine::has_memory) accepts the frame that
-    /// [`Machine::template`](crate::Machine::template) returned. The allocator would allocate it.
+    /// The allocator manages the frame that [`Machine::template`](crate::Machine::template) returned, and the embedder
+    /// has not allocated it as a frame of the kind [`Kernel`](super::FrameKind::Kernel).
     ManagedTemplate(Frame),
     /// The region that begins at this frame has no frames.
     EmptyRegion(Frame),
@@ -41,9 +41,6 @@ pub enum SetupError {
         /// The number of nodes of the topology.
         topology: usize,
     },
-    /// The template given for a table is not a root table: neither the machine's template, nor the root of a table, nor
-    /// a frame of the kind [`Kernel`](super::FrameKind::Kernel).
-    NotARoot(Frame),
     /// No frame is free for the root table.
     OutOfFrames,
     /// The heap is too small for the per-CPU state.
@@ -88,7 +85,6 @@ impl fmt::Display for SetupError {
                 f,
                 "the memory is on {regions} nodes, but the topology has {topology}"
             ),
-            SetupError::NotARoot(frame) => write!(f, "the template {frame:?} is not a root table"),
             SetupError::OutOfFrames => f.write_str("no frame is free for the root table"),
             SetupError::OutOfHeap => f.write_str("out of kernel heap"),
         }

@@ -93,7 +93,7 @@ use rust_alloc::vec::Vec;
 
 use crate::addr::{Frame, Page};
 use crate::arch::{Architecture, Slot, TableSlot, word};
-use crate::frame::{FrameKind, Frames, SetupError};
+use crate::frame::{Frames, SetupError};
 use crate::handle::TryPush;
 use crate::machine::Machine;
 use crate::root::{CpuShare, State};
@@ -102,23 +102,21 @@ use crate::sync::stat::{self, Line};
 use self::level::{ENTRIES, USER_ENTRIES, slot_index, table_owner};
 
 impl<M: Machine> Table<M> {
-    /// Creates an empty table. Copies its kernel half from the root `template`, if one is given.
+    /// Creates an empty table. Copies its kernel half from the machine's [template](Machine::template), if there is one.
     ///
     /// # Errors
-    /// [`SetupError::NotARoot`] if `template` is given and is neither the machine's template, nor the root of a table,
-    /// nor a frame of the kind [`FrameKind::Kernel`]. [`SetupError::OutOfFrames`] or [`SetupError::OutOfHeap`] if the
+    /// [`SetupError::ManagedTemplate`] if the template is a frame of the allocator that is not of the kind
+    /// [`FrameKind::Kernel`](crate::FrameKind::Kernel). [`SetupError::OutOfFrames`] or [`SetupError::OutOfHeap`] if the
     /// root, or the per-CPU shares on the heap, cannot be allocated.
-    pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, SetupError> {
-        if let Some(frame) = template.filter(|frame| !Self::is_root(&frames, *frame)) {
-            return Err(SetupError::NotARoot(frame));
-        }
+    pub fn new(frames: Arc<Frames<M>>) -> Result<Self, SetupError> {
+        let template = frames.template_words()?;
         let mut others = Vec::new();
         let more = frames.machine().cpu_count() - 1;
         others.try_make_room(more)?;
         others.resize_with(more, CpuShare::default);
         let root = frames.allocate_table()?;
         if let Some(template) = template {
-            let kernel = &frames.template_words(template)[USER_ENTRIES..];
+            let kernel = &template[USER_ENTRIES..];
             for (to, from) in frames.table_words(root)[USER_ENTRIES..].iter().zip(kernel) {
                 to.store_hardware(from.load(Ordering::Relaxed));
             }
@@ -141,17 +139,6 @@ impl<M: Machine> Table<M> {
             others,
             state,
         })
-    }
-
-    /// Whether [`new`](Self::new) accepts `frame` as the template.
-    pub fn is_root(frames: &Frames<M>, frame: Frame) -> bool {
-        let owner = || frames.meta(frame).owner.load(Ordering::Relaxed);
-        frames.machine().template() == Some(frame)
-            || match frames.kind_at(frame.number()) {
-                Some(FrameKind::Kernel) => true,
-                Some(FrameKind::Table) => owner() == table_owner(frame, M::Arch::LEVELS),
-                Some(_) | None => false,
-            }
     }
 
     /// Counts the frames of the tables by walking them, for comparison with [`table_frames`](Self::table_frames). No

@@ -32,8 +32,8 @@ const MINE: Bits = Bits::READ
 
 fn setup() -> Setup {
     let frames = frames(4096);
-    let parent = Table::new(Arc::clone(&frames), None).unwrap();
-    let child = Table::new(Arc::clone(&frames), None).unwrap();
+    let parent = Table::new(Arc::clone(&frames)).unwrap();
+    let child = Table::new(Arc::clone(&frames)).unwrap();
     (frames, parent, child)
 }
 

@@ -26,7 +26,7 @@ impl World {
     /// Creates two tables, and maps a folio at page 512 of the parent.
     fn new() -> (Self, Frame) {
         let frames = frames(8192);
-        let table = || Table::new(Arc::clone(&frames), None).unwrap();
+        let table = || Table::new(Arc::clone(&frames)).unwrap();
         let (parent, child) = (table(), table());
         let head = frames.allocate(FOLIO_ORDER, FrameKind::Anonymous).unwrap();
         let head = head.into_raw();

@@ -18,7 +18,7 @@ const USED: Bits = Bits::READ
 /// Creates a table that two CPUs have loaded, with `pages` pages mapped from page 0x1000 on.
 fn setup(pages: u64, bits: Bits) -> Setup {
     let frames = frames_with(4096, 2);
-    let table = Table::new(Arc::clone(&frames), None).unwrap();
+    let table = Table::new(Arc::clone(&frames)).unwrap();
     table.note_loaded(CpuId::new(0));
     table.note_loaded(CpuId::new(1));
     for page in range(pages).iter() {
@@ -215,7 +215,7 @@ fn a_page_in_two_gathers_is_freed_once() {
         .entry
         .counted_frame()
         .unwrap();
-    let other = Table::new(Arc::clone(&frames), None).unwrap();
+    let other = Table::new(Arc::clone(&frames)).unwrap();
     let shared = frames.share(frame).into_raw();
     other
         .cursor(range(1))
@@ -238,7 +238,7 @@ fn a_run_that_overflows_the_gather_is_flushed_before_its_frames_are_free() {
     // its lists.
     let (own, shared) = (4, 20);
     let (frames, table) = setup(own + shared, USED);
-    let other = Table::new(Arc::clone(&frames), None).unwrap();
+    let other = Table::new(Arc::clone(&frames)).unwrap();
     for page in range(own + shared).iter().skip(own as usize) {
         let entry = table.cursor(PageRange::single(page)).entry().entry;
         let frame = frames.share(entry.counted_frame().unwrap()).into_raw();

@@ -33,7 +33,7 @@ impl Setup {
     /// Creates a table that two CPUs have loaded.
     fn new() -> Self {
         let frames = frames_with(4096, 2);
-        let table = Table::new(Arc::clone(&frames), None).unwrap();
+        let table = Table::new(Arc::clone(&frames)).unwrap();
         table.note_loaded(CpuId::new(0));
         table.note_loaded(CpuId::new(1));
         Self { frames, table }

@@ -380,7 +380,7 @@ proptest! {
         window in 0..WINDOWS.len(),
     ) {
         let frames = frames(8192);
-        let table = Table::new(Arc::clone(&frames), None).unwrap();
+        let table = Table::new(Arc::clone(&frames)).unwrap();
         let mut world =
             World { frames, table, model: BTreeMap::new(), base: WINDOWS[window] };
         for action in &actions {

@@ -2,10 +2,11 @@
 
 use std::ptr::NonNull;
 use std::string::ToString;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
-use super::machine::{TestMachine, frames};
+use super::machine::TestMachine;
 use crate::{
     CpuSet, Frame, FrameKind, FrameRange, Frames, Invalidation, MAX_CPUS, MAX_NODES, Machine,
     OneCpu, Region, SetupError, Table, Topology, WrongRegister, X86_64, X86_64Registers,
@@ -17,7 +18,7 @@ struct Odd {
     inner: TestMachine,
     shift: usize,
     cpus: usize,
-    template: Option<u32>,
+    template: Mutex<Option<Frame>>,
     registers: X86_64Registers,
 }
 
@@ -29,7 +30,7 @@ impl Odd {
             inner: TestMachine::new(FRAMES, 1),
             shift: 0,
             cpus: 1,
-            template: None,
+            template: Mutex::new(None),
             registers: X86_64Registers {
                 efer: 1 << 11,
                 cr0: 1 << 16,
@@ -56,7 +57,7 @@ unsafe impl Machine for Odd {
     }
 
     fn template(&self) -> Option<Frame> {
-        self.template.map(Frame::new)
+        *self.template.lock().unwrap()
     }
 
     fn cpu_count(&self) -> usize {
@@ -115,9 +116,12 @@ fn wrong_machines_are_refused() {
     );
     let (error, base) = odd(|m| m.shift = 8);
     assert_eq!(error, Some(SetupError::Misaligned(base)));
-    assert_eq!(odd(|m| m.template = Some(FRAMES)).0, None);
     assert_eq!(
-        odd(|m| m.template = Some(FRAMES - 1)).0,
+        odd(|m| m.template = Mutex::new(Some(Frame::new(FRAMES)))).0,
+        None
+    );
+    assert_eq!(
+        odd(|m| m.template = Mutex::new(Some(Frame::new(FRAMES - 1)))).0,
         Some(SetupError::ManagedTemplate(Frame::new(FRAMES - 1)))
     );
 }
@@ -181,46 +185,57 @@ fn a_topology_has_the_nodes_of_the_regions() {
 }
 
 #[test]
-fn only_root_tables_are_templates() {
-    let frames = frames(FRAMES);
-    let first = Table::new(Arc::clone(&frames), None).unwrap();
-    let kernel = frames.allocate(0, FrameKind::Kernel).unwrap();
+fn a_managed_template_is_a_frame_of_the_kernel() {
+    let region = Region {
+        range: range(0, FRAMES),
+        node: 0,
+    };
+    let frames = Arc::new(Frames::new(Odd::new(), &[region]).unwrap());
+    let first = Table::new(Arc::clone(&frames)).unwrap();
+    let kernel = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
     let data = frames.allocate_zeroed(0, FrameKind::Anonymous).unwrap();
-    let page = crate::PageRange::single(crate::VirtAddr::new(0x40_0000).page());
-    let entry = crate::Entry::page(data.into_raw(), crate::Bits::READ);
-    first.cursor(page).fill(entry).unwrap();
-    let lower = (0..frames.end())
-        .map(Frame::new)
-        .find(|&frame| {
-            frame != first.root() && frames.kind_at(frame.number()) == Some(FrameKind::Table)
-        })
-        .unwrap();
-    let refused = |frame| Some(SetupError::NotARoot(frame));
-    let reserved = Frame::new(0);
     let free = (0..frames.end())
         .find(|&number| frames.kind_at(number) == Some(FrameKind::Free))
         .map(Frame::new)
         .unwrap();
-    let beyond = [Frame::new(frames.end()), Frame::new(u32::MAX)];
+    let refused = |frame| Some(SetupError::ManagedTemplate(frame));
     let table = [
-        ("a root", first.root(), None),
         ("a kernel frame", kernel.frame(), None),
-        ("a lower table", lower, refused(lower)),
-        ("metadata", reserved, refused(reserved)),
+        ("a root", first.root(), refused(first.root())),
+        ("a frame of data", data.frame(), refused(data.frame())),
+        ("metadata", Frame::new(0), refused(Frame::new(0))),
         ("a free frame", free, refused(free)),
-        ("no memory", beyond[0], refused(beyond[0])),
-        ("the highest number", beyond[1], refused(beyond[1])),
     ];
     for (name, frame, expected) in table {
-        let error = Table::new(Arc::clone(&frames), Some(frame)).err();
+        *frames.machine().template.lock().unwrap() = Some(frame);
+        let error = Table::new(Arc::clone(&frames)).err();
         assert_eq!(error, expected, "{name}");
     }
 }
 
 #[test]
+fn the_kernel_half_is_copied_from_the_template() {
+    let region = Region {
+        range: range(0, FRAMES),
+        node: 0,
+    };
+    let frames = Arc::new(Frames::new(Odd::new(), &[region]).unwrap());
+    let template = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
+    *frames.machine().template.lock().unwrap() = Some(template.frame());
+    let words = frames.template_words().unwrap().unwrap();
+    for index in [0, 511] {
+        words[index].store(0x1003, Relaxed);
+    }
+    let table = Table::new(Arc::clone(&frames)).unwrap();
+    let copy = frames.table_words(table.root());
+    assert_eq!(copy[0].load(Relaxed), 0);
+    assert_eq!(copy[511].load(Relaxed), 0x1003);
+}
+
+#[test]
 fn tables_need_a_frame_and_heap() {
     let frames = super::machine::frames_with(FRAMES, 2);
-    let table = || Table::new(Arc::clone(&frames), None).err();
+    let table = || Table::new(Arc::clone(&frames)).err();
     frames.fail_after(Some(0));
     assert_eq!(table(), Some(SetupError::OutOfFrames));
     fail_heap_after(Some(0));

@@ -13,7 +13,7 @@ type Setup = (Arc<Frames<TestMachine>>, Table<TestMachine>);
 
 fn setup() -> Setup {
     let frames = frames(4096);
-    let table = Table::new(Arc::clone(&frames), None).unwrap();
+    let table = Table::new(Arc::clone(&frames)).unwrap();
     (frames, table)
 }
 
@@ -263,23 +263,6 @@ fn a_page_without_rights_keeps_its_frame_and_state() {
     drop(cursor);
     let counts = gather.finish();
     assert_eq!((counts.of(Change::Shrank), counts.of(Change::Grew)), (1, 1));
-}
-
-#[test]
-fn the_kernel_half_is_copied_from_the_template() {
-    let (frames, _table) = setup();
-    let template = frames.allocate(0, FrameKind::Kernel).unwrap();
-    let words = frames.template_words(template.frame());
-    for word in words {
-        word.store(0, core::sync::atomic::Ordering::Relaxed);
-    }
-    words[511].store(0x1003, core::sync::atomic::Ordering::Relaxed);
-    let table = Table::new(Arc::clone(&frames), Some(template.frame())).unwrap();
-    let copy = frames.table_words(table.root());
-    assert_eq!(
-        copy[511].load(core::sync::atomic::Ordering::Relaxed),
-        0x1003
-    );
 }
 
 #[test]

@@ -53,7 +53,6 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
     pub(crate) layout: Layout,
-    pub(crate) template: Option<Frame>,
     /// Locked for reading by faults, for writing by operations that change areas.
     pub(crate) areas: SpreadLock<Areas<M>, M::Threads>,
     /// Which huge pages the process opts out of, as a [`HugeRefusal`].
@@ -83,11 +82,7 @@ pub(crate) struct Core<M: Machine> {
 }
 
 impl<M: Machine> Core<M> {
-    pub(crate) fn new(
-        memory: Arc<Memory<M>>,
-        layout: Layout,
-        template: Option<Frame>,
-    ) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(memory: Arc<Memory<M>>, layout: Layout) -> Result<Self, OutOfMemory> {
         let cpus = memory.frames().machine().cpu_count();
         let areas = SpreadLock::try_new(Rank::Space, cpus, Areas::EMPTY)?;
         let mut resident = Vec::new();
@@ -95,14 +90,13 @@ impl<M: Machine> Core<M> {
         for _ in 0..cpus {
             resident.try_push(CpuResident::default())?;
         }
-        let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
+        let table = Table::new(memory.frames().clone()).map_err(|_| OutOfMemory)?;
         Ok(Self {
             number: AtomicU64::new(0),
             node: AtomicU32::new(0),
             memory,
             table,
             layout,
-            template,
             areas,
             huge_refusal: AtomicU8::new(HugeRefusal::Nothing as u8),
             lent: AtomicBool::new(false),

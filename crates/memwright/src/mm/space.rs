@@ -1,7 +1,7 @@
 //! Address spaces. The operations are in other folders.
 
 use alloc::sync::Arc;
-use memwright_table::{Architecture, Frame, HasTable, Machine, OutOfMemory, Shared, Table};
+use memwright_table::{Architecture, HasTable, Machine, OutOfMemory, Shared, Table};
 
 use crate::mm::areas::Limits;
 use crate::mm::core::Core;
@@ -33,33 +33,25 @@ pub struct AddressSpace<M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Creates an empty address space. The kernel half of its page table is copied from `template`, as in
+    /// Creates an empty address space. The kernel half of its page table is copied from the machine's template, as in
     /// [`Table::new`].
     ///
     /// # Errors
     /// See [`SpaceError`].
-    pub fn new(
-        memory: Arc<Memory<M>>,
-        layout: Layout,
-        template: Option<Frame>,
-    ) -> Result<Self, SpaceError> {
+    pub fn new(memory: Arc<Memory<M>>, layout: Layout) -> Result<Self, SpaceError> {
         layout
             .check(M::Arch::USER.end.address())
             .map_err(SpaceError::BadLayout)?;
-        if let Some(root) = template.filter(|root| !Table::is_root(memory.frames(), *root)) {
-            return Err(SpaceError::BadTemplate(root));
-        }
-        Ok(Self::forked(memory, layout, template, None)?)
+        Ok(Self::forked(memory, layout, None)?)
     }
 
     /// Creates an empty address space, for a child of `parent` if that is given.
     pub(crate) fn forked(
         memory: Arc<Memory<M>>,
         layout: Layout,
-        template: Option<Frame>,
         parent: Option<&Core<M>>,
     ) -> Result<Self, OutOfMemory> {
-        let core = Core::new(memory, layout, template)?;
+        let core = Core::new(memory, layout)?;
         let core = Shared::try_new(core)?;
         core.memory.spaces().enter(&core, parent)?;
         Ok(Self { core })

@@ -50,7 +50,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         // Declared first so that it is dropped last. On error, this drop frees the partial child.
         let memory = core.memory.clone();
-        let child = Self::forked(memory, core.layout, core.template, Some(core))?;
+        let child = Self::forked(memory, core.layout, Some(core))?;
         child.core.inherit(core);
         let areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);

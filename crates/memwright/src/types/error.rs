@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use memwright_table::{Frame, NoHugePage, OutOfFrames, OutOfMemory, PageSize, PhysAddr, VirtAddr};
+use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, PageSize, PhysAddr, VirtAddr};
 
 use crate::types::access::Access;
 use crate::types::layout::LayoutError;
@@ -29,8 +29,6 @@ pub enum Limit {
 pub enum SpaceError {
     /// The layout breaks this rule.
     BadLayout(LayoutError),
-    /// The template is not a root table: see [`SetupError::NotARoot`](memwright_table::SetupError::NotARoot).
-    BadTemplate(Frame),
     /// No frame is free for the page table, or the heap has no room.
     OutOfMemory,
 }
@@ -39,9 +37,6 @@ impl fmt::Display for SpaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpaceError::BadLayout(error) => error.fmt(f),
-            SpaceError::BadTemplate(frame) => {
-                write!(f, "the template {frame:?} is not a root table")
-            }
             SpaceError::OutOfMemory => f.write_str("out of memory"),
         }
     }

@@ -74,7 +74,7 @@ fn script(world: &World) -> usize {
     };
     let object = Arc::new(object);
     let layout = memwright::Layout::of::<memwright_sim::Arch>();
-    let Ok(space) = AddressSpace::<Machine>::new(world.memory.clone(), layout, None) else {
+    let Ok(space) = AddressSpace::<Machine>::new(world.memory.clone(), layout) else {
         return 1;
     };
     let anonymous = |index: u64, pages| {

@@ -66,7 +66,7 @@ impl World {
     }
 
     pub fn process(&self) -> Process<'_> {
-        let space = AddressSpace::new(self.memory.clone(), LAYOUT, None).unwrap();
+        let space = AddressSpace::new(self.memory.clone(), LAYOUT).unwrap();
         Process {
             world: self,
             space: Arc::new(space),
@@ -180,7 +180,7 @@ impl<'w> Process<'w> {
     /// Makes the CPU stop using the page table of the process: loads another one.
     fn stop(&mut self) {
         if let Some(loaded) = self.running.take() {
-            let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();
+            let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT).unwrap();
             let (idle, _) = loaded.switch(&idle);
             idle.stop();
         }

@@ -22,7 +22,7 @@ impl Bench {
     pub fn new() -> Self {
         let machine = SimulatedMachine::new(MachineOptions::default());
         let frames = machine.frames();
-        let table = Table::new(Arc::clone(&frames), None).expect("a table");
+        let table = Table::new(Arc::clone(&frames)).expect("a table");
         let table = Arc::new(table);
         let load = |cpu| {
             let _running = machine.run_on(cpu);
