@@ -7,8 +7,8 @@ use crate::types::stats::Row;
 
 impl<M: Machine> Core<M> {
     /// Removes the last-level page tables that are entirely in `range`. Tables that other address spaces share stay
-    /// with those address spaces. Returns the removed tables, which the caller drops. Returns `None` if `range` is too
-    /// short for a complete table.
+    /// with those address spaces. Returns the removed tables, which the caller drops: all empty tables of `range` have
+    /// then been freed. Returns `None` if `range` is shorter than the range of one table: nothing has been done then.
     #[inline]
     pub(crate) fn remove_tables(
         &self,
