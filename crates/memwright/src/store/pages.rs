@@ -52,8 +52,9 @@ pub struct Pages<M: Machine> {
     height: u32,
     /// The number of pages, in memory and in swap.
     count: u64,
-    /// The index after the last page that was ever stored, or `u32::MAX` if the index is larger. Pages are often
-    /// created in ascending order: because of this field, the lookup of a page that does not exist yet reads no node.
+    /// The index after the last page that was ever stored, or `u32::MAX` if the index is larger. The lookup of an index
+    /// at or after `end` finds no page without reading a node. Such lookups are frequent, because pages are often
+    /// created in ascending order.
     end: u32,
     /// The number of pages in swap. 32 bits suffice for 16 TiB.
     swapped: u32,

@@ -15,8 +15,8 @@ pub(crate) struct Found<'a, M: Machine> {
     pub(crate) frame: Option<FrameRef<'a, M>>,
     /// The number of entries that name the slot.
     pub(crate) uses: u32,
-    /// If the page is not in memory, the number of consecutive slots after `slot` that each have a single entry naming
-    /// them and no page in memory.
+    /// If the page is not in memory, the number of consecutive slots after this one that each are named by a single
+    /// entry and have no page in memory.
     pub(crate) alone: u32,
 }
 

@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// Removes a user of `memcg`. If `memcg` is closed and has no users any more, frees its number. To free the number
+    /// Removes a user of `memcg`. If `memcg` is closed and has no users any more, frees its number. Freeing the number
     /// removes a user of the memcg above it, for which the same check follows.
     fn remove_user(&mut self, memcg: Memcg) {
         let mut next = memcg;

@@ -10,8 +10,8 @@
 //! memcg.rs      memcg charges of slots
 //! ```
 //!
-//! Code in other folders: `reclaim/` selects private pages and writes them to slots, `shmem/swap.rs` writes and reads
-//! pages of shared memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
+//! Code in other folders: `reclaim/` selects the pages to reclaim and writes them, `shmem/swap.rs` swaps shared memory
+//! out and in, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
 //!
 //! # Swap-out and swap-in of a page
 //!
@@ -266,8 +266,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns the slots found by a search from `from` on that have uses and whose pages are in memory as well. Also
-    /// returns the slot at which to continue, or `None` if all slots were examined.
+    /// Searches from `from` on for slots that have uses and whose pages are in memory as well. Returns the slots that
+    /// it found, and the slot at which to continue, or `None` if all slots were examined.
     pub(crate) fn cached_from(
         &self,
         from: Place,

@@ -6,9 +6,9 @@
 //! read](Swap::take_read), waits for it, takes the locks again, [ends the read](Swap::end_read), and maps the page if
 //! the entry still names the slot.
 //!
-//! Between put-off and end, any operation may change the entry. The added use keeps the slot allocated even if no entry
-//! names it. A fault that [finds](Swap::find) the frame in the slot's record sees that the frame does not record the
-//! slot. It then knows that the frame must not be used yet, and is repeated. The slot has a reference to the frame
+//! Until the fault ends the read, any operation may change the entry. The added use keeps the slot allocated even if no
+//! entry names it. A fault that [finds](Swap::find) the frame in the slot's record sees that the frame does not record
+//! the slot. It then knows that the frame must not be used yet, and is repeated. The slot has a reference to the frame
 //! besides that of the read, so reclaim does not regard the frame as unmapped.
 
 use alloc::vec::Vec;
