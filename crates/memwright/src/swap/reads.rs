@@ -88,7 +88,7 @@ impl<M: Machine> Swap<M> {
         }
         drop(list);
         // The list has space for as many reads as the devices can have transfers pending. If there is no space for a
-        // finished transfer, its page is dropped: the fault is repeated, and reads the page again.
+        // transfer that has finished, drop its page: the fault is repeated, and reads the page again.
         let answer = begun.answer;
         debug_assert!(
             matches!(answer, Submission::Done(_)),

@@ -54,9 +54,9 @@ impl Pace {
     }
 }
 
-/// Returns the number of rounds from a scan to the next. `last` is the number of rounds before this scan, 0 before the
-/// first scan. The other arguments count the hint faults since the previous scan. The number doubles if at least 70% of
-/// the pages were local, if a page could not be migrated, or if there was no hint fault. Otherwise it halves.
+/// Returns the number of rounds from a scan to the next. `last` is the previous such number, 0 before the first scan.
+/// The other arguments count the hint faults since the previous scan. The number doubles if at least 70% of the pages
+/// were local, if a page could not be migrated, or if there was no hint fault. Otherwise it halves.
 fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
     let told = local + remote + stayed;
     let idle = told == 0 || stayed > 0 || local * 10 >= told * 7;
