@@ -97,7 +97,7 @@ impl CachedRun {
 /// Something with pages that areas can map.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
-/// Linux requires the same open file). Objects that are the same set of pages can share one [`Mappings`].
+/// Linux requires the same open file). Several objects can share one [`Mappings`]: they are then one set of pages.
 ///
 /// # Locks
 /// Unless the comment of a method says otherwise, it can be called with the locks of the areas of address spaces held,

@@ -125,7 +125,7 @@ impl<M: Machine> Place<'_, M> {
 
     /// Returns the bits of an entry for a page with the bits `state`: write-protected if the caller requests it, and
     /// writable if [`writable`](crate::writable) permits it. If this call did not store the contents (`stored` is
-    /// false), write permission also needs the consent of the write-upgrade policy.
+    /// false), write permission is granted only if the write-upgrade policy allows it too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
