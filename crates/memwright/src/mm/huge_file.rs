@@ -10,8 +10,8 @@
 //! reservation.
 //!
 //! # Locks
-//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Two faults can
-//! therefore not both create a page, and a truncation finds every page that a fault mapped before it.
+//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Therefore only one of
+//! two concurrent faults creates a page, and a truncation finds every page that a fault mapped before it.
 
 use alloc::sync::Arc;
 use core::ops::Range;

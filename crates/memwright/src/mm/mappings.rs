@@ -174,7 +174,7 @@ impl<M: Machine> Mappings<M> {
     /// maps them.
     ///
     /// # Locks
-    /// The caller holds the lock of `areas`, those of the address space that is visited.
+    /// The caller holds the lock of `areas`, the areas of the visited address space.
     pub(crate) fn for_each_area<'a>(
         &self,
         areas: &'a Areas<M>,

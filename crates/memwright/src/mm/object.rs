@@ -87,7 +87,8 @@ impl CachedRun {
         }
     }
 
-    /// Returns the frames of the pages that are found, with one reference each, at the same numbers as in `found`.
+    /// Returns the frames of the pages that are found, with one reference each. Bit `i` of `found` stands for element
+    /// `i`.
     #[inline]
     pub fn frames(&mut self) -> &mut [Frame] {
         self.frames.get_or_insert([Frame::new(0); Self::MOST])
@@ -202,8 +203,8 @@ pub trait Object<M: Machine>: Send + Sync {
         found
     }
 
-    /// Returns the frame of page `index`, like [`frame`](Self::frame) for a load, and then finds neighbouring pages, like
-    /// [`cached_run`](Self::cached_run). An object can do both while it holds its lock once.
+    /// Returns the frame of page `index`, like [`frame`](Self::frame) for a load, and then finds neighbouring pages,
+    /// like [`cached_run`](Self::cached_run). An object can do these two steps under one acquisition of its lock.
     ///
     /// # Errors
     /// Those of [`frame`](Self::frame).
@@ -221,7 +222,8 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(frame)
     }
 
-    /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.
+    /// Returns whether page `index` exists or could be created. If neither is true, an access to the page fails with
+    /// SIGBUS.
     fn contains(&self, index: u64) -> bool;
 
     /// Adds `frame` as page `index`, unless the object already has that page, and calls `map` before another thread can

@@ -47,7 +47,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::TablesShared, shared.tables);
     }
 
-    /// Counts the entries of shared tables that this address space has left.
+    /// Counts the entries of the shared tables that this address space no longer uses.
     fn note_left(&self, cpu: CpuId, left: &TableTotals) {
         self.note_left_pages(cpu, left.counted);
         if left.swapped > 0 {

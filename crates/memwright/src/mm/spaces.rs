@@ -1,4 +1,4 @@
-//! The address spaces of the machine, each a child of the one from which it was forked.
+//! The tree of the machine's address spaces: each is a child of the address space from which it was forked.
 //!
 //! A private page is mapped by the address space that created it and by descendants of that address space (Linux 7.2
 //! `mm/rmap.c`, `struct anon_vma`, which Linux has for each area). A search for the entries of a page therefore begins
@@ -240,7 +240,7 @@ impl<M: Machine> Forest<M> {
         Place { node, number }
     }
 
-    /// Returns whether the node still is the one to which `place` refers.
+    /// Returns whether `place` still refers to its node.
     fn is_current(&self, place: Place) -> bool {
         let node = self.nodes.get(place.node);
         node.is_some_and(|node| node.number == place.number)

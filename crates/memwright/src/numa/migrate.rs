@@ -68,7 +68,7 @@ impl<M: Machine> Numa<'_, M> {
     }
 }
 
-/// Which entries a migration changes.
+/// The entries that a migration changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The entry at the cursor, which holds the only reference to the page.

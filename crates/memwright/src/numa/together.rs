@@ -120,7 +120,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Takes over the reference to the old frame that an entry held, and returns it.
+/// Takes over the reference that an entry held to the old frame `frame`, and returns the reference.
 fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'_, M> {
     match size {
         PageSize::Size4K => core.memory.frames().adopt_part(frame),
@@ -168,8 +168,8 @@ fn find_all<M: Machine>(
 }
 
 /// Copies the page to `target`, and changes every entry that maps the page to map `target`. `others` is the number of
-/// references that the object or the KSM index holds. Fails if the old frame has references beyond `others` and those
-/// of the entries.
+/// references that the object or the KSM index holds. Fails if the old frame has references in addition to `others` and
+/// the references of the entries.
 ///
 /// Afterwards each changed entry has its own reference to `target`. The caller owns the references that these entries
 /// had to the old frame: one for each place with `old` set.

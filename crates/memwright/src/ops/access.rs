@@ -97,9 +97,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Calls `act` once for each page that overlaps the `length` bytes from `address` on. The arguments describe those of
-/// the bytes that are in the page: the address of the first one, its offset from `address`, and their number. Returns
-/// the first error of `act`, and the number of bytes before the page for which `act` returned it.
+/// Calls `act` once for each page that overlaps the `length` bytes from `address` on. The arguments describe the bytes
+/// of the range in this page: the address of the first byte, its offset from `address`, and the number of bytes.
+/// Returns the first error of `act`, and the number of bytes before the page for which `act` returned it.
 fn for_pages(
     address: VirtAddr,
     length: usize,

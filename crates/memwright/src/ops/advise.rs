@@ -13,7 +13,7 @@ use crate::types::error::AdviseError;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
-/// What a successful call of [`AddressSpace::advise`] did.
+/// The result of a successful call of [`AddressSpace::advise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advised {
     /// The advice took effect. [`Advice::PageOut`] takes effect on the pages that can leave memory. As on Linux, where
@@ -192,7 +192,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // Change only the areas below the one that refuses the advice, as Linux does.
+        // Change only the areas below the area that refuses the advice, as Linux does.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {

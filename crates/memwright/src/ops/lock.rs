@@ -139,8 +139,8 @@ impl<M: Machine> Residency<'_, M> {
                 return Err(error.into());
             }
         }
-        // Return the complete range even if new mappings are locked on fault, because population skips the areas that
-        // are now locked on fault. It still populates areas that cannot be locked, as on Linux.
+        // Return the complete range even if `on_fault` is set, because population skips the areas that are now locked
+        // on fault. It still populates areas that cannot be locked, as on Linux.
         Ok(ToPopulate::new(all))
     }
 

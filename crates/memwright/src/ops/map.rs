@@ -24,7 +24,7 @@ use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// What a mapping request maps.
+/// The memory that a mapping request maps.
 pub enum MapKind<M: Machine> {
     /// Private anonymous memory.
     Anonymous,
@@ -42,8 +42,8 @@ pub enum MapKind<M: Machine> {
     Physical {
         /// The first physical address, a multiple of the page size.
         start: PhysAddr,
-        /// How the processor caches the memory. All mappings of a frame should have the same mode: the processor's
-        /// manual leaves the order of accesses through different modes undefined.
+        /// The mode in which the processor caches the memory. All mappings of a frame should have the same mode: the
+        /// processor's manual leaves the order of accesses through different modes undefined.
         cache: CacheMode,
     },
 }
@@ -70,9 +70,9 @@ pub struct MapRequest<M: Machine> {
     /// The maximum rights that a later protection change can grant. For a shared mapping of a file that was opened
     /// read-only, for example, they exclude writing.
     pub max_rights: Rights,
-    /// What to map.
+    /// The memory to map.
     pub kind: MapKind<M>,
-    /// Where to map it.
+    /// The choice of the address.
     pub placement: Placement,
     /// The flags of the area. The memory manager sets [`AreaFlags::MANAGED`] as needed.
     pub flags: AreaFlags,

@@ -181,7 +181,7 @@ impl Change {
         )
     }
 
-    /// Changes the areas that follow the one at `position`, like [`areas`](Self::areas).
+    /// Changes the areas after the area at `position`, like [`areas`](Self::areas).
     #[inline(never)]
     fn more_areas<M: Machine>(
         &mut self,
@@ -197,7 +197,7 @@ impl Change {
             if self.locked {
                 core.found_gained(areas, position);
             }
-            // If the area has merged with the one above it, `position` already refers to the area of the next part.
+            // If the area has merged with the area above it, `position` already refers to the area of the next part.
             if areas.map.get(position).end() == rest.start {
                 position = areas
                     .map

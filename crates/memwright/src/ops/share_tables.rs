@@ -112,7 +112,7 @@ impl Sharing {
     /// [`OutOfFrames`], or the error of `copy`. Some of the tables may be shared.
     ///
     /// # Locks
-    /// The caller holds the write locks of both address spaces.
+    /// The caller holds the locks of the areas of `core` and of `child` for writing.
     pub(super) fn share<M: Machine>(
         &mut self,
         (core, areas): (&Core<M>, &Areas<M>),

@@ -15,7 +15,7 @@ use crate::types::uffd::{Watch, WatchEvent};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// What an unmap operation removes from its range, as found by `check_unmap`.
+/// The contents of a range that an unmap operation removes, as found by `check_unmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) areas: usize,

@@ -34,7 +34,7 @@ impl From<CutError> for FlagsError {
     }
 }
 
-/// How a change handles holes.
+/// The way in which a change handles holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holes {
     /// The change stops at the hole.

@@ -24,7 +24,7 @@ pub(crate) enum Taken {
     Objects,
     /// Only the object's pages, for pages that move to other frames.
     Moving,
-    /// Only the object's pages, except those whose entry is the only record of a store, for reclaim.
+    /// Only the object's pages, for reclaim. A page stays if its entry is the only record of a store.
     Leaving,
 }
 

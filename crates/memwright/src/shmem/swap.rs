@@ -369,8 +369,7 @@ impl<M: Machine> Store<M> {
         None
     }
 
-    /// Unmaps `pages` in every address space, then swaps out those whose frames have no reference other than the
-    /// store's.
+    /// Unmaps `pages` in every address space. Then swaps out the pages to whose frames only the store has a reference.
     ///
     /// # Locks
     /// The caller holds no lock of an address space.
@@ -391,7 +390,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, memcg)
     }
 
-    /// Swaps out those of `pages` whose frames have no reference other than the store's. No entry may map the pages.
+    /// Swaps out the pages of `pages` to whose frames only the store has a reference. No entry may map the pages.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());

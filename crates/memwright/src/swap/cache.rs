@@ -52,7 +52,7 @@ pub(crate) struct Shed {
 /// The maximum number of slots whose uses are released per acquisition of the lock of the devices.
 const TOGETHER: usize = 8;
 
-/// What remains of a slot after one of its uses has ended.
+/// The state of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
 pub(super) enum Remains {
     /// The slot has other uses.

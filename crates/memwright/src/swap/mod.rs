@@ -167,7 +167,7 @@ impl<M: Machine> Swap<M> {
             keepers.try_push(active.device.clone())?;
         }
         drop(devices);
-        // A device has a lock of the same rank as the lock of the devices, so it is called after that lock is released.
+        // Call the device after the lock of the devices is released, because a device has a lock of the same rank.
         for (shown, device) in uses.iter_mut().zip(&keepers) {
             shown.stored = device.stored();
         }

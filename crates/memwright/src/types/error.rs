@@ -154,7 +154,7 @@ pub enum RemapError {
     OutOfRange,
     /// The new range begins below the lowest user address (EPERM).
     TooLow,
-    /// The area cannot grow in place and the caller does not allow it to move (ENOMEM). Or no free range is long enough
+    /// No free range is long enough, or the area cannot grow in place and the caller does not allow it to move
     /// (ENOMEM).
     NoRoom,
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).

@@ -62,7 +62,7 @@ impl<T: FnMut(PageRange, Categories, Share) -> u64> Take for T {
     }
 }
 
-/// Which pages a scan selects, and its options.
+/// The pages that a scan selects, and the options of the scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     /// Categories that are inverted before the masks apply.

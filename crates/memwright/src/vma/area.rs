@@ -10,7 +10,7 @@ use crate::types::swap_window::WindowCell;
 use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 
 bitflags! {
-    /// Properties of an area other than its rights.
+    /// The properties of an area, except its rights.
     ///
     /// Two neighbours merge only if they agree in all of these flags, except for the flags in `STICKY`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -164,8 +164,8 @@ pub trait Backed: Clone {
     fn notifies_first_write(&self) -> bool;
 }
 
-/// A run of consecutive pages with the same rights, flags and backing. The areas of an address space are
-/// [`Area<M>`](crate::Area), whose backing is a [`Backing<M>`](crate::Backing).
+/// A run of consecutive pages that have one set of rights, one set of flags and one backing. The areas of an address
+/// space are [`Area<M>`](crate::Area), whose backing is a [`Backing<M>`](crate::Backing).
 #[derive(Debug)]
 pub struct Area<B> {
     pub(crate) range: PageRange,
@@ -215,7 +215,7 @@ impl<B: Backed> Area<B> {
         self.placement
     }
 
-    /// Returns the properties of the area other than its rights.
+    /// Returns the properties of the area, except its rights.
     pub fn flags(&self) -> AreaFlags {
         self.flags.difference(AreaFlags::ABSENT)
     }

@@ -489,7 +489,7 @@ impl<B: Backed> AreaMap<B> {
         here
     }
 
-    /// Merges the area at `position` with the one after it, if possible.
+    /// Merges the area at `position` with the area after it, if possible.
     pub(crate) fn merge_with_next(&mut self, position: Position) {
         if let Some(next) = self.next(position) {
             if self.get(position).may_merge(self.get(next)) {

@@ -330,8 +330,8 @@ impl Order {
         }
     }
 
-    /// Removes a chunk. Its areas must have been removed, or moved to the chunk before it. In the latter case, both
-    /// chunks must be children of the same node.
+    /// Removes a chunk. Its areas must have been removed, or moved to the chunk before it. If they were moved, these
+    /// two chunks must be children of the same node.
     pub(super) fn remove(&mut self, chunk: ChunkId) {
         if self.height == 0 {
             debug_assert_eq!(self.root, chunk);
