@@ -1,7 +1,7 @@
 //! Files of huge pages, which hugetlb mappings map (Linux 7.2 `fs/hugetlbfs/inode.c` and `mm/hugetlb.c`).
 //!
 //! Pages are of 2 MiB and come from the hugetlb pool ([`memwright_table::Frames::take_huge`]). The [`Object`] interface
-//! counts indices in 4 KiB pages. This file counts them in huge pages.
+//! counts indices in 4 KiB pages. This module counts them in huge pages.
 //!
 //! # Reservations
 //! A mapping without `MAP_NORESERVE` succeeds only if the pool has all pages that the mapping can need. The pages of a

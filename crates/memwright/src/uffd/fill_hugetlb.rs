@@ -102,8 +102,8 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Executes `fill`, which must be a poison fill or a fill with the page that the object has. Returns
-    /// `FillError::Invalid` for any other fill, or if the page is not the first page of a huge page.
+    /// Executes a poison fill or a fill with the object's page. Returns `FillError::Invalid` for any other fill, or if
+    /// the page is not the first page of a huge page.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
