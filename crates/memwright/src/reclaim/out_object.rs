@@ -1,4 +1,4 @@
-//! Selects the pages of objects that are reclaimed by looking at the entries that map them (Linux 7.2 `mm/madvise.c`,
+//! Selects the object pages to reclaim, according to the entries that map them (Linux 7.2 `mm/madvise.c`,
 //! `madvise_cold_or_pageout_pte_range`, and `mm/vmscan.c`, `folio_check_references`).
 //!
 //! An area is scanned under the locks of its address space and page tables. The pages that the scan selects are swapped
