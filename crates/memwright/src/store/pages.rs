@@ -437,9 +437,9 @@ impl<M: Machine> Pages<M> {
         true
     }
 
-    /// Replaces the frame at `index` by the frame that `exchange`, called with the old frame, returns with a reference.
-    /// Then drops the reference to the old frame. Nothing changes if `exchange` returns `None`, or if the page is not
-    /// in memory.
+    /// Calls `exchange` with the frame at `index`, and replaces this frame by the frame that `exchange` returns with a
+    /// reference. Then drops the reference to the old frame. Nothing changes if `exchange` returns `None`, or if the
+    /// page is not in memory.
     pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
         let Some(Stored::InMemory(old)) = self.stored(index) else {
             return;

@@ -334,8 +334,8 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Completes `end_use`. If `remains` states that the slot is unused, frees the slot. Drops the slot's reference to
-    /// the frame. This function is inlined because most uses of a slot end while others remain, and there is then
-    /// nothing to do.
+    /// the frame that `remains` names, if any. This function is inlined because most uses of a slot end while others
+    /// remain, and there is then nothing to do.
     #[inline(always)]
     pub(super) fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {

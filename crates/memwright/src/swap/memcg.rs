@@ -6,8 +6,8 @@
 //! memcg. To charge a slot, the code visits the memcg and each memcg above it. For an address space without a memcg, it
 //! makes one comparison.
 //!
-//! A closed memcg keeps its number while a slot, an object, an address space or another memcg refers to it. Until then,
-//! its charges also remain in the memcgs above it.
+//! A closed memcg keeps its number while a slot, an object, an address space or another memcg refers to it. Its charges
+//! also remain in the memcgs above it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};

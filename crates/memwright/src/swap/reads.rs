@@ -7,9 +7,9 @@
 //! the entry still names the slot.
 //!
 //! Until the fault ends the read, any operation may change the entry. The added use keeps the slot allocated even if no
-//! entry names it. A fault that [finds](Swap::find) the frame in the slot's record sees that the frame does not record
-//! the slot. It then knows that the frame must not be used yet, and is repeated. The slot has a reference to the frame
-//! besides that of the read, so reclaim does not regard the frame as unmapped.
+//! entry names it. Another fault may [find](Swap::find) the frame in the slot's record. As long as the frame does not
+//! record the slot, that fault must not use the frame, and is repeated. The slot has a reference to the frame besides
+//! that of the read, so reclaim does not regard the frame as unmapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
