@@ -23,8 +23,8 @@ struct Chunk<B> {
     /// The areas, sorted and disjoint. The vector is not empty while the chunk is in the map, and has the capacity
     /// [`CHUNK`].
     areas: Vec<Area<B>>,
-    /// An upper bound of the gaps below the areas, in pages. A larger gap raises the bound immediately. If a search
-    /// finds the bound too high, it lowers it.
+    /// An upper bound of the gaps below the areas, in pages. A larger gap raises the bound immediately. A search that
+    /// finds the bound too high lowers it.
     room: u64,
 }
 
