@@ -1,7 +1,7 @@
 //! Files of huge pages, which hugetlb mappings map (Linux 7.2 `fs/hugetlbfs/inode.c` and `mm/hugetlb.c`).
 //!
-//! Pages are of 2 MiB and come from the hugetlb pool ([`memwright_table::Frames::take_huge`]). Indices in the
-//! [`Object`] interface are those of 4 KiB pages. Internally they are those of huge pages.
+//! Pages are of 2 MiB and come from the hugetlb pool ([`memwright_table::Frames::take_huge`]). The [`Object`] interface
+//! counts indices in 4 KiB pages. This module counts them in huge pages.
 //!
 //! # Reservations
 //! A mapping without `MAP_NORESERVE` succeeds only if the pool has all pages that the mapping can need. The pages of a
@@ -10,8 +10,8 @@
 //! reservation.
 //!
 //! # Locks
-//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Two faults can
-//! therefore not both create a page, and a truncation finds every page that a fault mapped before it.
+//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Therefore only one of
+//! two concurrent faults creates a page, and a truncation finds every page that a fault mapped before it.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -37,12 +37,12 @@ pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
 /// The data that the lock of a file guards.
 pub(crate) struct HugeState<M: Machine> {
     pub(crate) pages: Pages<M>,
-    /// The size in bytes. After `fallocate`, a file of a mount can end inside a huge page. The bytes of such a last
-    /// page can be read but not mapped.
+    /// The size of the file in bytes. After `fallocate`, a file of a hugetlbfs mount can end inside a huge page. The
+    /// bytes of such a last page can be read but not mapped.
     pub(crate) size: u64,
-    /// Pages that are reserved and do not exist yet.
+    /// The indices of huge pages that are reserved and do not exist yet.
     pub(crate) reserved: Runs,
-    /// Pages that userfaultfd calls are filling. Only one call at a time fills a page.
+    /// The indices of huge pages that userfaultfd calls are filling. Only one call at a time fills a page.
     filling: Runs,
 }
 
@@ -81,7 +81,7 @@ impl<M: Machine> HugeView<'_, M> {
 }
 
 impl<M: Machine> HugeState<M> {
-    /// Returns the page at this index, if it exists.
+    /// Returns huge page `index`, if it exists.
     ///
     /// # Errors
     /// [`ObjectError::BeyondEnd`] if the file ends before the page.
@@ -97,8 +97,8 @@ impl<M: Machine> HugeState<M> {
         self.reserved.count(&(index..index + 1)) > 0
     }
 
-    /// Marks page `index` as being filled by a userfaultfd call. Returns false if another call is already filling the
-    /// page, for a shared or a private mapping.
+    /// Marks huge page `index` as being filled by a userfaultfd call, for a shared or a private mapping. Returns false
+    /// if another call is already filling the page.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory for the record.
@@ -160,7 +160,7 @@ impl<M: Machine> HugeFile<M> {
         self
     }
 
-    /// Returns the subpool against which the pages count, both those of the file and those of its private mappings.
+    /// Returns the subpool against which the huge pages of the file and of its private mappings count.
     pub(crate) fn within(&self) -> SubpoolId {
         let subpool = self.subpool.as_ref();
         subpool.map_or(SubpoolId::NONE, |subpool| subpool.id())
@@ -187,8 +187,8 @@ impl<M: Machine> HugeFile<M> {
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
         let (frames, within) = (self.memory.frames(), self.within());
         let mut state = self.state.lock();
-        // The length of the range minus `there` is a lower bound of the number of missing pages. Before the walk over
-        // the indices of the range, reject a range that needs more huge pages than the machine has.
+        // The length of `range` minus `there` is a lower bound of the number of missing pages. Before the walk over the
+        // indices of `range`, reject a range that needs more huge pages than the machine has.
         let there = state.pages.len() + state.reserved.count(&range);
         if (range.end - range.start).saturating_sub(there) > frames.total() / HUGE_PAGES {
             return Err(ObjectError::OutOfMemory);
@@ -242,8 +242,8 @@ impl<M: Machine> HugeFile<M> {
         Ok(page)
     }
 
-    /// Stores `page`, which was taken from the pool, as page `index`, which must not exist yet. If that fails and
-    /// `promised` is set, reserves page `index` again, if the pool has a free page.
+    /// Stores `page`, which was taken from the pool, as page `index`, which must not exist yet. If the file cannot
+    /// store the page and `promised` is set, reserves page `index` again, provided that the pool has a free page.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] if there is no memory for the index. The page is freed.

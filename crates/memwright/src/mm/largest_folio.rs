@@ -51,7 +51,7 @@ impl<M: Machine> Memory<M> {
         counts.made(purpose).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an entry that maps a complete huge page of shared memory (`do_set_pmd`).
+    /// Counts a page-table entry that maps a complete huge page of shared memory (`do_set_pmd`).
     pub(crate) fn count_mapped_whole(&self) {
         let counts = self.huge().sizes.counts(FOLIO_ORDER);
         counts.shared_mapped.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,11 @@
 //! The areas that map an object (Linux 7.2 `struct address_space`, `i_mmap`). Truncation and cleaning, which use this
-//! list, are in `range/mappings.rs`.
+//! list of areas, are in `range/mappings.rs`.
 //!
-//! Areas are found by the pages of the object that they map. An area maps each page at the same distance from its
-//! index, and neither a split nor a merge changes that distance. The object therefore records intervals of indices,
-//! each with an address space and a displacement. The areas at the resulting addresses are looked up in the map of
-//! areas. A protection change that splits an area changes no interval.
+//! The object finds an area by the indices of the pages that the area maps. The number of a mapped page minus its index
+//! in the object, the displacement, is equal for all pages of an area. Neither a split nor a merge of areas changes it.
+//! The object therefore records intervals of indices, each with an address space and a displacement. The areas at the
+//! resulting addresses are looked up in the address space's map of areas. A protection change that splits an area
+//! changes no interval.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ struct Mapping<M: Machine> {
     space: Shared<Core<M>>,
     /// The number of the mapped page minus its index in the object, modulo 2^64.
     displacement: u64,
-    /// The number of areas.
+    /// The number of areas in the interval.
     areas: u32,
 }
 
@@ -33,11 +34,12 @@ struct Mapping<M: Machine> {
 /// The lock of the areas of an address space is acquired before that of the list.
 pub struct Mappings<M: Machine> {
     /// The owner of an interval is the number of its address space. The intervals of an address space change only while
-    /// its areas are locked for writing, or after areas were removed. They cover at least what its areas map.
+    /// its areas are locked for writing, or after areas were removed. Its intervals cover at least the pages that its
+    /// areas map.
     list: Lock<IntervalTree<Mapping<M>>, M::Threads>,
-    /// Increased before pages are removed from the object and before they are cleaned. A fault reads the value before
-    /// its lookup in the object, and again while it holds the page-table lock. If the two values differ, the result of
-    /// the lookup may be stale, and the fault starts again.
+    /// The generation of the object's pages. It is increased before pages are removed from the object and before they
+    /// are cleaned. A fault reads the value before its lookup in the object, and again while it holds the page-table
+    /// lock. If the two values differ, the result of the lookup may be stale, and the fault starts again.
     generation: AtomicU64,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct Mapped {
 
 /// The position of a visit in the list: the places of one address space that are still to be visited.
 pub(crate) struct Places {
-    /// A key before the next place.
+    /// A key in the list that precedes the next place.
     key: IntervalKey,
     /// The next interval after `key`, possibly of another address space, and the change counter of the list when the
     /// interval was found.
@@ -66,12 +68,12 @@ impl Places {
     }
 }
 
-/// The result of cleaning entries.
+/// The result of cleaning page-table entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanOutcome {
-    /// Entries that were dirty.
+    /// The number of entries that were dirty.
     pub dirty: u64,
-    /// Entries that lost their write permission.
+    /// The number of entries that lost their write permission.
     pub protected: u64,
 }
 
@@ -101,8 +103,8 @@ impl<M: Machine> Mappings<M> {
         list.values().map(|mapping| u64::from(mapping.areas)).sum()
     }
 
-    /// Increases the generation, so that a fault in progress starts again if it has already looked up its page or
-    /// notified the object of a first store.
+    /// Increases the generation. A fault in progress then starts again if it has already looked up its page or notified
+    /// the object of a first store.
     pub fn stale(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
@@ -128,13 +130,14 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Returns the next address space that may map one of the pages `span`, and sets `places` to its places.
+    /// Returns the next address space that may map one of the pages `span`, and makes `places` refer to the places of
+    /// this address space.
     fn next_space(&self, places: &mut Places, span: &Range<u64>) -> Option<Shared<Core<M>>> {
         let list = self.list.lock();
         let visited = places.key.owner;
         let mut found = places.take_next(&list, span)?;
         if list.key(found).owner == visited {
-            // The visitor did not take all places of this address space, or new ones were added: skip them.
+            // The visitor did not take all places of the address space `visited`, or new ones were added: skip them.
             found = list.next(IntervalKey::after(visited), span)?;
         }
         *places = Places {
@@ -147,7 +150,8 @@ impl<M: Machine> Mappings<M> {
     /// Returns the next place at which the visited address space may map some of the pages `span`.
     ///
     /// # Locks
-    /// The caller holds the lock of the areas of the address space, so that no interval is added before the next one.
+    /// The caller holds the lock of the areas of the visited address space, so that no interval is added before the
+    /// next place.
     pub(crate) fn next_place(&self, places: &mut Places, span: &Range<u64>) -> Option<Mapped> {
         let list = self.list.lock();
         let interval = places.take_next(&list, span)?;
@@ -170,7 +174,7 @@ impl<M: Machine> Mappings<M> {
     /// maps them.
     ///
     /// # Locks
-    /// The caller holds the lock of `areas`, those of the address space that is visited.
+    /// The caller holds the lock of `areas`, the areas of the visited address space.
     pub(crate) fn for_each_area<'a>(
         &self,
         areas: &'a Areas<M>,
@@ -203,8 +207,8 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Calls `add` with each address space and page at which page `index` of the object may be mapped, in the order of
-    /// the numbers of the address spaces.
+    /// Calls `add` with each address space and page at which page `index` of the object may be mapped, in ascending
+    /// order of the address spaces' numbers.
     ///
     /// # Errors
     /// Those of `add`, which ends the search.
@@ -247,7 +251,7 @@ impl<M: Machine> Mappings<M> {
         attachment.is_some_and(|own| own.is_in(self, mapped.interval))
     }
 
-    /// Records one more area, which maps the pages `span` of the object from `page` on.
+    /// Records one more area, which maps the pages `span` of the object to the addresses from `page` on.
     pub(super) fn attach(
         &self,
         space: &Shared<Core<M>>,
@@ -301,7 +305,7 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Records one area less in an interval, and removes an interval that has no area left.
+    /// Subtracts one area from an interval, and removes the interval if no area is left in it.
     pub(super) fn detach(&self, interval: IntervalId) {
         let mut list = self.list.lock();
         let Some(mapping) = list.value_mut(interval) else {
@@ -314,7 +318,7 @@ impl<M: Machine> Mappings<M> {
             drop(mapping);
         }
     }
-    /// Records that an area of the interval maps the pages of the object below index `end`.
+    /// Extends an interval to at least index `end`, because an area of it now maps the object's pages below `end`.
     pub(super) fn reach(&self, interval: IntervalId, end: u64) {
         self.list.lock().extend(interval, end);
     }

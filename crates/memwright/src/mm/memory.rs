@@ -36,10 +36,10 @@ pub struct Memory<M: Machine> {
     pub(crate) swap: Arc<Swap<M>>,
     /// The NUMA policies that areas refer to.
     placements: Policies<M::Threads>,
-    /// All address spaces.
+    /// The list of all address spaces.
     spaces: Spaces<M>,
-    /// Whether a swap device was ever added. The first one also gives the frame allocator a reference to the map of
-    /// swap slots.
+    /// Whether a swap device was ever added. Adding the first device also gives the frame allocator a reference to the
+    /// map of swap slots.
     pub(crate) swapping: AtomicBool,
     pub(crate) counters: Counters,
     tracing: Tracing<M::Threads>,
@@ -164,8 +164,8 @@ impl<M: Machine> Memory<M> {
         &self.swap
     }
 
-    /// Returns an upper bound of the number of pages that were ever mapped, over all address spaces. The number of
-    /// mapped pages cannot rise by more than this bound rises in the same time.
+    /// Returns an upper bound of the number of pages that were ever mapped, over all address spaces. Between two calls,
+    /// the number of mapped pages rises by at most the difference of the two bounds.
     pub fn ever_mapped(&self) -> u64 {
         let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
         let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
@@ -195,7 +195,7 @@ impl<M: Machine> Memory<M> {
         self.tracing.is_watched()
     }
 
-    /// Sends the event that `event` returns, if any, to the trace sink, if one is set. `event` is called only then.
+    /// If a trace sink is set, calls `event` and sends the event that `event` returns, if any, to the sink.
     #[inline]
     pub(crate) fn trace<E: Into<Option<Event>>>(&self, event: impl FnOnce() -> E) {
         self.tracing.trace(|| self.note_lines(), event);
@@ -233,7 +233,7 @@ impl<M: Machine> Memory<M> {
         self.counters.add(cpu, row, count);
     }
 
-    /// Counts `ahead` pages of swap readahead, of which `used` were accessed.
+    /// Counts `ahead` pages that swap readahead has read, of which `used` were accessed.
     pub(crate) fn count_ahead(&self, cpu: CpuId, ahead: u64, used: u64) {
         self.count_on(cpu, Row::SwapAroundHit, used);
         self.count_on(cpu, Row::SwapAroundWasted, ahead - used);
@@ -286,7 +286,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Counts the changes and flushes that few gathers have.
+    /// Counts those changes and flushes of a gather that few gathers have.
     #[cold]
     #[inline(never)]
     fn count_rest(&self, cpu: CpuId, counts: &GatherCounts) {
@@ -311,7 +311,8 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-/// Returns the trace event of a flush. Its reason is the last change in [`Change::ALL`] that requires one.
+/// Returns the trace event of a flush. The reason in the event is the last change in [`Change::ALL`] that requires a
+/// flush.
 #[cold]
 fn flush_event(counts: &GatherCounts) -> Event {
     let mut reason = Change::Same;
@@ -330,7 +331,7 @@ fn flush_event(counts: &GatherCounts) -> Event {
     }
 }
 
-/// Returns the sums of the lock statistics: of all locks, and of all counted cache lines other than those of locks.
+/// Returns the sums of the lock statistics: first of all locks, then of all counted cache lines except those of locks.
 pub(crate) fn lock_statistics() -> (stat::Counts, stat::Counts) {
     let mut locks = stat::Counts::default();
     for rank in RANKS {

@@ -1,9 +1,9 @@
 //! The pages that map a KSM frame (Linux 7.2 `mm/ksm.c`, `struct ksm_rmap_item`).
 //!
 //! Each merge records its page. A record may be stale, because the page was written, moved or unmapped since. A page
-//! that a child inherited has no record until a later scan. The caller finds out from the reference count of the frame
-//! whether the records are complete. If they are not, it searches all mergeable memory and records the pages that it
-//! finds.
+//! that a child inherited has no record until a later scan. The caller compares the reference count of the frame with
+//! the number of recorded pages that map the frame, and so finds whether the records are complete. If they are not, the
+//! caller searches all mergeable memory and records the pages that it finds.
 
 use core::sync::atomic::Ordering;
 use memwright_table::{Frame, Machine, OutOfMemory, Page, Shared};
@@ -13,11 +13,11 @@ use crate::mm::memory::Memory;
 use crate::mm::merging::{MergedPlace, Merging};
 use crate::types::digest_index::key_of;
 
-/// The maximum number of records of a frame is twice the number of its entries, plus this number.
+/// A frame may have twice as many records as entries, plus this number of records.
 const SPARE: u32 = 16;
 
 impl<M: Machine> Merging<M> {
-    /// Returns the key of a KSM frame in the index.
+    /// Returns the key of the KSM frame `frame` in the index.
     pub(crate) fn key(&self, memory: &Memory<M>, frame: Frame) -> u64 {
         let frames = memory.frames();
         let across = self.settings.across_nodes.load(Ordering::Relaxed);
@@ -25,8 +25,8 @@ impl<M: Machine> Merging<M> {
         key_of(frames.digest(frame), node)
     }
 
-    /// Records a page that maps the KSM frame with this key. First drops the other records of the frame if it has so
-    /// many that most of them must be stale: the next search finds the entries again.
+    /// Records a page that maps the KSM frame with this key. If the frame has so many records that most of them must be
+    /// stale, first drops its other records. The next search then finds the entries again.
     pub(crate) fn note_place(
         &self,
         memory: &Memory<M>,
@@ -38,7 +38,7 @@ impl<M: Machine> Merging<M> {
         self.known.lock().note_place(key, frame, place, most);
     }
 
-    /// Calls `add` with the recorded pages of a KSM frame.
+    /// Calls `add` with each recorded page of a KSM frame.
     ///
     /// # Errors
     /// Those of `add`, which ends the search.

@@ -38,7 +38,7 @@ impl MergeNumber {
     }
 }
 
-/// A page for which this pass has not found an equal page yet.
+/// A page for which this pass of the scan has not found an equal page yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Lone {
     pub(crate) space: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Scanned<M: Machine> {
 /// A page that mapped a KSM frame when it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MergedPlace {
-    /// The number of the address space in the list of those that are scanned.
+    /// The number of the address space in the list of scanned address spaces.
     pub(crate) space: u64,
     pub(crate) page: Page,
 }
@@ -64,8 +64,8 @@ pub(crate) struct MergedPlace {
 #[derive(Clone, Copy)]
 pub(crate) struct Stable {
     pub(crate) frame: Frame,
-    /// The pages that were merged into the frame. Some may map another frame by now. Pages of forked children are
-    /// missing until the scan or a search has found them.
+    /// The pages that were merged into the frame. Some of them may map another frame by now. The list lacks pages of
+    /// forked children that neither the scan nor a search has found yet.
     pub(crate) places: Chain,
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct Known<M: Machine> {
 }
 
 impl<M: Machine> Known<M> {
-    /// Removes a KSM frame with this key from the index. Returns its list of places, and the caller takes over the
-    /// index's reference. Returns `None` if the frame is not in the index.
+    /// Removes the KSM frame `frame`, whose key is `key`, from the index. Returns the frame's list of places, and the
+    /// caller takes over the index's reference. Returns `None` if the frame is not in the index.
     pub(crate) fn take(&mut self, key: u64, frame: Frame) -> Option<Chain> {
         let taken = self.merged.remove(key, |one| one.frame == frame)?;
         Some(taken.places)
@@ -118,7 +118,7 @@ impl<M: Machine> Known<M> {
 pub(crate) struct Round {
     pub(crate) space: u64,
     pub(crate) page: Page,
-    /// The number of pages that this pass has found changed so far.
+    /// The number of pages that this pass of the scan has found changed so far.
     pub(crate) volatile: u64,
 }
 
@@ -164,7 +164,7 @@ impl<M: Machine> Merging<M> {
         &self.settings
     }
 
-    /// Returns whether an address space is registered for scanning.
+    /// Returns whether any address space is registered for scanning.
     pub fn is_wanted(&self) -> bool {
         !self.known.lock().spaces.is_empty()
     }

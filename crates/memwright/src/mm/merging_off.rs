@@ -40,7 +40,7 @@ impl<M: Machine> Merging<M> {
         &self.settings
     }
 
-    /// Returns whether an address space is registered for scanning.
+    /// Returns whether any address space is registered for scanning.
     pub fn is_wanted(&self) -> bool {
         false
     }

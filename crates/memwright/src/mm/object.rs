@@ -68,12 +68,12 @@ pub struct CachedRun {
     pub wanted: u64,
     /// A bitmap of the pages that are in memory, which the object sets.
     pub found: u64,
-    /// The frames. `None` until the first use, because most faults find no neighbours.
+    /// The frames of the pages that are found. `None` until the first use, because most faults find no neighbours.
     frames: Option<[Frame; Self::MOST]>,
 }
 
 impl CachedRun {
-    /// The maximum number of pages.
+    /// The maximum number of pages in a run.
     pub const MOST: usize = 16;
 
     /// Returns the run of the pages `wanted` from page `first` on, of which none is found.
@@ -87,7 +87,8 @@ impl CachedRun {
         }
     }
 
-    /// Returns the frames of the pages that are found, with one reference each, at the same numbers as in `found`.
+    /// Returns the frames of the pages that are found, with one reference each. Bit `i` of `found` stands for element
+    /// `i`.
     #[inline]
     pub fn frames(&mut self) -> &mut [Frame] {
         self.frames.get_or_insert([Frame::new(0); Self::MOST])
@@ -97,7 +98,7 @@ impl CachedRun {
 /// Something with pages that areas can map.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
-/// Linux requires the same open file). Several objects can share one [`Mappings`], which identifies the set of pages.
+/// Linux requires the same open file). Several objects can share one [`Mappings`]: they are then one set of pages.
 ///
 /// # Locks
 /// Unless the comment of a method says otherwise, it can be called with the locks of the areas of address spaces held,
@@ -111,7 +112,7 @@ pub trait Object<M: Machine>: Send + Sync {
     /// `write` states whether a store through a shared mapping is about to happen.
     ///
     /// # Errors
-    /// See [`ObjectError`]. A page in swap is reported as [`ObjectError::InSwap`], without waiting for the device.
+    /// See [`ObjectError`]. For a page in swap, returns [`ObjectError::InSwap`] without waiting for the device.
     fn frame(&self, memory: &Memory<M>, index: u64, write: bool) -> Result<Frame, ObjectError>;
 
     /// Returns whether page `index` exists, in memory or in swap.
@@ -148,8 +149,8 @@ pub trait Object<M: Machine>: Send + Sync {
     /// for the device.
     ///
     /// # Errors
-    /// Those of `bring_in`, and [`ObjectError::WouldBlock`] if the device takes time: the fault completes the reads
-    /// after it has released its locks.
+    /// The errors of `bring_in`, and [`ObjectError::WouldBlock`] if the device takes time: the fault completes the
+    /// reads after it has released its locks.
     fn begin_bring_in(
         &self,
         memory: &Memory<M>,
@@ -161,8 +162,8 @@ pub trait Object<M: Machine>: Send + Sync {
         self.bring_in(memory, index, most)
     }
 
-    /// Returns a bitmap of those of the `pages` pages from `first` on that have been looked up since they were stored
-    /// or swapped in. `pages` is at most 64.
+    /// Returns a bitmap of the pages that have been looked up since they were stored or swapped in, among the `pages`
+    /// pages from `first` on. `pages` is at most 64.
     fn asked_for(&self, first: u64, pages: u64) -> u64 {
         let _ = (first, pages);
         0
@@ -171,10 +172,10 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Reclaims those pages of `leaving` that can be reclaimed. Afterwards no entry maps the reclaimed pages, and the
     /// next access faults them in again. The caller holds no lock of any address space.
     ///
-    /// A file system first removes from its copy of the set the pages that must stay ([`Mappings::keep`]), and writes
-    /// back dirty pages. It calls [`Mappings::clean`] before it copies the contents of a page, so that it is notified
-    /// of later stores. Then it calls [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it
-    /// has the only reference, unless they were stored to in the meantime.
+    /// An object of a file system first removes from its copy of `leaving` the pages that must stay
+    /// ([`Mappings::keep`]), and writes back dirty pages. It calls [`Mappings::clean`] before it copies the contents of
+    /// a page, so that it is notified of later stores. Then it calls [`Mappings::stale`] and [`Mappings::withdraw`].
+    /// Finally it frees each page to which it has the only reference, unless the page was stored to in the meantime.
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
         let _ = (memory, leaving);
         Left::default()
@@ -183,9 +184,9 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Returns the frame of page `index` if it is in memory. The frame carries one reference.
     fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
 
-    /// Like [`cached`](Self::cached), for the pages from `first` on whose bits are set in `wanted`; bit 0 is page
-    /// `first`. Writes their frames to the elements of `frames` with the same numbers, and returns a bitmap of the
-    /// pages that are in memory. The other elements keep their values.
+    /// Like [`cached`](Self::cached), for several pages: bit `i` of `wanted` selects page `first + i`. Writes the frame
+    /// of that page to element `i` of `frames`, and returns a bitmap of the pages that are in memory. The other
+    /// elements keep their values.
     ///
     /// # Panics
     /// If `frames` has no element for a page in `wanted`.
@@ -202,8 +203,8 @@ pub trait Object<M: Machine>: Send + Sync {
         found
     }
 
-    /// Returns the frame of page `index`, like [`frame`](Self::frame) for a load, and then finds neighbouring pages, like
-    /// [`cached_run`](Self::cached_run). An object can do both while it holds its lock once.
+    /// Returns the frame of page `index`, like [`frame`](Self::frame) for a load, and then finds neighbouring pages,
+    /// like [`cached_run`](Self::cached_run). An object can do these two steps under one acquisition of its lock.
     ///
     /// # Errors
     /// Those of [`frame`](Self::frame).
@@ -221,7 +222,8 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(frame)
     }
 
-    /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.
+    /// Returns whether page `index` exists or could be created. If neither is true, an access to the page fails with
+    /// SIGBUS.
     fn contains(&self, index: u64) -> bool;
 
     /// Adds `frame` as page `index`, unless the object already has that page, and calls `map` before another thread can
@@ -289,12 +291,12 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(false)
     }
 
-    /// Returns whether this is shared anonymous memory, which has no file name.
+    /// Returns whether the object is shared anonymous memory, which has no file name.
     fn is_anonymous(&self) -> bool {
         false
     }
 
-    /// Returns whether this is memory rather than a file. Resident pages of memory count as `RssShmem`.
+    /// Returns whether the object is memory rather than a file. Resident pages of memory count as `RssShmem`.
     fn is_memory(&self) -> bool {
         false
     }
@@ -352,9 +354,9 @@ pub trait Object<M: Machine>: Send + Sync {
         Err(CollapseError::NotEligible)
     }
 
-    /// Sets the NUMA policy of new pages among the `pages` pages from `first` on, or removes it if `policy` is none.
-    /// The policy applies to all mappings of the object. Returns whether the object supports policies. If not, the
-    /// policies of the areas apply.
+    /// Sets the NUMA policy of new pages among the `pages` pages from `first` on, or removes their policy if `policy`
+    /// is none. The policy applies to all mappings of the object. Returns whether the object supports policies. If it
+    /// does not, the policies of the areas apply.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no heap memory. Nothing has changed.
@@ -372,8 +374,8 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Replaces the frame of page `index`, or the huge page that begins at that index. The object calls `exchange` with
     /// the old frame once the frame can no longer be looked up in the object. `exchange` returns the new frame with a
     /// reference, which the object takes over. The object then drops its reference to the old frame. Nothing changes if
-    /// `exchange` returns `None`, or if the object has no page of this size there. The caller holds the area locks of
-    /// every address space that maps the page.
+    /// `exchange` returns `None`, or if the object has no page of that size at `index`. The caller holds the area locks
+    /// of every address space that maps the page.
     fn exchange(
         &self,
         memory: &Memory<M>,
@@ -396,7 +398,7 @@ pub trait Object<M: Machine>: Send + Sync {
         self.huge().is_none()
     }
 
-    /// Returns the object that a forked child maps instead, if this one has a reservation of huge pages.
+    /// Returns the object that a forked child maps instead of this one, if this one has a reservation of huge pages.
     fn unreserved(&self) -> Option<&Arc<dyn Object<M>>> {
         None
     }

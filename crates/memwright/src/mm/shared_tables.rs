@@ -6,9 +6,9 @@ use crate::mm::core::Core;
 use crate::types::stats::Row;
 
 impl<M: Machine> Core<M> {
-    /// Removes the last-level page tables that are entirely in `range`, and leaves shared ones to the other address spaces
-    /// that share them. Returns the removed tables, which the caller drops, if all tables of the range that are empty have
-    /// been freed.
+    /// Removes the last-level page tables that are entirely in `range`. Tables that other address spaces share stay
+    /// with those address spaces. Returns the removed tables, which the caller drops: all empty tables of `range` have
+    /// then been freed. Returns `None` if `range` is shorter than the range of one table: nothing has been done then.
     #[inline]
     pub(crate) fn remove_tables(
         &self,
@@ -37,7 +37,7 @@ impl<M: Machine> Core<M> {
         self.table.cut_tables(range, gather)
     }
 
-    /// Counts the entries of the tables that a fork shares with this address space, the child's.
+    /// Counts the entries of the tables that a fork makes this address space, the child, share with its parent.
     pub(crate) fn note_shared(&self, cpu: CpuId, shared: &TableTotals) {
         self.note_resident(cpu, shared.counted);
         self.note_uncounted(cpu, shared.others());
@@ -47,7 +47,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::TablesShared, shared.tables);
     }
 
-    /// Counts the entries of shared tables that this address space has left.
+    /// Counts the entries of the shared tables that this address space no longer uses.
     fn note_left(&self, cpu: CpuId, left: &TableTotals) {
         self.note_left_pages(cpu, left.counted);
         if left.swapped > 0 {

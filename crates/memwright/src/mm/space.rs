@@ -16,16 +16,16 @@ pub use crate::mm::areas::Area;
 /// The number of areas between two scheduling points of an operation on many areas.
 pub(crate) const AREAS: u32 = 64;
 
-/// The number of pages between two scheduling points of an operation in which each page costs as much as a fault.
+/// The number of pages between two scheduling points of an operation that spends as much on each page as a fault.
 pub(crate) const PAGES: u32 = 64;
 
 /// The memory of a process: its areas and its page table.
 ///
-/// Every operation takes `&self` and does its own locking: shared for most operations that change only pages (a fault,
-/// `MADV_DONTNEED`, populating), exclusive where areas change, or where page tables are replaced or freed. No lock is
-/// held when an operation returns, and no operation sleeps: if an object would have to wait, the operation returns an
-/// error, and the caller waits and retries. Only a swap device may sleep, in
-/// [`SwapDevice::complete`](crate::SwapDevice::complete), for which a swap-in releases the locks.
+/// Every operation takes `&self` and does its own locking. Most operations that change only pages (a fault,
+/// `MADV_DONTNEED`, populating) take the lock shared. Operations that change areas, or replace or free page tables,
+/// take it exclusively. No lock is held when an operation returns, and no operation sleeps: if an object would have to
+/// wait, the operation returns an error, and the caller waits and retries. Only a swap device may sleep, in
+/// [`SwapDevice::complete`](crate::SwapDevice::complete), before which a swap-in releases the locks.
 ///
 /// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
 pub struct AddressSpace<M: Machine> {
@@ -45,7 +45,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(Self::forked(memory, layout, None)?)
     }
 
-    /// Creates an empty address space, for a child of `parent` if that is given.
+    /// Creates an empty address space, as a child of `parent` if `parent` is given.
     pub(crate) fn forked(
         memory: Arc<Memory<M>>,
         layout: Layout,

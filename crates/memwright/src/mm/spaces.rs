@@ -1,8 +1,8 @@
-//! The address spaces of the machine, each a child of the one from which it was forked.
+//! The tree of the machine's address spaces: each is a child of the address space from which it was forked.
 //!
-//! A private page is mapped by the address space that created it and by those that descend from it (Linux 7.2
+//! A private page is mapped by the address space that created it and by descendants of that address space (Linux 7.2
 //! `mm/rmap.c`, `struct anon_vma`, which Linux has for each area). A search for the entries of a page therefore begins
-//! with the descendants of an address space that maps it, and ascends until all entries are found.
+//! with an address space that maps the page and its descendants, and ascends until all entries are found.
 
 use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
@@ -17,19 +17,19 @@ const NONE: u32 = u32::MAX;
 /// All address spaces.
 pub(crate) struct Spaces<M: Machine>(Lock<Forest<M>, M::Threads>);
 
-/// An address space, a dropped one that had several children, or a vacant node.
+/// A node for an address space, for a dropped address space that had several children, or for none (a vacant node).
 struct Node<M: Machine> {
     /// `None` if the address space was dropped. The node then only connects its children, unless it is vacant.
     space: Option<Shared<Core<M>>>,
     /// The number of the address space, which is never used again. 0 in a vacant node.
     number: u64,
-    /// The parent. In a vacant node, the next vacant one.
+    /// The parent's node. In a vacant node, the next vacant node.
     parent: u32,
     /// The child that was added last.
     child: u32,
-    /// The sibling that was added before this one.
+    /// The sibling that was added just before this node.
     next: u32,
-    /// The sibling that was added after this one.
+    /// The sibling that was added just after this node.
     previous: u32,
 }
 
@@ -53,7 +53,7 @@ struct Place {
 pub(crate) struct Relatives {
     /// The node whose descendants are being visited.
     top: Place,
-    /// The child of `top` that was `top` before: it and its descendants have been visited.
+    /// The child of `top` that was `top` before: this child and its descendants have been visited.
     visited: u32,
     /// The node that was visited last.
     at: Option<Place>,
@@ -194,8 +194,8 @@ impl<M: Machine> Forest<M> {
         (node.parent, node.next) = (parent, next);
     }
 
-    /// Removes a node if its address space was dropped and it has fewer than two children; an only child takes its
-    /// place. After a removal, does the same with the parent.
+    /// Removes a node if its address space was dropped and it has fewer than two children. An only child takes the
+    /// place of the node. After a removal, examines the parent in the same way.
     fn prune(&mut self, mut node: u32) {
         while let Some(gone) = self.nodes.get(node) {
             let Node { parent, child, .. } = *gone;
@@ -240,7 +240,7 @@ impl<M: Machine> Forest<M> {
         Place { node, number }
     }
 
-    /// Returns whether the node still is the one to which `place` refers.
+    /// Returns whether `place` still refers to its node.
     fn is_current(&self, place: Place) -> bool {
         let node = self.nodes.get(place.node);
         node.is_some_and(|node| node.number == place.number)

@@ -1,5 +1,5 @@
-//! The address spaces of the machine without the features that search them, `huge`, `numa` and `share`: they are only
-//! numbered.
+//! The address spaces of the machine without the features that search them, `huge`, `numa` and `share`: the address
+//! spaces are only numbered.
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ impl<M: Machine> Spaces<M> {
         }
     }
 
-    /// Assigns the number of a new address space. It is higher than that of every earlier address space.
+    /// Assigns the number of a new address space, which is higher than the number of every earlier address space.
     pub(crate) fn enter(
         &self,
         space: &Shared<Core<M>>,

@@ -5,14 +5,15 @@ use memwright_table::{Frames, Machine, SubpoolCounts, SubpoolId};
 
 use crate::types::error::ObjectError;
 
-/// A limit on the huge pages of several files, and a number of pages that the pool always keeps for them.
+/// A limit on the huge pages that several files use together, and a number of huge pages that the pool always keeps for
+/// these files.
 pub struct HugeSubpool<M: Machine> {
     frames: Arc<Frames<M>>,
     id: SubpoolId,
 }
 
 impl<M: Machine> HugeSubpool<M> {
-    /// Creates a subpool with a limit of `most` pages and a guarantee of `least` pages.
+    /// Creates a subpool with a limit of `most` huge pages and a guarantee of `least` huge pages.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] if the pool has fewer than `least` pages.

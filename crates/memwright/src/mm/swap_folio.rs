@@ -2,10 +2,11 @@
 //! `mm/memory.c`, `alloc_swap_folio`).
 //!
 //! A run of pages with consecutive addresses and slots is cut as a buddy allocator would cut it: each block is the
-//! largest that begins at an aligned address and ends within the run. The alignment of its slots does not matter. Linux
-//! requires the slots to be aligned like the pages, because its swap cache indexes a folio by a naturally aligned range
-//! of slots during the read. Here the record of each slot names a single frame, and devices are read page by page.
-//! Aligned slots would gain nothing, and would exclude every run whose first slot is not aligned like its address.
+//! largest that begins at an aligned address and ends within the run. The alignment of the run's slots does not matter.
+//! Linux requires the slots to be aligned like the pages, because its swap cache indexes a folio by a naturally aligned
+//! range of slots during the read. Here the record of each slot names a single frame, and devices are read page by
+//! page. To require aligned slots would gain nothing, and would exclude every run whose first slot is not aligned like
+//! its address.
 
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 
@@ -18,7 +19,7 @@ use crate::types::swap_window::MOST;
 /// The order of the largest folio for swap-in.
 const LARGEST_ORDER: u8 = MOST.ilog2() as u8;
 
-/// Returns the order of the folio for page number `number`, which is the first of `left` adjacent pages. The order is
+/// Returns the order of the folio that begins at page number `number`, the first of `left` adjacent pages. The order is
 /// at most `most`. It is 0 for a single page.
 fn order_at(number: u64, left: u64, most: u8) -> u8 {
     let aligned = number.trailing_zeros();
@@ -46,8 +47,8 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         }
     }
 
-    /// Returns the frame for the page with this number, by which a folio is aligned. The page is the first of `left`
-    /// pages that are still to be read and have consecutive addresses and slots.
+    /// Returns the frame for page number `number`, which determines how a folio is aligned. The page is the first of
+    /// `left` pages that are still to be read and have consecutive addresses and slots.
     ///
     /// # Errors
     /// No frame is free.
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the number of pages of each block into which a run is cut.
+    /// Cuts the run of `count` pages from `first` on into blocks, and returns the number of pages of each block.
     fn cut(first: u64, count: u64, most: u8) -> Vec<u64> {
         let (mut number, end) = (first, first + count);
         let mut blocks = Vec::new();

@@ -7,10 +7,11 @@ use memwright_table::handle::Shared;
 use crate::types::area_name::AreaName;
 use crate::types::uffd::Watch;
 
-/// The userfaultfd context and the name of an area. Few areas have either, so an area stores one pointer to a tag, and
-/// areas with equal properties can share the tag.
+/// The userfaultfd context and the name of an area. Few areas have a context or a name, so an area stores one pointer
+/// to a tag, and areas with equal properties can share the tag.
 pub(crate) struct Tag {
-    /// The userfaultfd context that handles faults in the area. The flags of the area select the faults.
+    /// The userfaultfd context that handles faults in the area. The area's flags select the kinds of faults that it
+    /// handles.
     watcher: Option<Watch>,
     /// The name of anonymous memory.
     name: Option<Arc<AreaName>>,

@@ -1,6 +1,6 @@
-//! The operations of an address space by theme: each theme is a type that only refers to the address space.
+//! Groups of operations of an address space, called themes. The type of a theme only refers to the address space.
 //!
-//! The operations of a theme are in the folder of what they do, like those of [`AddressSpace`] itself.
+//! The operations of a theme, like those of [`AddressSpace`] itself, are in the folder named after what they do.
 
 use memwright_table::Machine;
 
@@ -49,12 +49,13 @@ themes! {
     /// The operations on protection keys.
     protection_keys;
 
-    /// Which pages of an address space are in memory: locking, populating, and `mincore`.
+    /// The presence of an address space's pages in memory: locking, populating, and `mincore`.
     Residency,
     /// The operations that bring pages into memory, keep them there, or report them.
     residency;
 
-    /// Which pages of an address space were written or accessed: `PAGEMAP_SCAN`, soft-dirty, and `clear_refs`.
+    /// The record of which pages of an address space were written or accessed: `PAGEMAP_SCAN`, soft-dirty, and
+    /// `clear_refs`.
     Tracking,
     /// The operations that track stores and accesses.
     tracking;
@@ -64,8 +65,8 @@ themes! {
     /// The operations of a userfaultfd.
     uffd;
 
-    /// How much memory an address space uses.
+    /// The amount of memory that an address space uses.
     Usage,
-    /// The counts of the memory that is used.
+    /// The counts of used memory.
     usage;
 }

@@ -48,8 +48,8 @@ impl<H: Threads> Tracing<H> {
         self.watched.load(Ordering::Acquire)
     }
 
-    /// Calls `note_lines` if lock statistics are taken. If a sink is set, sends the event that `event` returns, if any,
-    /// to it. `event` is called only then.
+    /// Calls `note_lines` if lock statistics are taken. If a sink is set, calls `event` and sends the event that
+    /// `event` returns, if any, to the sink.
     #[inline]
     pub(super) fn trace<E: Into<Option<Event>>>(
         &self,

@@ -44,11 +44,11 @@ impl<M: Machine> Numa<'_, M> {
         core.place_areas(&mut areas, range, |_| Ok(Some(id)))
     }
 
-    /// Sets the home node of the policies of the areas in a range. Areas without a policy are unchanged. `may` returns
-    /// whether a policy supports a home node.
+    /// Sets the home node of the policies of the areas in `length` bytes from `address` on. Areas without a policy are
+    /// unchanged. `may` returns whether a policy supports a home node.
     ///
     /// # Errors
-    /// See [`BindError`]: [`BindError::NoHome`] at the first area whose policy does not support it, and
+    /// See [`BindError`]: [`BindError::NoHome`] at the first area whose policy does not support a home node, and
     /// [`BindError::Hole`] if no area has a policy.
     pub fn set_home_node(
         &self,
@@ -87,9 +87,9 @@ impl<M: Machine> Numa<'_, M> {
         Some(core.placement_of(area, address.page()))
     }
 
-    /// Calls `visit` for each mapped page of `range`, until `visit` returns false. The arguments are the page, or the
-    /// first page of a huge page; its node; and the nodes from which the policy of its area would allocate it for a CPU
-    /// of node `near`.
+    /// Calls `visit` for each mapped page of `range`, until `visit` returns false. The first argument is the page, or
+    /// the first page of a huge page. The second is its node. The third describes the nodes from which the policy of
+    /// the page would allocate it for a CPU of node `near`.
     ///
     /// # Locks
     /// No lock is held while `visit` runs.
@@ -126,7 +126,7 @@ impl<M: Machine> Numa<'_, M> {
 struct Placed<'a, M: Machine> {
     area: &'a Area<M>,
     page: Page,
-    /// The page after the last one that the entry maps.
+    /// The page after the last page that the entry maps.
     end: Page,
     node: u8,
 }
@@ -166,8 +166,8 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// Returns the policy of page `page` of the area: that of the object if it has policies, otherwise that of the
-    /// area.
+    /// Returns the policy of page `page` of the area: the object's policy if the object has policies, otherwise the
+    /// area's policy.
     fn placement_of(&self, area: &Area<M>, page: Page) -> Option<PlacePolicy> {
         self.memory.placement(area.placement_of(page))
     }
@@ -226,8 +226,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Sets the policy of every area of the range to the one that `choose` returns, or leaves it if `choose` returns
-    /// `None`. Splits and merges areas as needed.
+    /// Sets the policy of every area of `range` to the policy that `choose` returns for the area. If `choose` returns
+    /// `None`, the policy does not change. Splits and merges areas as needed.
     fn place_areas(
         &self,
         areas: &mut Areas<M>,
@@ -276,8 +276,8 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Area<M> {
-    /// Returns the policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): that of the object if
-    /// it has policies, otherwise that of the area.
+    /// Returns the policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): the object's policy
+    /// if the object has policies, otherwise the area's policy.
     pub fn placement_of(&self, page: Page) -> PolicyId {
         let object = self.object();
         let own = object.and_then(|object| object.placement(self.offset_of(page)));

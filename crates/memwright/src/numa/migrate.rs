@@ -27,9 +27,9 @@ impl<M: Machine> Numa<'_, M> {
         Ok(core.memory.frames().node_of(present.frame_of(page)))
     }
 
-    /// Migrates the page at `page` to the nodes of `choice`, unless it already is on one of the preferred ones
-    /// (`choice.first`). A huge page is migrated as one. A page of an object, or with several users, is migrated in all
-    /// its entries, but only with [`Moving::All`] or if at most one entry maps it.
+    /// Migrates the page at `page` to the nodes of `choice`, unless it already is on one of the preferred nodes
+    /// (`choice.first`). A huge page is migrated as a whole. A page of an object, or a page with several users, is
+    /// migrated only with [`Moving::All`] or if at most one entry maps it. All its entries are then changed.
     ///
     /// # Errors
     /// See [`Unmoved`]; the page stays in its frame, as writable as [`writable`](crate::writable) permits.
@@ -68,7 +68,7 @@ impl<M: Machine> Numa<'_, M> {
     }
 }
 
-/// Which entries a migration changes.
+/// The entries that a migration changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The entry at the cursor, which holds the only reference to the page.
@@ -77,8 +77,8 @@ pub(crate) enum Way {
     Together,
 }
 
-/// Decides how a page is migrated. `alone` is `Ok` if it is enough to change the single entry. `sharers` is the number
-/// of entries that map the page (`__add_folio_for_migration`).
+/// Decides how a page is migrated. `alone` is `Ok` if the page can be migrated by a change of its single entry.
+/// `sharers` is the number of entries that map the page (`__add_folio_for_migration`).
 fn way(
     alone: Result<(), Unmoved>,
     frame: Frame,
@@ -104,7 +104,7 @@ fn way(
     }
 }
 
-/// Returns the page that an entry maps, or the reason why there is no page that can be migrated.
+/// Returns the page that `entry` maps, or an error if it maps none that can be migrated.
 pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::BORROWED) => Err(Unmoved::Unmovable),
@@ -165,8 +165,8 @@ impl<M: Machine> Core<M> {
         Ok(node)
     }
 
-    /// Checks whether the page can be migrated by changing this entry alone: it is the only entry that maps the page,
-    /// and nothing else accesses the frame.
+    /// Checks whether the page can be migrated by changing the entry `page` alone: it must be the only entry that maps
+    /// the page, and nothing else may access the frame.
     fn may_migrate(&self, area: &Area<M>, page: Present) -> Result<(), Unmoved> {
         let frames = self.memory.frames();
         if area.flags().contains(AreaFlags::SECRET) || page.bits.contains(Bits::BORROWED) {
@@ -188,7 +188,7 @@ impl<M: Machine> Core<M> {
         if alone {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
-            // An exclusive page has no other owner, so another reference is temporary.
+            // An exclusive page has no other owner, so the additional reference is temporary.
             Err(Unmoved::Busy)
         } else {
             Err(Unmoved::Shared(page.frame))
@@ -214,8 +214,8 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, the lazily freed
-    /// mark, and the subpool of a page of the hugetlb pool.
+    /// Transfers to `new` the state of a private page that is not stored in its page-table entries: its copy in swap,
+    /// the lazily freed mark, and the subpool of a page of the hugetlb pool.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         let frames = self.memory.frames();
         if size != PageSize::Size4K {

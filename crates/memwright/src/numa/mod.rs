@@ -8,8 +8,8 @@
 //! pace.rs     the scan period
 //! ```
 //!
-//! The NUMA policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with several entries
-//! (`range/rmap.rs`) are in other folders.
+//! Code in other folders: the NUMA policies themselves (`types/numa_policy.rs`), and the reverse mapping of a page with
+//! several entries (`range/rmap.rs`).
 //!
 //! # First touch
 //! A page is allocated on the node of the CPU that touches it first. If that node has no free memory, the page is
@@ -20,12 +20,12 @@
 //! A page with one entry and no other reference is migrated under the lock of that entry's page table: empty the entry,
 //! flush, copy the page, set the new entry. A CPU that stores to the page meanwhile faults, waits for the lock and
 //! finds the new frame. The exclusive, tracking and userfaultfd write-protection bits are part of the entry and are
-//! kept. If a swap slot holds a copy of the page, the slot then refers to the new frame. [The rule](crate::writable)
-//! decides on write permission. A pinned page is not migrated.
+//! kept. If a swap slot holds a copy of the page, the slot then refers to the new frame. The function
+//! [`writable`](crate::writable) decides on write permission. A pinned page is not migrated.
 //!
 //! A page with several entries, because of a fork, an object or KSM, is migrated in all of them at once, under the
 //! locks of their address spaces. It is not migrated if there is any other reference: from a system call that accesses
-//! the page, from a swap slot that other entries name, or from an entry of another size.
+//! the page, from a swap slot that other entries name, or from an entry of another size than the page.
 
 pub(crate) mod bind;
 pub(crate) mod migrate;

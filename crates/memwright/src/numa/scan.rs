@@ -12,9 +12,9 @@ use crate::vma::area::AreaFlags;
 /// The number of pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
-/// Returns the edit that makes an entry with these bits a NUMA hint: the next access through it faults. Entries of the
-/// zero page are not changed, because all programs share it. Entries of pages with several owners are not changed,
-/// because these pages have no preferred node.
+/// Returns the edit that makes an entry with these bits a NUMA hint, so that the next access through it faults. The
+/// edit does not change an entry of the zero page, because all programs share the zero page. It does not change an
+/// entry of a page with several owners, because such a page has no preferred node.
 fn hinting(bits: Bits) -> Edit {
     let told = bits.contains(Bits::READ | Bits::EXCLUSIVE) && !bits.contains(Bits::BORROWED);
     if told {
@@ -27,8 +27,8 @@ fn hinting(bits: Bits) -> Edit {
     }
 }
 
-/// Returns whether NUMA hints are installed in the area: it is private anonymous memory whose pages are movable, has
-/// had a page, and permits some access.
+/// Returns whether NUMA hints are installed in the area. The area must be private anonymous memory with movable pages,
+/// must have had a page, and must permit some access.
 fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
     let excluded = AreaFlags::SECRET | AreaFlags::HUGETLB | AreaFlags::SHARED;
     area.object().is_none()

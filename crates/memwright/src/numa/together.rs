@@ -1,11 +1,11 @@
 //! Migration of a page with several entries (Linux 7.2 `mm/migrate.c`, `migrate_folio_unmap` and `migrate_folio_move`).
 //!
-//! The areas of all address spaces that map the page are locked, in the order of their numbers, so that no fault, fork
-//! or protection change runs in these address spaces meanwhile. If an object owns the page, the object is locked too,
-//! so that no new lookup finds the page. No new reference can then be taken without an existing one. If the references
-//! are exactly those of the entries plus that of the object or the KSM index, nothing else accesses the frame. The
-//! entries become migration entries and are flushed, the page is copied, and each entry is set to the new frame with
-//! its previous state.
+//! The areas of all address spaces that map the page are locked, in ascending order of the address spaces' numbers, so
+//! that no fault, fork or protection change runs in these address spaces meanwhile. If an object owns the page, the
+//! object is locked too, so that no new lookup finds the page. From then on, a new reference can be taken only by a
+//! holder of an existing one. If the references are exactly those of the entries plus that of the object or the KSM
+//! index, nothing else accesses the frame. The entries become migration entries and are flushed, the page is copied,
+//! and each entry is set to the new frame with its previous state.
 
 use alloc::vec::Vec;
 use memwright_table::sync::SpreadWriteGuard;
@@ -28,9 +28,9 @@ struct Locked<'a, M: Machine> {
     areas: SpreadWriteGuard<'a, Areas<M>, M::Threads>,
 }
 
-/// A page that an entry mapped to the frame when the search found it.
+/// A page that the search found mapped to the frame.
 struct Place {
-    /// The index of the address space in the list of locked ones.
+    /// The index of the address space in the list of locked address spaces.
     space: usize,
     page: Page,
     view: View,
@@ -39,7 +39,8 @@ struct Place {
 }
 
 impl<M: Machine> Core<M> {
-    /// Migrates the page at `page` to the nodes of `choice`, in every entry that maps it. Returns its node afterwards.
+    /// Migrates the page at `page` to the nodes of `choice`, in every entry that maps it. Returns the page's node
+    /// afterwards.
     pub(super) fn migrate_together(
         &self,
         page: Page,
@@ -119,7 +120,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Takes over the reference to the old frame that an entry held, and returns it.
+/// Takes over the reference that an entry held to the old frame `frame`, and returns the reference.
 fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'_, M> {
     match size {
         PageSize::Size4K => core.memory.frames().adopt_part(frame),
@@ -127,7 +128,7 @@ fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'
     }
 }
 
-/// Locks the areas of the address spaces of all mappers, which are sorted by the numbers of their address spaces.
+/// Locks the areas of each address space in `mappers`, which is sorted by the numbers of the address spaces.
 fn lock_all<M: Machine>(mappers: &[Mapper<M>]) -> Result<Vec<Locked<'_, M>>, OutOfMemory> {
     let mut locked: Vec<Locked<'_, M>> = Vec::new();
     for Mapper { space, .. } in mappers {
@@ -141,7 +142,7 @@ fn lock_all<M: Machine>(mappers: &[Mapper<M>]) -> Result<Vec<Locked<'_, M>>, Out
     Ok(locked)
 }
 
-/// Returns the places of those mappers whose page is still in an area.
+/// Returns the places of those `mappers` whose page is still in an area.
 fn find_all<M: Machine>(
     locked: &[Locked<'_, M>],
     mappers: &[Mapper<M>],
@@ -166,10 +167,11 @@ fn find_all<M: Machine>(
     Ok(places)
 }
 
-/// Copies the page to the target, and changes every entry that maps the page to map the target. Fails if the old frame
-/// has references other than those of the entries and `others` more, which the object or the KSM index holds.
+/// Copies the page to `target`, and changes every entry that maps the page to map `target`. `others` is the number of
+/// references that the object or the KSM index holds. Fails if the old frame has references in addition to `others` and
+/// the references of the entries.
 ///
-/// Afterwards each changed entry has its own reference to the target. The caller owns the references that these entries
+/// Afterwards each changed entry has its own reference to `target`. The caller owns the references that these entries
 /// had to the old frame: one for each place with `old` set.
 fn carry<M: Machine>(
     mapped: &MappedPage<M>,

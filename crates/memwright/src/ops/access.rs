@@ -98,7 +98,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// Calls `act` once for each page that overlaps the `length` bytes from `address` on. The arguments describe the bytes
-/// of the range that are in this page: the address of the first one, its offset from `address`, and their number.
+/// of the range in this page: the address of the first byte, its offset from `address`, and the number of bytes.
 /// Returns the first error of `act`, and the number of bytes before the page for which `act` returned it.
 fn for_pages(
     address: VirtAddr,
@@ -118,7 +118,8 @@ fn for_pages(
 impl<M: Machine> AddressSpace<M> {
     /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
     /// `get_user_pages` with `FOLL_GET`). Later stores by this process to the page can become visible in the frame.
-    /// Stores by other processes do not: a page with two references is not exclusive, so they copy it.
+    /// Stores by other processes cannot: because of the additional reference the page is not exclusive, so they copy
+    /// it.
     ///
     /// # Errors
     /// The error that a load by the program would get; `Denied` for secret memory and device memory.
@@ -146,19 +147,20 @@ impl<M: Machine> AddressSpace<M> {
             let frames = core.memory.frames();
             pinned = Some(frames.share_pinned(frame));
             // The owner of the pin can write to the frame without setting the dirty bit of the entry. Free the copy in
-            // swap, which would become stale.
+            // swap, because such a write would make it stale.
             core.memory.swap().forget(frames, frame);
         })?;
         pinned.ok_or(FaultError::NoArea)
     }
 
-    /// Accounts `pages` as long-term pinned, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux 7.2).
+    /// Accounts `pages` pages as long-term pinned, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux
+    /// 7.2).
     pub fn account_pinned(&self, pages: u64) {
         let pinned = self.core.pinned_pages();
         pinned.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Unaccounts `pages` that the caller accounted with [`account_pinned`](Self::account_pinned).
+    /// Unaccounts `pages` pages that the caller accounted with [`account_pinned`](Self::account_pinned).
     pub fn unaccount_pinned(&self, pages: u64) {
         let pinned = self.core.pinned_pages();
         pinned.fetch_sub(pages, Ordering::Relaxed);

@@ -13,13 +13,13 @@ use crate::types::error::AdviseError;
 use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 
-/// What a successful call of [`AddressSpace::advise`] did.
+/// The result of a successful call of [`AddressSpace::advise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advised {
-    /// The advice took effect. [`Advice::PageOut`] takes effect on the pages that can leave memory: a page stays, without
-    /// an error, if no slot is free or the device fails, as on Linux, where `madvise` returns 0.
+    /// The advice took effect. [`Advice::PageOut`] takes effect on the pages that can leave memory. As on Linux, where
+    /// `madvise` returns 0, a page that cannot leave because no slot is free or the device fails is not an error.
     Done,
-    /// The advice was accepted but has no effect. The personality counts these calls.
+    /// The advice was accepted but has no effect. The personality counts calls with this result.
     AdvisedOnly,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn refuse_locked<M: Machine>(
     Ok(())
 }
 
-/// Returns an error if the area does not accept `advice`. The advice is one that sets or clears a flag of the area
+/// Returns an error if the area does not accept `advice`, which must be advice that sets or clears a flag of the area
 /// (Linux 7.2 `madvise_vma_behavior`).
 fn check_flag<M: Machine>(
     core: &Core<M>,
@@ -135,8 +135,9 @@ fn check_flag<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` for each area of `range` with the part of the area that is in the range. Skips holes, and returns an
-    /// error for the first one after all areas have been processed (Linux 7.2 `madvise_walk_vmas`).
+    /// Calls `act` for each area of `range` with the part of the area that is in `range`. Skips holes. If there was a
+    /// hole, returns an error for the first one, but only after all areas have been processed (Linux 7.2
+    /// `madvise_walk_vmas`).
     pub(super) fn for_each_area(
         &self,
         range: PageRange,
@@ -191,7 +192,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // Change only the areas below the one that refuses the advice, as Linux does.
+        // Change only the areas below the area that refuses the advice, as Linux does.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {

@@ -9,7 +9,7 @@ use crate::types::huge::HUGE_PAGES;
 
 /// Returns the start of a new area whose range was chosen to begin at `start`. If a suitable range is free, the
 /// returned start is aligned so that the area can have huge pages. Anonymous memory is aligned if its length is a
-/// multiple of the huge page size, independent of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared
+/// multiple of the huge page size, whatever the settings are (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared
 /// memory is aligned if it is at least as long as the largest folio that the settings allow for the object
 /// (`mm/shmem.c`, `shmem_get_unmapped_area`). Device memory is aligned if it is at least as long as a huge page.
 #[inline(always)]
@@ -30,7 +30,7 @@ pub(super) fn align_huge<M: Machine>(
             offset / PAGE_SIZE as u64,
             object.largest_folio(&core.memory),
         ),
-        // So that entries of 2 MiB can map the memory.
+        // Alignment to 2 MiB allows entries of 2 MiB to map the memory.
         MapKind::Physical { start, .. } => (start.as_u64() / PAGE_SIZE as u64, Some(FOLIO_ORDER)),
     };
     let Some(order) = order else {
@@ -45,8 +45,8 @@ pub(super) fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last start in the free range that is `beyond` pages above a multiple of the folio size. The offset in the
-    // object is `beyond` pages above such a multiple, too.
+    // Return the last start in the free range that is `beyond` pages above a multiple of the folio size, because the
+    // offset in the object is also `beyond` pages above such a multiple.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }

@@ -26,8 +26,8 @@ impl Advice {
     }
 }
 
-/// Returns an error if the area does not permit this kind of discard. This check precedes the notification of the
-/// userfaultfd context.
+/// Returns an error if the area does not permit the discard that `advice` requests. This check precedes the
+/// notification of the userfaultfd context.
 fn check_discard<M: Machine>(
     area: &Area<M>,
     part: PageRange,
@@ -57,7 +57,7 @@ fn check_discard<M: Machine>(
 impl<M: Machine> AddressSpace<M> {
     /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [discard
     /// contents](Advice::takes_contents). Calls `witness` before it discards the part of an area whose userfaultfd
-    /// context receives removal events. No lock is held during this call, so `witness` is allowed to sleep
+    /// context receives removal events. No lock is held while `witness` runs, so `witness` is allowed to sleep
     /// (`userfaultfd_remove`).
     ///
     /// # Errors
@@ -75,8 +75,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Discards the contents of `range` area by area, for `AddressSpace::discard`. Skips holes, and returns an error
-    /// for the first one after all areas have been processed (`madvise_walk_vmas`).
+    /// Discards the contents of `range` area by area, for `AddressSpace::discard`. Skips holes. If there was a hole,
+    /// returns an error for the first one, but only after all areas have been processed (`madvise_walk_vmas`).
     fn discard(
         &self,
         range: PageRange,
@@ -134,8 +134,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Unmaps the pages of `range`, a part of `area`. Guard markers stay. A page of an object leaves a marker if it has
-    /// uffd-wp state. Anonymous pages lose their uffd-wp state.
+    /// Unmaps the pages of `range`, a part of `area`. Guard markers stay. A page of an object leaves a marker if its
+    /// entry has uffd-wp state. Anonymous pages lose their uffd-wp state.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.flags().contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);

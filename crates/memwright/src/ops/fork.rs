@@ -2,9 +2,9 @@
 //! `copy_page_range`).
 //!
 //! Parent and child share each private page that the child inherits until one of them writes it. A pinned page is
-//! copied at once. While both page-table locks are held, fork clears the exclusive bit and write permission in both
-//! entries. Neither process treats the page as exclusive again before the other has dropped it (rule:
-//! exclusive-in-the-entry).
+//! copied at once. While both page-table locks are held, fork clears the exclusive bit and write permission in the
+//! parent's and the child's entry. Neither process treats the page as exclusive again before the other has dropped it
+//! (rule: exclusive-in-the-entry).
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
@@ -114,13 +114,13 @@ impl<M: Machine> AddressSpace<M> {
 /// The flags of areas whose entries userfaultfd protects.
 const PROTECTED: AreaFlags = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_RWP);
 
-/// Returns whether fork must copy the entries of the area, because faults in the child would not map the same pages
-/// (Linux 7.2 `vma_needs_copy`).
+/// Returns whether fork must copy the entries of the area, because faults in the child would not map the pages that
+/// these entries map (Linux 7.2 `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags().contains(AreaFlags::WIPEONFORK);
-    // The registration of the area may have ended while its entries are still protected. They need no copy, because
-    // only a registered child would use their protection.
-    // Faults do not map device memory (rule: device-memory-is-borrowed).
+    // The registration of the area may have ended while its entries are still protected. Protected entries alone need
+    // no copy, because only a registered child would use their protection. Device memory needs a copy, because faults
+    // do not map it (rule: device-memory-is-borrowed).
     let marked = watched
         || area
             .flags
@@ -128,8 +128,8 @@ fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     !wiped && (area.has_faulted() || marked)
 }
 
-/// Adds the copy of an area to the child and returns its position. If there is a `child_context`, registers the copy
-/// with that context. `previous` is the area that was copied before, and the position of its copy.
+/// Adds the copy of an area to the child and returns its position. If `child_context` is given, registers the copy with
+/// that context. `previous` is the area that was copied before this one, and the position of its copy.
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,
@@ -238,7 +238,8 @@ fn copy_entries<M: Machine>(
                 entries += 1;
             }
             CopyStop::Pinned(page) if is_splittable(page) => {
-                // Continue with the small pages of the split huge page: each of them is copied or shared separately.
+                // Continue with the small pages of the split huge page, because each of them is copied or shared
+                // separately.
                 drop(to);
                 from.split(gather)?;
                 core.memory.count_on(cpu, Row::HugeSplitsFork, 1);
@@ -258,7 +259,7 @@ fn copy_entries<M: Machine>(
     Ok(entries)
 }
 
-/// Counts the entries of the child that a fork filled, and the resident pages among them.
+/// Counts the child's entries that a fork filled, and the resident pages among them.
 fn note_copied<M: Machine>(child: &Core<M>, cpu: CpuId, copied: &Copied) {
     child.note_resident(cpu, copied.counted);
     if copied.objects > 0 {

@@ -8,7 +8,7 @@ use crate::types::error::AdviseError;
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Core<M> {
-    /// Frees the pages of `range`, a part of `area`, at once, as Linux before 4.12 did on a machine without swap.
+    /// Frees the pages of `range`, a part of `area`, at once, like Linux before 4.12 on a machine without swap.
     pub(super) fn free(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.object().is_some() || area.flags().contains(AreaFlags::LOCKED) {
             return Err(AdviseError::NotApplicable(range.start.address()));

@@ -11,7 +11,7 @@ impl<M: Machine> ProtectionKeys<'_, M> {
         self.space.core.areas.write().keys.allocate()
     }
 
-    /// Frees a protection key and returns whether the program had allocated it. Areas with this key keep it.
+    /// Frees a protection key and returns whether the program had allocated it. Areas that have this key keep it.
     pub fn free(&self, key: u8) -> bool {
         self.space.core.areas.write().keys.free(key)
     }

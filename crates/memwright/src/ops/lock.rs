@@ -30,7 +30,7 @@ impl From<FlagsError> for LockError {
 
 /// Returns the pages that overlap the `length` bytes from `address` on.
 fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
-    // Rounding up can wrap around, to 0 or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
+    // Rounding up to pages can wrap around, to 0 or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
     let beyond = address.offset() as u64 + PAGE_SIZE as u64 - 1;
     let length = length.wrapping_add(beyond) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
     let start = address.page();
@@ -42,10 +42,11 @@ fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
 }
 
 impl<M: Machine> Residency<'_, M> {
-    /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault`, also faults them in.
+    /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault` is set, also faults them
+    /// in.
     ///
-    /// As on Linux, a length that overflows when it is rounded up to pages counts as the remainder: `u64::MAX` is 0, and
-    /// locks nothing.
+    /// As on Linux, a length that overflows when it is rounded up to pages is taken modulo 2^64: `u64::MAX` becomes 0,
+    /// and nothing is locked.
     ///
     /// # Errors
     /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
@@ -54,8 +55,8 @@ impl<M: Machine> Residency<'_, M> {
         self.populate_locked(&mut rest)
     }
 
-    /// Locks the pages that overlap the `length` bytes from `address` on, and returns the range to
-    /// [populate](Self::populate_locked), which is empty if `on_fault`.
+    /// Locks the pages that overlap the `length` bytes from `address` on. Returns the range to
+    /// [populate](Self::populate_locked), which is empty if `on_fault` is set.
     ///
     /// # Errors
     /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.
@@ -138,8 +139,8 @@ impl<M: Machine> Residency<'_, M> {
                 return Err(error.into());
             }
         }
-        // Return the complete range even with `on_fault`: population skips only the areas that are now locked on fault.
-        // Areas that cannot be locked are still populated, as on Linux.
+        // Return the complete range even if `on_fault` is set, because population skips the areas that are now locked
+        // on fault. It still populates areas that cannot be locked, as on Linux.
         Ok(ToPopulate::new(all))
     }
 
@@ -163,7 +164,7 @@ impl<M: Machine> Residency<'_, M> {
     }
 }
 
-/// Returns `flags` without the lock flags, or unchanged for secret memory, which stays locked.
+/// Returns `flags` without the lock flags. For secret memory, which stays locked, returns `flags` unchanged.
 fn unlocked(flags: AreaFlags) -> AreaFlags {
     if flags.contains(AreaFlags::SECRET) {
         return flags;

@@ -24,7 +24,7 @@ use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// What a mapping request maps.
+/// The memory that a mapping request maps.
 pub enum MapKind<M: Machine> {
     /// Private anonymous memory.
     Anonymous,
@@ -42,16 +42,16 @@ pub enum MapKind<M: Machine> {
     Physical {
         /// The first physical address, a multiple of the page size.
         start: PhysAddr,
-        /// How the processor caches the memory. All mappings of a frame should have the same mode: the processor's
-        /// manual leaves the order of accesses through different modes undefined.
+        /// The mode in which the processor caches the memory. All mappings of a frame should have the same mode: the
+        /// processor's manual leaves the order of accesses through different modes undefined.
         cache: CacheMode,
     },
 }
 
-/// Where a new mapping is placed.
+/// The choice of the address of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Any free range, searched from the top downwards.
+    /// Any free range. The search goes from the top downwards.
     Anywhere,
     /// This address if the range is free, otherwise like [`Anywhere`](Self::Anywhere).
     Hint(VirtAddr),
@@ -67,12 +67,12 @@ pub struct MapRequest<M: Machine> {
     pub length: u64,
     /// The rights of the program.
     pub rights: Rights,
-    /// The maximum rights that a later protection change can grant. A shared mapping of a file that was opened
-    /// read-only, for example, excludes writing.
+    /// The maximum rights that a later protection change can grant. For a shared mapping of a file that was opened
+    /// read-only, for example, they exclude writing.
     pub max_rights: Rights,
-    /// What to map.
+    /// The memory to map.
     pub kind: MapKind<M>,
-    /// Where to map it.
+    /// The choice of the address.
     pub placement: Placement,
     /// The flags of the area. The memory manager sets [`AreaFlags::MANAGED`] as needed.
     pub flags: AreaFlags,
@@ -140,7 +140,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Maps what `request` describes and returns the address.
     ///
     /// # Errors
-    /// See [`MapError`]. On error the address space is unchanged, with the exception that is described there.
+    /// See [`MapError`]. On error the address space is unchanged, with the exception that [`MapError`] describes.
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
         let mapped = self.map_telling(request, &mut |_, _| {})?;
         self.residency().populate_now(mapped.to_populate);
@@ -262,9 +262,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Checks whether `length` bytes can be mapped at `placement`. `huge` is true for hugetlb pages; the result does
-    /// not otherwise depend on what is mapped. This precedes all other checks of a mapping (Linux 7.3 `mm/mmap.c`,
-    /// `do_mmap` up to `__get_unmapped_area`).
+    /// Checks whether `length` bytes can be mapped at `placement`. `huge` is true if hugetlb pages are to be mapped;
+    /// other properties of the mapped memory do not matter. This check precedes all other checks of a mapping (Linux
+    /// 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`).
     ///
     /// # Errors
     /// See [`MapError`].
@@ -387,7 +387,7 @@ pub(super) fn place<M: Machine>(
 }
 
 /// Checks every limit, accounts the memory, and reserves the heap memory and frames that the mapping needs. After this
-/// has succeeded, the rest of the mapping cannot fail.
+/// function has succeeded, the rest of the mapping cannot fail.
 #[inline(always)]
 pub(super) fn prepare<M: Machine>(
     core: &Core<M>,

@@ -35,7 +35,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Names the anonymous memory in `length` bytes, rounded up to pages. `None` removes the name.
     ///
     /// # Errors
-    /// See [`NameError`]. The areas before the address of the error are named. For [`NameError::Hole`], the areas after
+    /// See [`NameError`]. The areas before the address in the error are named. For [`NameError::Hole`], the areas after
     /// the hole are named too.
     pub fn name_memory(
         &self,
@@ -64,7 +64,7 @@ impl<M: Machine> AddressSpace<M> {
             |area, tag| area.backing.set_tag(tag),
         );
         match (result, file) {
-            // A hole below the file is not reported: the error for the file takes precedence.
+            // Even if there is a hole below the file, return the error for the file.
             (Ok(()) | Err(FlagsError::Hole(_)), Some(_)) => {
                 Err(NameError::NotAnonymous(end.address()))
             }

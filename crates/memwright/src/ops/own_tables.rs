@@ -6,7 +6,7 @@ use crate::mm::memory::Memory;
 use crate::mm::space::AddressSpace;
 
 impl<M: Machine> Memory<M> {
-    /// Gives every address space page tables of its own, so that [`Frames::sharers`](memwright_table::Frames::sharers)
+    /// Gives every address space page tables of its own. [`Frames::sharers`](memwright_table::Frames::sharers) then
     /// counts each entry that maps a frame.
     ///
     /// # Errors
@@ -15,7 +15,7 @@ impl<M: Machine> Memory<M> {
         self.with_shared_tables(|table, all| table.own_tables(all))
     }
 
-    /// Gives the address spaces their own copies of each shared table that has a swap entry or maps a page with other
+    /// Gives each address space its own copy of those shared tables that have a swap entry or map a page with other
     /// references. Afterwards, `Usage::survey` reports exactly how many entries map each page.
     ///
     /// # Errors
@@ -24,7 +24,8 @@ impl<M: Machine> Memory<M> {
         self.with_shared_tables(|table, all| table.own_ambiguous_tables(all))
     }
 
-    /// Calls `act` with the page table of each address space and the range of user memory, if any table is shared.
+    /// If any page table is shared, calls `act` for each address space, with its page table and the range of user
+    /// memory.
     fn with_shared_tables(&self, act: impl Fn(&Table<M>, PageRange)) -> Result<(), OutOfMemory> {
         if self.frames().earmarked() == 0 {
             // No table is shared.
@@ -40,7 +41,7 @@ impl<M: Machine> Memory<M> {
 
 impl<M: Machine> AddressSpace<M> {
     /// Gives the address space page tables of its own for the pages of `range`. Afterwards, each entry of this address
-    /// space that maps one of the pages holds a reference to its frame.
+    /// space that maps one of these pages holds a reference to its frame.
     pub fn own_tables(&self, range: PageRange) {
         let _areas = self.core.areas.read(self.core.cpu());
         self.core.table.own_tables(range);

@@ -34,8 +34,8 @@ impl<M: Machine> Core<M> {
             Ok(())
         });
         if shows_objects {
-            // Reclaim pages of objects without the lock of the areas, because their reclaim takes the locks of other
-            // address spaces.
+            // Reclaim the pages of objects without the lock of the areas, because this takes the locks of other address
+            // spaces.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);

@@ -23,15 +23,15 @@ use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// The flags that all areas of device memory have (`remap_pfn_range_prepare_vma`). Such memory is part of no core dump.
+/// The flags that all areas of device memory have (`remap_pfn_range_prepare_vma`). One of them excludes the memory from
+/// core dumps.
 const FLAGS: AreaFlags = AreaFlags::SHARED
     .union(AreaFlags::PHYSICAL)
     .union(AreaFlags::DONTDUMP)
     .union(AreaFlags::SOFT_DIRTY);
 
 impl<M: Machine> AddressSpace<M> {
-    /// Does the work of [`map_telling`](Self::map_telling) for device memory. Such memory is never locked, accounted or
-    /// populated.
+    /// Implements [`map_telling`](Self::map_telling) for device memory, which is never locked, accounted or populated.
     ///
     /// # Errors
     /// See [`map`](Self::map).
@@ -123,8 +123,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Sets the entries of `area`, which is not in the map yet and whose range has no entries and no tables of its own.
-    /// Uses entries of 2 MiB where the virtual and the physical addresses are both aligned.
+    /// Sets the entries of `area`, which is not in the map of areas yet. Its range must have no entries and no page
+    /// tables of its own. Uses entries of 2 MiB where the virtual and the physical addresses are both aligned.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no frame for a table. No entry is left.

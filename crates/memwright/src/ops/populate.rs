@@ -1,5 +1,5 @@
-//! Populating areas ahead of access (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for the calls
-//! that populate as their last step).
+//! Populating areas ahead of access (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and, for calls that populate as
+//! their last step, `__mm_populate`).
 
 use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
@@ -19,8 +19,8 @@ use crate::types::rights::Rights;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;
 
-/// The range that is still to be populated after a call has succeeded. If a page cannot be faulted in, the rest of its
-/// area stays unpopulated, and the program gets the error at its next access.
+/// The range that is still to be populated after a call such as `mmap` or `mlock` has succeeded. If a page cannot be
+/// faulted in, the rest of its area stays unpopulated, and the program gets the error at its next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ToPopulate {
@@ -28,7 +28,7 @@ pub struct ToPopulate {
 }
 
 impl Advice {
-    /// Returns `None` if the advice does not populate memory, otherwise whether it populates for writing.
+    /// Returns whether advice that populates memory populates it for writing. Returns `None` for other advice.
     pub const fn populates(self) -> Option<bool> {
         if matches!(self, Self::PopulateRead) {
             return Some(false);
@@ -64,18 +64,18 @@ impl ToPopulate {
 /// The flags of areas that are never populated. Device memory is mapped completely from the start.
 const NOT_POPULATED: AreaFlags = AreaFlags::SECRET.union(AreaFlags::PHYSICAL);
 
-/// A new mapping, and the range of it to populate.
+/// A new mapping, and the part of it that is to be populated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Mapped {
-    /// The address of its first byte.
+    /// The address of the first byte of the mapping.
     pub start: VirtAddr,
     /// The range to pass to [`populate_rest`](Residency::populate_rest) after the userfaultfd contexts have been
     /// notified.
     pub to_populate: ToPopulate,
 }
 
-/// Returns whether a protection change that made the area writable copies its pages at once.
+/// Returns whether the area's pages are copied at once if a protection change has made the area writable.
 fn is_gained<M: Machine>(area: &Area<M>) -> bool {
     area.rights.contains(Rights::WRITE)
         && area.flags().contains(AreaFlags::LOCKED)
@@ -84,16 +84,16 @@ fn is_gained<M: Machine>(area: &Area<M>) -> bool {
 }
 
 impl<M: Machine> Residency<'_, M> {
-    /// Faults in the pages of `length` bytes, for writing if `write`, else for reading.
+    /// Faults in the pages of `length` bytes from `address` on: for writing if `write` is set, otherwise for reading.
     ///
     /// # Errors
-    /// See [`AdviseError`]. Pages below the reported address are resident.
+    /// See [`AdviseError`]. Pages below the address in the error are resident.
     pub fn populate(&self, address: VirtAddr, length: u64, write: bool) -> Result<(), AdviseError> {
         let mut rest = self.to_populate(address, length)?;
         self.populate_onward(&mut rest, write)
     }
 
-    /// Returns the pages of `length` bytes, for [`populate_onward`](Self::populate_onward).
+    /// Returns the pages of `length` bytes from `address` on, for [`populate_onward`](Self::populate_onward).
     ///
     /// # Errors
     /// [`AdviseError::Misaligned`] if the address is not aligned, [`AdviseError::OutOfRange`] if the range wraps around.
@@ -102,8 +102,8 @@ impl<M: Machine> Residency<'_, M> {
         Ok(ToPopulate::new(range))
     }
 
-    /// Populates `rest` like [`populate`](Self::populate). On error, `rest` is the range that is not populated yet. The
-    /// caller frees memory or waits for the userfaultfd handler, then calls again.
+    /// Populates `rest` like [`populate`](Self::populate). After an error, `rest` is the range that is not populated
+    /// yet: the caller frees memory or waits for the userfaultfd handler, then calls this again.
     ///
     /// # Errors
     /// See [`AdviseError`].
@@ -111,8 +111,8 @@ impl<M: Machine> Residency<'_, M> {
         self.space.core.populate_as(&mut rest.rest, write)
     }
 
-    /// Populates `rest`, which was [locked](Self::begin_lock). On error `rest` is the range that is not populated yet,
-    /// as with [`populate_onward`](Self::populate_onward).
+    /// Populates `rest`, which was [locked](Self::begin_lock). After an error, `rest` is the range that is not
+    /// populated yet.
     ///
     /// # Errors
     /// [`LockError::Fault`] and [`LockError::Watched`].
@@ -121,8 +121,8 @@ impl<M: Machine> Residency<'_, M> {
         Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
     }
 
-    /// Populates `rest` as the rights of its areas allow. Skips the rest of an area if one of its pages cannot be
-    /// faulted in. On error, `rest` is the range that is left. The caller retries, or first skips [the
+    /// Populates `rest` as the rights of its areas allow. If a page of an area cannot be faulted in, skips the rest of
+    /// that area. After an error, `rest` is the range that is left. The caller retries, or first [skips the
     /// area](Self::pass_area).
     ///
     /// # Errors
@@ -160,16 +160,16 @@ impl<M: Machine> Residency<'_, M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Populates `range` as the rights of its areas allow. Private writable memory gets private pages. Areas that are
-    /// locked on fault, and areas without any rights, are skipped.
+    /// Populates `range` as the rights of its areas allow. Private writable memory gets private pages. Skips areas that
+    /// are locked on fault, and areas without any rights.
     fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |area| {
             !area.rights.is_none() && !area.flags().contains(AreaFlags::LOCK_ON_FAULT)
         })
     }
 
-    /// Like [`populate_range`](Self::populate_range), but also populates locked-on-fault areas, and fails for memory
-    /// without any rights, for which `mlock` returns an error.
+    /// Like [`populate_range`](Self::populate_range), but also populates areas that are locked on fault. Fails for
+    /// memory without any rights, for which `mlock` returns an error.
     pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |_| true)
     }
@@ -187,9 +187,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Attaches an anon_vma to the area at `position` if the area became writable and `populate_gained` will copy its
-    /// pages. A protection change calls this before it changes the next area, because Linux makes the copies at this
-    /// point, and the anon_vma determines whether the two areas merge.
+    /// Attaches an anon_vma to the area at `position`, if the area became writable and `populate_gained` will copy its
+    /// pages. Linux makes the copies before it changes the next area, and the anon_vma determines whether the two areas
+    /// merge. A protection change therefore calls this before it changes the next area.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
@@ -208,8 +208,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Populates the areas of `range` for which `wanted` returns true. If `repeats`, a fault that fails is [counted a
-    /// second time](Self::count_repeated) where Linux repeats it.
+    /// Populates the areas of `range` for which `wanted` returns true. If `repeats` is set, a failed fault is [counted
+    /// a second time](Self::count_repeated) where Linux repeats it.
     fn populate_where(
         &self,
         range: PageRange,
@@ -298,11 +298,11 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Completes the reads from a swap device because of which [`touch`](Self::touch) has stopped. The caller has
-    /// released the lock of the areas. Returns the page to continue with.
+    /// Completes the reads from a swap device for which [`touch`](Self::touch) has stopped. The caller has released the
+    /// lock of the areas. Returns the page to continue with.
     ///
     /// # Errors
-    /// `stopped`, if there were no such reads, or the error of the page that was read.
+    /// `stopped` itself, if it did not stop for such reads, or the error of the page that was read.
     #[cold]
     fn finish_touch(&self, stopped: Stopped) -> Result<Page, Stopped> {
         let page = stopped.at.page();
@@ -319,8 +319,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts the failed fault of a page a second time, except for `began`, the first page requested. Linux first
-    /// returns the pages before the failed one, and then repeats the fault on it (`mm/gup.c`, `__get_user_pages`).
+    /// Counts the failed fault of a page a second time, unless the page is `began`, the first page requested. Linux
+    /// first returns the pages before the failed one, and then repeats the fault on it (`mm/gup.c`,
+    /// `__get_user_pages`).
     fn count_repeated(&self, began: Page, stopped: Stopped) {
         if stopped.at.page() > began {
             let mut faults = FaultedIn::default();
@@ -329,7 +330,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Faults in each page of `range`, a part of `area`, whose entry does not permit the access yet.
+    /// Faults in each page of `range`, a part of `area`, whose entry does not permit `access` yet.
     fn touch(
         &self,
         areas: &Areas<M>,
@@ -392,7 +393,7 @@ impl<M: Machine> Core<M> {
             if size == PageSize::Size4K {
                 points.round();
             } else {
-                // The fault may have zeroed a huge page, which takes as long as many small faults.
+                // The fault may have zeroed a huge page, which takes as long as many faults on small pages.
                 pause_point::<M::Threads>();
             }
             // Continue after the page, which may be a huge one.
@@ -402,7 +403,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// If the entry at `page` permits a store, sets its dirty and soft-dirty bits and returns the size of the page. On
-    /// Linux this entry may be write-protected: population then takes a write fault, which sets both bits.
+    /// Linux such an entry may be write-protected: population then takes a write fault, which sets both bits.
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
         let present = cursor.peek().present()?;
@@ -418,7 +419,7 @@ impl<M: Machine> Core<M> {
         Some(present.size)
     }
 
-    /// Returns the size of the page at `page` if its entry permits the access, otherwise `None`.
+    /// Returns the size of the page at `page` if its entry permits `access`, otherwise `None`.
     fn permits(&self, page: Page, access: Access) -> Option<PageSize> {
         let present = self.table.look(PageRange::single(page)).peek().present()?;
         let permits = present.bits.contains(access.needs());

@@ -23,11 +23,11 @@ use crate::vma::map::Position;
 use crate::vma::writable::{Grant, View, access_bits};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Changes the rights of `length` bytes, rounded up to pages. The protection keys do not change. Does nothing if
-    /// `length` is 0.
+    /// Changes the rights of `length` bytes from `address` on, rounded up to pages. The protection keys of the areas do
+    /// not change. Does nothing if `length` is 0.
     ///
     /// # Errors
-    /// See [`ProtectError`]. On error the areas below the failing one have changed, as on Linux.
+    /// See [`ProtectError`]. On error the areas below the failing area have changed, as on Linux.
     pub fn protect(
         &self,
         address: VirtAddr,
@@ -71,7 +71,8 @@ impl<M: Machine> AddressSpace<M> {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags().contains(AreaFlags::SEALED);
-        // `rights` does not include the new key. With a new key, the function `area` compares the rights.
+        // `rights` does not include a new key. If there is one, the method `area` compares the rights including the
+        // key.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -148,16 +149,16 @@ const UNUSUAL: AreaFlags = AreaFlags::SEALED
 struct Change {
     /// The new rights, without a key.
     rights: Rights,
-    /// The new key, or `None` to keep the keys of the areas.
+    /// The new protection key, or `None` if the areas keep their keys.
     key: Option<u8>,
     avoided: u64,
-    /// Whether a locked area became writable. Its pages must then be copied.
+    /// Whether a locked area became writable, so that its pages must be copied.
     locked: bool,
 }
 
 impl Change {
-    /// Changes the areas of `range` in ascending order, beginning with the one at `first`, until one fails or the range
-    /// ends.
+    /// Changes the areas of `range` in ascending order, beginning with the area at `first`, until a change fails or
+    /// `range` ends.
     #[cfg_attr(feature = "inline", inline(always))]
     fn areas<M: Machine>(
         &mut self,
@@ -180,7 +181,7 @@ impl Change {
         )
     }
 
-    /// Changes the areas that follow the one at `position`, like [`areas`](Self::areas).
+    /// Changes the areas after the area at `position`, like [`areas`](Self::areas).
     #[inline(never)]
     fn more_areas<M: Machine>(
         &mut self,
@@ -196,7 +197,7 @@ impl Change {
             if self.locked {
                 core.found_gained(areas, position);
             }
-            // If the area has merged with the one above it, `position` already refers to the area of the next part.
+            // If the area has merged with the area above it, `position` already refers to the area of the next part.
             if areas.map.get(position).end() == rest.start {
                 position = areas
                     .map
@@ -293,7 +294,7 @@ impl Change {
         Ok((areas.map.merge_around(position), range.end))
     }
 
-    /// Checks the data limit and accounts the memory, if `range` becomes writable. Returns the new flags of the range.
+    /// If `range` becomes writable, checks the data limit and accounts the memory. Returns the new flags of `range`.
     #[cfg_attr(feature = "inline", inline(always))]
     fn charge<M: Machine>(
         &mut self,
@@ -309,7 +310,7 @@ impl Change {
             self.locked = true;
             areas.note_gained(range);
         }
-        // Of the limits, only the data limit can be exceeded, because the mapped size does not change (Linux 7.2
+        // The data limit is the only limit that can be exceeded, because the mapped size does not change (Linux 7.2
         // `mprotect_fixup`).
         let accounts = areas
             .check_gain(self.rights, flags, range.len())
@@ -332,14 +333,14 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        // Split a huge page that straddles an edge of the range, so that each entry below is completely inside the
-        // range.
+        // Split a huge page that straddles an edge of `range`, so that each entry that is edited below is completely
+        // inside `range`.
         if core.table.has_large() {
             let mut cursor = core.table.cursor(range).pausing();
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
         }
         let end = range.end;
-        // There is one loop for each kind of change. The first and the last one are for the common kinds.
+        // Each kind of change has a loop of its own. The first and the last branch are for the common kinds.
         let edited = if !area.rights.contains(Rights::WRITE) {
             let edit = edit_to(access_bits(area.rights), false);
             let mut cursor = core.table.cursor(range).pausing();
@@ -361,8 +362,8 @@ impl Change {
 }
 
 /// Changes the entries of `range`, a part of an area that is registered for userfaultfd's read-write protection. An
-/// armed entry (without rights) gets none, so an access to its page still faults (Linux 7.3 `mm/mprotect.c`,
-/// `change_present_ptes`).
+/// armed entry has no rights, and gets none here either, so that an access to its page still faults (Linux 7.3
+/// `mm/mprotect.c`, `change_present_ptes`).
 fn reprotect_unarmed<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -402,8 +403,8 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Returns an error if the rights of `range`, a part of an area with these flags, must not be set. `stays` is true if
-/// the new rights equal the old ones.
+/// Returns an error if the rights of `range`, a part of an area with these flags, must not be set. `stays` states
+/// whether the new rights equal the old ones.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
     if flags.contains(AreaFlags::SEALED) {
@@ -424,13 +425,13 @@ impl From<CutError> for ProtectError {
     }
 }
 
-/// How a protection change edits the entries of one area under a write-upgrade policy.
+/// The edit that a protection change applies to the entries of one area under a write-upgrade policy.
 #[derive(Clone, Copy)]
 struct PolicyRule {
     access: Bits,
-    /// The grant for entries that are not writable.
+    /// The rule by which entries that are not writable become writable.
     grant: Grant,
-    /// The grant for entries that are already writable, which the policy does not restrict.
+    /// The rule by which entries that are already writable stay writable. The policy does not restrict it.
     keep: Grant,
 }
 
@@ -449,8 +450,8 @@ impl PolicyRule {
     }
 }
 
-/// Returns the edit that sets the rights in `access`, and the write bit if `write`. Accessed, dirty and other state
-/// bits do not change (rule: edit-entries).
+/// Returns the edit that sets the rights in `access` and, if `write` is set, the write bit. Accessed, dirty and other
+/// state bits do not change (rule: edit-entries).
 #[inline]
 fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };

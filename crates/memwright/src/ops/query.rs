@@ -12,7 +12,7 @@ use crate::types::memcg::Memcg;
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Returns whether any page of `length` bytes belongs to a hugetlb area.
+    /// Returns whether any page of the `length` bytes from `address` on belongs to a hugetlb area.
     pub fn has_hugetlb(&self, address: VirtAddr, length: u64) -> bool {
         let Some(range) = PageRange::from_addresses(address, length) else {
             return false;
@@ -34,23 +34,24 @@ impl<M: Machine> AddressSpace<M> {
         self.core.areas.read(self.core.cpu()).map.len()
     }
 
-    /// Calls `visitor` with each area in ascending order, from the one that contains or follows `address`, until it
-    /// returns false. The address space is locked for reading: `visitor` must not call into it.
+    /// Calls `visitor` with each area in ascending order, from the area that contains or follows `address`, until
+    /// `visitor` returns false. The address space is locked for reading: `visitor` must not call into it.
     pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {
         let areas = self.core.areas.read(self.core.cpu());
         let range = PageRange::new(address.page().min(M::Arch::USER.end), M::Arch::USER.end);
         let _ = areas.map.overlapping(range).all(visitor);
     }
 
-    /// Calls `visitor` with the area that contains `address`, or else with the next one above. Returns the result of
-    /// `visitor`, or `None` if there is neither.
+    /// Calls `visitor` with the area that contains `address`, or else with the next area above. Returns the result of
+    /// `visitor`, or `None` if there is no such area.
     pub fn find<R>(&self, address: VirtAddr, visitor: impl FnOnce(&Area<M>) -> R) -> Option<R> {
         let areas = self.core.areas.read(self.core.cpu());
         let position = areas.map.at_or_after(address.page())?;
         Some(visitor(areas.map.get(position)))
     }
 
-    /// Returns whether any page of `length` bytes belongs to an area. Returns true if the range wraps around.
+    /// Returns whether any page of the `length` bytes from `address` on belongs to an area. Returns true if the range
+    /// wraps around.
     pub fn is_mapped(&self, address: VirtAddr, length: u64) -> bool {
         let Some(range) = PageRange::from_addresses(address, length) else {
             return true;
@@ -69,17 +70,15 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
-    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
-    /// on.
+    /// Sets the memcg that is charged for swap slots from now on, when pages of this address space are swapped out.
     pub fn set_memcg(&self, memcg: Memcg) {
         self.core.set_memcg(memcg);
     }
 }
 
 impl<M: Machine> Usage<'_, M> {
-    /// Returns the numbers of mapped, resident and swapped pages of the address space. Only pages of hugetlb areas, and
-    /// of areas whose objects are files, are counted by a walk of the page table. The other numbers are read from
-    /// counters.
+    /// Returns the numbers of mapped, resident and swapped pages of the address space. Walks the page table only for
+    /// hugetlb areas and for areas whose objects are files. The other numbers are read from counters.
     pub fn totals(&self) -> Totals {
         let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());
@@ -108,12 +107,12 @@ impl<M: Machine> Usage<'_, M> {
         }
     }
 
-    /// Returns the number of resident pages (`VmRSS`) without a walk.
+    /// Returns the number of resident pages (`VmRSS`) without a walk of the page table.
     pub fn resident_pages(&self) -> u64 {
         self.space.core.resident()
     }
 
-    /// Returns how many of the resident pages are pages of objects, without a walk.
+    /// Returns how many of the resident pages belong to objects, without a walk of the page table.
     pub fn resident_object_pages(&self) -> u64 {
         self.space.core.resident_objects()
     }
@@ -129,12 +128,12 @@ impl<M: Machine> Usage<'_, M> {
     }
 }
 
-/// Numbers of pages that are counted by a walk of the page table.
+/// Numbers of pages that a walk of the page table counts.
 #[derive(Default)]
 struct Special {
-    /// Pages of objects that are files.
+    /// The number of pages of objects that are files.
     file: u64,
-    /// hugetlb pages.
+    /// The number of hugetlb pages.
     hugetlb: u64,
 }
 

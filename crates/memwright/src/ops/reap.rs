@@ -8,11 +8,11 @@ use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Unmaps all private memory. The caller must ensure that no thread of the process returns to user mode: its next
-    /// access would fault. Linux keeps the areas and marks them as unstable instead.
+    /// Unmaps all private memory. The caller must ensure that no thread of the process returns to user mode, because
+    /// its next access would fault. Linux keeps the areas and marks them as unstable instead.
     ///
     /// # Errors
-    /// [`UnmapError::OutOfMemory`]. A part of the memory can already be unmapped.
+    /// [`UnmapError::OutOfMemory`]. Part of the memory can then already be unmapped.
     pub fn reap(&self) -> Result<(), UnmapError> {
         let core = &self.core;
         let mut bin = AreaBin::new();

@@ -58,7 +58,7 @@ impl From<UnmapError> for RemapError {
 }
 
 impl RemapRequest {
-    /// Performs the checks that do not depend on the area (Linux 7.3 `check_mremap_params`).
+    /// Performs the checks that do not depend on the area at `old` (Linux 7.3 `check_mremap_params`).
     fn check(&self, end: Page) -> Result<Checked, RemapError> {
         let pages = |length: u64| {
             let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
@@ -109,13 +109,13 @@ impl RemapRequest {
     }
 }
 
-/// The flags of areas whose requests are checked further.
+/// The flags of areas for which a request is checked further.
 const SPECIAL: AreaFlags = AreaFlags::HUGETLB.union(AreaFlags::PHYSICAL);
 
 impl Checked {
     /// Returns the request adapted to `area`, which has one of the flags [`SPECIAL`]. The range of a hugetlb area is
-    /// rounded up to huge pages. A hugetlb area can neither grow nor stay mapped, and neither can device memory (Linux
-    /// 7.3 `check_prep_vma`).
+    /// rounded up to huge pages. A request to grow the area or to keep it mapped is refused, for hugetlb areas and for
+    /// device memory (Linux 7.3 `check_prep_vma`).
     #[cold]
     #[inline(never)]
     fn in_special_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
@@ -126,7 +126,7 @@ impl Checked {
             if self.dont_unmap {
                 return Err(RemapError::NotApplicable(self.start.address()));
             }
-            // A second mapping (`old_pages` of 0) counts as growth.
+            // A second mapping (`old_pages` is 0) counts as growth, too.
             if self.new_pages > self.old_pages {
                 return Err(RemapError::NoArea(self.start.address()));
             }
@@ -152,14 +152,14 @@ impl<M: Machine> AddressSpace<M> {
     /// With `fixed` and equal lengths, the old range can span several areas (Linux 6.17 and later).
     ///
     /// # Errors
-    /// See [`RemapError`]. On error, mappings at a fixed new address can already be unmapped, as on Linux.
+    /// See [`RemapError`]. On error, mappings at the address `fixed` can already be unmapped, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
         let moved = self.remap_telling(request, &mut |_, _| {})?;
         self.residency().populate_now(moved.to_populate);
         Ok(moved.start)
     }
 
-    /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`,
+    /// Like [`remap`](Self::remap), but if locked memory grows, leaves populating it to the caller. Calls `witness`,
     /// with the address space locked, for each event that a userfaultfd context receives: the unmapping of areas at the
     /// new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The unmap events are sent
     /// even if the move fails.
@@ -201,10 +201,10 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks that the area limit leaves room for the maximum number of areas that any `mremap` can add. The check precedes
-/// the lookup of the area and does not depend on the request (`mm/mremap.c` of Linux 7.3).
+/// Checks that the area limit leaves room for the maximum number of areas that an `mremap` call can add. The check
+/// precedes the lookup of the area and does not depend on the request (`mm/mremap.c` of Linux 7.3).
 fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
-    /// Each of the old and the new range can be in the middle of an area: cutting it out adds two areas.
+    /// The old and the new range can each be in the middle of an area. To cut a range out of the middle adds two areas.
     const MOST_ADDED: usize = 4;
     areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
@@ -256,16 +256,17 @@ impl<M: Machine> Core<M> {
         }
         let moves = request.fixed.is_some() || request.dont_unmap;
         if !moves && new_pages == old_pages {
-            // The length does not change, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.3).
+            // The length does not change, and pages beyond the first area are not checked (`MREMAP_NO_RESIZE` of Linux
+            // 7.3).
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
-            // The tail to unmap, like the part that remains, can span several areas and holes (`MREMAP_SHRINK`).
+            // Both the tail to unmap and the part that remains can span several areas and holes (`MREMAP_SHRINK`).
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
-        // As above, the tail to unmap can span several areas. The part that moves must be in one area.
+        // Here too, the tail to unmap can span several areas. But the part that moves must be in one area.
         let rest = PageRange::new(start, start.add(old_pages.min(new_pages)));
         if rest.end > area.end() {
             return Err(RemapError::NoArea(area.end().address()));
@@ -411,8 +412,8 @@ impl<M: Machine> Core<M> {
         Ok((new.len(), backing))
     }
 
-    /// Moves the entries of `old` to `target`: all of them, or none on error. Unless `keeps_old`, also frees the page
-    /// tables that become empty. A single flush covers both.
+    /// Moves the entries of `old` to `target`: all of them, or none on error. Unless `keeps_old` is set, also frees the
+    /// page tables that become empty. A single flush covers the moved entries and the freed tables.
     fn move_pages(
         &self,
         cpu: CpuId,
@@ -438,8 +439,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Creates the new area with `backing`, after the entries of the old range have been moved. If `keeps_old`, the
-    /// areas of the old range stay mapped without pages. Otherwise they are removed.
+    /// Creates the new area with `backing`, after the entries of the old range have been moved. If `keeps_old` is set,
+    /// the areas of the old range stay mapped without pages. Otherwise they are removed.
     fn settle(
         &self,
         areas: &mut Areas<M>,
@@ -524,8 +525,8 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // An area that is registered with a userfaultfd must be the only one in the range. Linux checks this first
-            // (`vma_multi_allowed`).
+            // An area that is registered with a userfaultfd must be the only area in the range. Linux makes this check
+            // before all others of the area (`vma_multi_allowed`).
             if area.flags().intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }
@@ -553,16 +554,16 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the userfaultfd context of the area receives move events (`UFFD_FEATURE_EVENT_REMAP`). If so, the
-/// moved area stays registered.
+/// Returns whether the userfaultfd context of the area receives move events (`UFFD_FEATURE_EVENT_REMAP`). If it does,
+/// the moved area stays registered.
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     let watcher = area.backing().watcher();
     watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))
 }
 
-/// Returns how the entries of an area move. Complete page tables can move only if the move changes no entry: the area
-/// is soft-dirty, so its entries need no soft-dirty bits, and no entry loses its uffd-wp bit (Linux 7.3 `mm/mremap.c`,
-/// `move_normal_pmd`).
+/// Returns how the entries of an area move. Complete page tables can move only if the move changes no entry. This
+/// requires that the area is soft-dirty, so that its entries need no soft-dirty bits, and that no entry loses its
+/// uffd-wp bit (Linux 7.3 `mm/mremap.c`, `move_normal_pmd`).
 fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
     let keep_uffd_wp = follows(area);
     MoveRule {
@@ -573,8 +574,8 @@ fn move_rule<M: Machine>(area: &Area<M>) -> MoveRule {
 }
 
 /// Returns the start of a free range of `pages` pages inside `bounds`, to which the pages from `old` on can move. If
-/// the pages cover a complete page table, the start has the same offset in its page table as `old`, so that complete
-/// tables can move.
+/// these pages can cover a complete page table, the start has the same offset in its page table as `old`, so that
+/// complete tables can move.
 fn place_for<M: Machine>(
     areas: &mut Areas<M>,
     pages: u64,
@@ -592,8 +593,8 @@ fn place_for<M: Machine>(
     areas.map.highest_room(pages, bounds)
 }
 
-/// Returns whether the area at `page` can have huge entries for which its new place must have no tables: hugetlb pages,
-/// which are never split, and device memory.
+/// Returns whether the area at `page` can have huge entries, for which there must be no page tables at the area's new
+/// place: hugetlb pages, which are never split, or device memory.
 fn has_huge_entries<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     let area = areas.map.find(page);
     area.is_some_and(|area| area.flags().intersects(SPECIAL))
@@ -615,8 +616,8 @@ fn check_growth<M: Machine>(
 }
 
 /// Updates the area that `MREMAP_DONTUNMAP` leaves mapped at `old`. If the area is locked, splits off the part that was
-/// moved and unlocks it. An area or split-off part that was moved completely loses its anon_vma (`prep_move_vma`,
-/// `dontunmap_complete`).
+/// moved and unlocks it. If the remaining area, or the part split off, is exactly `old`, it loses its anon_vma
+/// (`prep_move_vma`, `dontunmap_complete`).
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let is_locked = |area: &Area<M>| area.flags().contains(AreaFlags::LOCKED);
     let locked = areas.map.find(old.start).is_some_and(is_locked);

@@ -14,7 +14,8 @@ use crate::vma::area::AreaFlags;
 const LOOKS: u32 = 512;
 
 impl<M: Machine> Residency<'_, M> {
-    /// Calls `visitor` with each page of `length` bytes, and with true if an access would find the page in memory.
+    /// Calls `visitor` with each page of the `length` bytes from `address` on, and with true if an access would find
+    /// the page in memory.
     ///
     /// # Errors
     /// [`AdviseError::Misaligned`], [`AdviseError::OutOfRange`], or [`AdviseError::Hole`] where nothing is mapped.
@@ -47,7 +48,8 @@ impl<M: Machine> Residency<'_, M> {
 
 impl<M: Machine> Core<M> {
     fn is_resident(&self, area: &Area<M>, page: Page) -> bool {
-        // The cursor is dropped here, because its lock must not be held when the object's is acquired.
+        // The cursor is dropped in this statement, because its page-table lock must not be held when the object's lock
+        // is acquired.
         let entry = self.table.look(PageRange::single(page)).peek_raw();
         match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,

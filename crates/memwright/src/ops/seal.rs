@@ -30,9 +30,9 @@ impl From<FlagsError> for SealError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Seals `length` bytes, rounded up to pages. The areas can no longer be unmapped, replaced, moved or resized, and
-    /// their protection can no longer be changed. The contents of private anonymous memory that the program has no
-    /// right to write can no longer be discarded either.
+    /// Seals the `length` bytes from `address` on, rounded up to pages. The sealed areas can no longer be unmapped,
+    /// replaced, moved or resized, and their protection can no longer be changed. If they are private anonymous memory
+    /// that the program has no right to write, their contents can no longer be discarded.
     ///
     /// # Errors
     /// See [`SealError`]. If the range has a hole, nothing is sealed.

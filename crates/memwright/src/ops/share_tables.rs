@@ -1,8 +1,8 @@
 //! The choice of the page tables that a fork shares instead of copying (`fork=share`).
 //!
 //! A last-level page table covers 2 MiB, which can have pages of several areas. It is shared only if a fork would copy
-//! all of its entries by the rule for private anonymous memory (rule: shared-table-has-one-rule). A fork copies no entry
-//! of an area to which nothing was written: such entries map the page of zeroes.
+//! all of its entries by the rule for private anonymous memory (rule: shared-table-has-one-rule). A fork copies no
+//! entry of an area to which nothing was written, because such entries map the page of zeroes.
 
 use memwright_table::{
     CpuId, Gather, Machine, OutOfFrames, Page, PageRange, ShareRule, TableTotals,
@@ -17,30 +17,32 @@ use crate::vma::area::AreaFlags;
 
 /// The state of a fork that goes over the areas in ascending order.
 pub(super) struct Sharing {
-    /// Which tables are shared, or `None` if none may be.
+    /// The rule that selects the tables to share, or `None` if no table may be shared.
     rule: Option<ShareRule>,
-    /// The end of the last area whose entries prevent that a table with pages of it is shared later.
+    /// The end of the last area whose entries must not be shared. A later table with pages below this end is copied.
     barrier: Page,
-    /// The pages of areas that were passed most recently. If one of them has an entry, its table must not be shared.
+    /// The pages of the areas that were skipped most recently. If one of these pages has an entry, its table must not
+    /// be shared.
     passed: PageRange,
     /// The end of the pages whose tables have been shared.
     shared: Page,
 }
 
-/// The flags of areas whose tables are not shared: their entries are not copied, or have state of one address space.
+/// The flags of areas whose tables are not shared, because fork does not copy their entries, or because the entries
+/// have state of one address space.
 const OF_ONE: AreaFlags = AreaFlags::DONTFORK
     .union(AreaFlags::WIPEONFORK)
     .union(AreaFlags::MARKED)
     .union(AreaFlags::UFFD);
 
-/// Returns whether a fork would copy all entries of the area by the rule for private anonymous memory, or none.
+/// Returns whether a fork would copy entries of the area only by the rule for private anonymous memory.
 fn may_share<M: Machine>(area: &Area<M>) -> bool {
     !area.is_shared() && area.object().is_none() && !area.flags().intersects(OF_ONE)
 }
 
-/// Returns the pages of the tables that a fork can share when it reaches an area with the pages `range`. The first
-/// table is left out if it begins below both `range` and `before`: such a table is shared already, or must not be
-/// shared. If the last table extends beyond `range`, it is included only if `after` is true: the later areas in that
+/// Returns the pages of the tables that a fork can share when it reaches an area with the pages `range`. Leaves out the
+/// first table if it begins below both `range` and `before`: such a table is shared already, or must not be shared. If
+/// the last table extends beyond `range`, includes it only if `after` is set, which means that the later areas in that
 /// table permit sharing.
 fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
     let first = huge::around(range.start);
@@ -59,17 +61,17 @@ fn tables_of(range: PageRange, before: Page, after: bool) -> PageRange {
 }
 
 impl Sharing {
-    /// Returns the state of a fork of `core` before the first area. Returns `None` if the policy is that forks copy all
-    /// entries, so that nothing is decided for each area.
+    /// Returns the state of a fork of `core` before the first area. Returns `None` if the policy makes forks copy all
+    /// entries, so that the fork need not decide for each area.
     pub(super) fn begin<M: Machine>(core: &Core<M>) -> Option<Self> {
         let shares = core.memory.policy().fork_shares();
         shares.then(|| Self::of(core))
     }
 
-    /// Returns the state of a fork of `core` before the first area. Pages that may be pinned must be copied at once
-    /// (rule: exclusive-before-pin). A page that is lent must not be exclusive to the address space that takes the table
-    /// in the end: its stores would become visible to the borrower. The scan for equal pages records entries one by
-    /// one.
+    /// Returns the state of a fork of `core` before the first area. No table is shared in three cases. Pages that may
+    /// be pinned must be copied at once (rule: exclusive-before-pin). A page that is lent must not become exclusive to
+    /// the address space that is left with the table in the end, because its stores would be visible to the borrower.
+    /// The scan for equal pages needs separate entries, because it records each one.
     fn of<M: Machine>(core: &Core<M>) -> Self {
         let borrowed = core.may_have_pinned() || core.may_have_lent();
         let allowed = !borrowed && !core.merge_number.may_have_merged();
@@ -110,7 +112,7 @@ impl Sharing {
     /// [`OutOfFrames`], or the error of `copy`. Some of the tables may be shared.
     ///
     /// # Locks
-    /// The caller holds the write locks of both address spaces.
+    /// The caller holds the locks of the areas of `core` and of `child` for writing.
     pub(super) fn share<M: Machine>(
         &mut self,
         (core, areas): (&Core<M>, &Areas<M>),
@@ -150,7 +152,7 @@ impl Sharing {
                     self.shared = end;
                     next = next.max(end);
                 }
-                // The table that could not be shared is copied.
+                // Copy the table that could not be shared.
                 tables = PageRange::new(huge::around(end).end.min(tables.end), tables.end);
             }
             let end = if tables.is_empty() {

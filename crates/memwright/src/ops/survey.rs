@@ -7,12 +7,12 @@ use crate::mm::space::{AREAS, Area};
 use crate::mm::theme::{Tracking, Usage};
 use crate::vma::area::AreaFlags;
 
-/// What a walk passes to its visitor.
+/// A step of a walk, which is passed to the visitor.
 pub enum Sight<'a, M: Machine> {
-    /// An area. Its entries in the range follow.
+    /// An area. The entries of the area in the range follow.
     Area(&'a Area<M>),
-    /// A run of pages that one entry maps, in the area that was passed last, and the number of other address spaces
-    /// that share the table of the entry.
+    /// A run of pages that one entry maps. Passed with its area and with the number of other address spaces that share
+    /// the entry's table.
     Entry(&'a Area<M>, Extent, u32),
 }
 
@@ -33,7 +33,7 @@ impl<M: Machine> Usage<'_, M> {
     /// it.
     ///
     /// The number of entries that map a page is [`Frames::sharers`](memwright_table::Frames::sharers) of its frame,
-    /// plus the number of other address spaces that share the table. It is exact after
+    /// plus the number of other address spaces that share the table. The sum is exact after
     /// [`Memory::own_ambiguous_tables`](crate::Memory::own_ambiguous_tables).
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.space.core;

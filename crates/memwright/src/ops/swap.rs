@@ -9,8 +9,8 @@ use crate::swap::device::SwapDevice;
 
 impl<M: Machine> Memory<M> {
     /// Adds `device` as a swap device. Devices with a higher priority are filled first. Returns the number of the
-    /// device, or `None` if there are too many devices, [`MOST_DEVICES`](crate::swap::MOST_DEVICES), or if the crate was
-    /// compiled without the feature `swap`. The heap holds 8 bytes and 1 bit for each slot of the device.
+    /// device. Returns `None` if there are [`MOST_DEVICES`](crate::swap::MOST_DEVICES) devices already, or if the crate
+    /// was compiled without the feature `swap`. The heap holds 8 bytes and 1 bit for each slot of the device.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the slot map of the device cannot be allocated.
@@ -31,8 +31,8 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Closes device `number`, or reopens it if `closed` is false. No page is swapped out to a closed device, and its
-    /// slots do not count towards the commit limit. Returns false if the device does not exist or is in that state
-    /// already.
+    /// slots do not count towards the commit limit. Returns false if the device does not exist, or already is closed or
+    /// open as requested.
     pub fn close_swap(&self, number: usize, closed: bool) -> bool {
         let changed = self.swap.set_closed(number, closed);
         self.commit.follow_swap(|| self.swap.open_slots());

@@ -60,8 +60,8 @@ impl<M: Machine> AddressSpace<M> {
                 .object()
                 .filter(|_| flags.contains(SyncFlags::WAIT) && area.is_shared())
                 .cloned();
-            // Release the lock first: to write-protect its mappings, the object takes the area locks of all their
-            // address spaces.
+            // Release the lock of the areas first: to write-protect its mappings, the object takes the area locks of
+            // all address spaces that map it.
             drop(areas);
             if let Some(object) = object {
                 object

@@ -15,12 +15,12 @@ use crate::types::uffd::{Watch, WatchEvent};
 use crate::vma::area::AreaFlags;
 use crate::vma::bin::AreaBin;
 
-/// What unmapping a range removes, as found by `check_unmap`.
+/// The contents of a range that an unmap operation removes, as found by `check_unmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) areas: usize,
     pub(crate) pages: u64,
-    /// Whether the range can contain a marker that extends beyond it.
+    /// Whether a marker in the range can extend beyond it.
     pub(crate) guarded: bool,
 }
 
@@ -34,9 +34,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that receives
-    /// unmap events. The address space is locked while `witness` runs. Each event has the complete range of the call.
-    /// If the call fails at a sealed area, the events of the areas below that one are still sent
-    /// (`vms_gather_munmap_vmas`).
+    /// unmap events. The address space is locked while `witness` runs. Each event names the complete range of the call.
+    /// If the call fails at a sealed area, the events of the areas below it are still sent (`vms_gather_munmap_vmas`).
     ///
     /// # Errors
     /// See [`unmap`](Self::unmap).
@@ -84,8 +83,8 @@ fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
 
 impl<M: Machine> Core<M> {
     /// Checks that no part of `range` is sealed, that no edge cuts a hugetlb page, and that the area limit allows the
-    /// split that unmapping can need. Adds the unmap events of userfaultfd contexts to `notices`. Returns what
-    /// unmapping the range removes.
+    /// split that unmapping can need. Adds the unmap events of userfaultfd contexts to `notices`. Returns what must be
+    /// removed to unmap `range`.
     fn check_unmap(
         &self,
         areas: &Areas<M>,
@@ -172,8 +171,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Removes every area of `range`, its entries and its empty page tables. The caller must have reserved two
-    /// insertions in the map, and room in `bin`.
+    /// Removes every area of `range`, its entries and its empty page tables. The caller must have reserved memory for
+    /// two insertions in the map of areas, and space in `bin`.
     pub(crate) fn unmap_areas(
         &self,
         cpu: CpuId,
@@ -195,8 +194,8 @@ impl<M: Machine> Core<M> {
         result
     }
 
-    /// Removes every area of `range` from the map, and subtracts it from the totals. The caller must have reserved two
-    /// insertions in the map, and room in `bin`.
+    /// Removes every area of `range` from the map of areas, and subtracts it from the totals. The caller must have
+    /// reserved memory for two insertions in the map, and space in `bin`.
     pub(crate) fn take_areas(
         &self,
         areas: &mut Areas<M>,

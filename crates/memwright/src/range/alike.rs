@@ -10,7 +10,7 @@ use crate::mm::space::Area;
 use crate::types::stats::Row;
 use crate::vma::writable::writable;
 
-/// What the entry of a page is changed to map.
+/// The frame that the entry of a page is changed to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A KSM frame, to which the caller holds a reference.
@@ -24,8 +24,8 @@ pub(crate) enum Target {
 /// The maximum number of pages that are write-protected and compared together: a `u64` has one bit for each.
 const TOGETHER: u64 = u64::BITS as u64;
 
-/// Returns the bits of an entry after it was changed to map `target`, which has the same contents; `bits` are those of
-/// the entry before the change. Tracking bits are kept, because nothing was written (rules: fold-before-clearing,
+/// Returns the bits of an entry after it was changed to map `target`, which has the same contents. `bits` are the bits
+/// before the change. Tracking bits are kept, because nothing was written (rules: fold-before-clearing,
 /// never-under-report).
 pub(crate) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE).union(Bits::IDLE));
@@ -55,7 +55,7 @@ impl<M: Machine> Core<M> {
             && !pinned
     }
 
-    /// Returns whether the frame has the contents of the target.
+    /// Returns whether `frame` has the contents of `target`.
     pub(crate) fn has_contents_of(&self, target: Target, frame: Frame) -> bool {
         let frames = self.memory.frames();
         match target {
@@ -64,9 +64,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Makes the entries of 4 KiB pages map the target. Selects the entries with `may`, write-protects them, and
-    /// changes those whose pages then have the contents of the target. `pages` has at most [`TOGETHER`] pages, all of
-    /// one page table. Returns the number of entries changed.
+    /// Makes the entries of 4 KiB pages map `target`. Selects the entries with `may`, write-protects them, and changes
+    /// those whose pages then have the contents of `target`. `pages` has at most [`TOGETHER`] pages, all of one page
+    /// table. Returns the number of entries changed.
     pub(crate) fn show_equal(
         &self,
         area: &Area<M>,
@@ -82,8 +82,8 @@ impl<M: Machine> Core<M> {
             cursor.seek(page);
             let small = |entry: &Present| entry.size == PageSize::Size4K && may(*entry, page);
             if cursor.peek().present().is_some_and(|entry| small(&entry)) {
-                // After the flush no CPU can write the frame: other entries that map it are not exclusive, so they are
-                // not writable.
+                // After the flush no CPU can write the frame. Other entries that map it are not exclusive, and
+                // therefore not writable.
                 cursor.edit(Bits::empty(), Bits::WRITE, gather);
                 protected |= 1 << number;
             }
@@ -108,7 +108,7 @@ impl<M: Machine> Core<M> {
         shown
     }
 
-    /// Makes the entry under the cursor, which is already write-protected, map the target.
+    /// Makes the entry under the cursor, which is already write-protected, map `target`.
     fn show(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -125,7 +125,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Makes the entries of zero-filled pages of `range` in the area map the zero page, as if the pages had never been
-    /// written. Only entries that `may` selects are changed. Their pages must be exclusive to this address space, and
+    /// written. Changes only entries that `may` selects. Their pages must be exclusive to this address space, and
     /// neither pinned nor otherwise referenced.
     pub(crate) fn show_zero(
         &self,
@@ -136,8 +136,8 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let range = area.range().intersect(range);
         if range.is_empty() || area.object().is_some() {
-            // Change nothing in an area of an object. The zero page would not count as a private copy, so punching a
-            // hole in the object would unmap it.
+            // Change nothing in an area of an object. The zero page would not count as a private copy of the object's
+            // page, so punching a hole in the object would unmap it.
             return;
         }
         self.note_peak(cpu);

@@ -14,7 +14,7 @@ use crate::vma::map::{AreaMap, Position};
 /// The areas of an address space.
 type Map<M> = AreaMap<Backing<M>>;
 
-/// The reason why flags were not changed up to the end of the range.
+/// The reason why not all flags in the range were changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagsError {
     /// Nothing is mapped at this address. With [`Holes::Pass`] the areas after the hole have changed.
@@ -34,19 +34,19 @@ impl From<CutError> for FlagsError {
     }
 }
 
-/// How a change handles holes.
+/// The way in which a change handles holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holes {
-    /// The change stops.
+    /// The change stops at the hole.
     Stop,
     /// The change continues after the hole. When it ends, it returns an error for the first hole.
     Pass,
 }
 
 impl<M: Machine> Core<M> {
-    /// Sets the flags of every area of `range` to those that `rule` returns for its current flags. Splits and merges
-    /// areas as needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). On error the areas before the failing one have
-    /// changed.
+    /// Sets the flags of every area of `range` to the flags that `rule` returns for the area's current flags. Splits
+    /// and merges areas as needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). On error the areas before the failing
+    /// area have changed.
     pub(crate) fn change_flags(
         &self,
         areas: &mut Areas<M>,
@@ -62,8 +62,8 @@ impl<M: Machine> Core<M> {
         self.change_areas(areas, range, holes, plan, |area, flags| area.flags = flags)
     }
 
-    /// Applies `change` to the part in `range` of every area for which `plan` returns a change. Splits and merges areas
-    /// as needed. On error the areas before the failing one have changed.
+    /// Applies `change` to every area for which `plan` returns a change, limited to the part of the area in `range`.
+    /// Splits and merges areas as needed. On error the areas before the failing area have changed.
     pub(crate) fn change_areas<T>(
         &self,
         areas: &mut Areas<M>,

@@ -7,7 +7,7 @@ use crate::range::zap::Taken;
 use crate::store::cluster::Cluster;
 
 impl<M: Machine> Mappings<M> {
-    /// Returns whether an area maps the object shared and may be written, now or after a protection change (Linux 7.3
+    /// Returns whether an area that maps the object shared may be written, now or after a protection change (Linux 7.3
     /// `include/linux/fs.h`, `i_mmap_writable`). Checks the areas of every address space that maps the object.
     pub fn may_be_written(&self) -> bool {
         let mut found = false;
@@ -29,8 +29,8 @@ impl<M: Machine> Mappings<M> {
         });
     }
 
-    /// Like [`unmap`](Self::unmap), for pages of the object that move to other frames: the next access maps the new
-    /// frame. Zero pages that `UFFDIO_ZEROPAGE` mapped in private memory stay.
+    /// Like [`unmap`](Self::unmap), for pages of the object that move to other frames, so that the next access maps the
+    /// new frame. Zero pages that `UFFDIO_ZEROPAGE` mapped in private memory stay.
     pub(crate) fn moved(&self, first: u64, end: u64) {
         self.visit(&(first..end), |space, places| {
             space.zap_object(self, (places, first..end), Taken::Moving);
@@ -38,19 +38,20 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Like [`unmap`](Self::unmap), for pages that are about to be reclaimed. A page stays mapped if only its entry
-    /// records that the page was stored to since soft-dirty was cleared (rule: never-under-report; Linux loses the
-    /// record).
+    /// records that the page was stored to since soft-dirty was cleared (rule: never-under-report). Linux unmaps it and
+    /// loses the record.
     pub fn withdraw(&self, first: u64, end: u64) {
         self.visit(&(first..end), |space, places| {
             space.zap_object(self, (places, first..end), Taken::Leaving);
         });
     }
 
-    /// Removes from the cluster `pages` the pages that a locked or secret area maps, and, if `unused` is set, also the
-    /// pages accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
-    /// [`Object::send_out`](crate::object::Object::send_out).
+    /// Removes from the cluster `pages` the pages that a locked or secret area maps. If `unused` is set, also removes
+    /// the pages accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step
+    /// of [`Object::send_out`](crate::object::Object::send_out).
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
-        // Age the entries of pages that stay as well, so that the next check finds only later accesses.
+        // Also age the entries of pages that were removed from `pages`, so that the next check finds only later
+        // accesses.
         let all = *pages;
         self.visit(&all.span(), |space, places| {
             space.keep_of_object(self, places, (&all, pages), unused);

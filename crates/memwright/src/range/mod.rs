@@ -1,5 +1,5 @@
-//! Operations on the entries of a range, or on every entry that maps a page: reverse mapping, zapping, removal, flags,
-//! pages with equal contents.
+//! Operations on the entries of a range, or on every entry that maps a page: reverse mapping, zapping, removal, change
+//! of flags, and merging of pages with equal contents.
 
 pub(crate) mod alike;
 pub(crate) mod flags;

@@ -2,11 +2,11 @@
 //!
 //! Frames do not record their entries. A page of an object has an index, and the object lists the areas that map it. A
 //! private page is mapped by relatives of one address space, at the address at which it was created or to which
-//! `mremap` has moved it since. KSM records the pages that it merges. If its records are not complete, all mergeable
-//! areas are walked.
+//! `mremap` has moved it since. For KSM pages, KSM records where it merges them. If these records are not complete, all
+//! mergeable areas are walked.
 //!
-//! The caller compares counts: if the frame has more references than the entries found, something else has a reference,
-//! or the mappings have changed during the search.
+//! The caller compares counts. If the frame has more references than entries were found, something else has a
+//! reference, or the mappings have changed during the search.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ const SEARCHES: u32 = 3;
 enum Identity<M: Machine> {
     /// The index in an object that owns the page.
     Object(Arc<dyn Object<M>>, u64),
-    /// The offset of a private page.
+    /// The offset of a private page, with which its address in each address space is found.
     Private {
         /// The owner of the offset, see [`owner_of`].
         owner: u64,
@@ -39,7 +39,7 @@ enum Identity<M: Machine> {
         /// The displacement at which the page was created.
         home: Displacement,
     },
-    /// The contents of a KSM page.
+    /// The contents of a KSM page, by which its records are found.
     Merged,
 }
 
@@ -97,7 +97,7 @@ impl<M: Machine> MappedPage<M> {
         ))
     }
 
-    /// Returns the page at an offset of the object or of the anonymous memory that the area maps.
+    /// Returns the page at an offset of what the area maps: of its object or of its anonymous memory.
     fn at(
         areas: &Areas<M>,
         area: &Area<M>,
@@ -139,19 +139,19 @@ impl<M: Machine> MappedPage<M> {
         self.kind == FrameKind::Merged
     }
 
-    /// Returns whether an entry of `space` maps the page at `page` and is of the page's size.
+    /// Returns whether an entry of `space` maps the page at `page`, and has the page's size.
     pub(crate) fn is_mapped_at(&self, space: &Core<M>, page: Page) -> bool {
         let pages = PageRange::single(page);
         let entry = space.table.look(pages).peek();
         let is_mapped = entry.present().is_some_and(|entry| self.is(entry));
         if is_mapped && space.table.has_shared() {
-            // Each entry then has a reference of its own, so that a search can count them.
+            // After this call each entry has a reference of its own, so that a search can count the references.
             space.table.own_tables(pages);
         }
         is_mapped
     }
 
-    /// Returns whether the entry at the cursor maps the page and is of the page's size.
+    /// Returns whether the entry at the cursor maps the page and has the page's size.
     pub(crate) fn is_at(&self, cursor: &Cursor<'_, M>) -> bool {
         let entry = cursor.peek().present();
         entry.is_some_and(|entry| self.is(entry))
@@ -205,9 +205,9 @@ impl<M: Machine> MappedPage<M> {
         });
     }
 
-    /// Adds the entries in `asking` and its relatives that map the private page. Stops when it has found as many
-    /// entries as the frame has references. Returns false if the search cannot be completed because an address space
-    /// was dropped.
+    /// Adds to `found` the entries of `asking` and its relatives that map the private page. Stops when it has found as
+    /// many entries as the frame has references. Returns false if the search cannot be completed because an address
+    /// space was dropped.
     fn search_relatives(
         &self,
         asking: &Core<M>,
@@ -238,7 +238,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(true)
     }
 
-    /// Adds the entries of one address space that map the private page.
+    /// Adds to `found` the entries of one address space that map the private page.
     fn search_private(
         &self,
         space: &Shared<Core<M>>,
@@ -257,7 +257,7 @@ impl<M: Machine> MappedPage<M> {
         let elsewhere = moved.filter(|to| *to != home);
         for displacement in core::iter::once(home).chain(elsewhere) {
             let page = Page::new(offset.wrapping_add(displacement));
-            // The frame identifies the page, so the area need not be checked.
+            // The frame identifies the page, so the area at `page` need not be checked.
             if page < M::Arch::USER.end && self.is_mapped_at(space, page) {
                 add(found, space, page)?;
             }
@@ -265,7 +265,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(())
     }
 
-    /// Adds those entries of the KSM page that are recorded.
+    /// Adds to `found` those entries of the KSM page that are recorded.
     fn recorded(&self, asking: &Core<M>, found: &mut Vec<Mapper<M>>) -> Result<(), OutOfMemory> {
         let memory = &*asking.memory;
         let merging = memory.merging();
@@ -275,7 +275,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(())
     }
 
-    /// Adds the entries of all address spaces that map the KSM page, and records them.
+    /// Adds to `found` the entries of all address spaces that map the KSM page, and records them.
     fn search_all_mergeable(
         &self,
         asking: &Core<M>,
@@ -292,7 +292,7 @@ impl<M: Machine> MappedPage<M> {
         Ok(())
     }
 
-    /// Adds the entries of one address space that map the KSM page.
+    /// Adds to `found` the entries of one address space that map the KSM page.
     fn search_mergeable(
         &self,
         space: &Shared<Core<M>>,

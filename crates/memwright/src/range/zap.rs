@@ -15,7 +15,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// The pages that a zap removes.
+/// The pages that a zap (the removal of page-table entries by an object) selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// All pages: the object's, and private copies.
@@ -24,14 +24,15 @@ pub(crate) enum Taken {
     Objects,
     /// Only the object's pages, for pages that move to other frames.
     Moving,
-    /// Only the object's pages, except those whose entry is the only record of a store, for reclaim.
+    /// Only the object's pages, for reclaim. A page stays if its entry is the only record of a store.
     Leaving,
 }
 
-/// Returns whether a zap removes every page that the area can have in the table, and leaves no markers in their place.
+/// Returns whether a zap removes every page that the area can have in the page table, and leaves no markers in place of
+/// the pages.
 fn takes_all_pages<M: Machine>(area: &Area<M>, taken: Taken) -> bool {
     let flags = area.flags();
-    // A private area can have copies, and zero pages of `UFFDIO_ZEROPAGE`.
+    // A private area can have private copies, and zero pages of `UFFDIO_ZEROPAGE`.
     let pages = match taken {
         Taken::All => true,
         Taken::Objects | Taken::Moving => area.is_shared(),
@@ -40,7 +41,8 @@ fn takes_all_pages<M: Machine>(area: &Area<M>, taken: Taken) -> bool {
     pages && !flags.intersects(AreaFlags::MARKED)
 }
 
-/// Returns whether this entry alone records that the page was stored to since soft-dirty was cleared in its area.
+/// Returns whether the entry with these bits alone records that the page was stored to since soft-dirty was cleared in
+/// its area.
 const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
     bits.contains(Bits::SOFT_DIRTY) && !flags.contains(AreaFlags::SOFT_DIRTY)
 }
@@ -92,7 +94,7 @@ impl<M: Machine> Core<M> {
                 Marks::empty()
             }
         };
-        // Other operations may have removed entries without flushing yet. The flush of this gather then covers those
+        // Other operations may have removed entries without flushing yet. Make the flush of this gather cover those
         // entries too (rule: see-pending-flushes).
         gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
@@ -132,8 +134,8 @@ impl<M: Machine> Core<M> {
 
     /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. `pages` is
     /// the part of `all` that is still to be reclaimed. If `unused` is set, also removes the pages whose entry in this
-    /// address space has the accessed bit. Clears this bit also for the pages of `all` that were removed before, so
-    /// that the next call finds only later accesses.
+    /// address space has the accessed bit. In addition clears the accessed bit for all pages of `all`, even if they
+    /// were removed before, so that the next call finds only later accesses.
     pub(crate) fn keep_of_object(
         &self,
         mappings: &Mappings<M>,
@@ -146,8 +148,8 @@ impl<M: Machine> Core<M> {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
         let span = all.span();
         while let Some(mapped) = mappings.next_place(places, &span) {
-            // Skip an address space that has no entries for the pages, as is usual for shared memory. This is not
-            // possible with a locked or secret area, which keeps a page even without an entry.
+            // Skip an address space that has no entries for the pages, which is the usual case for shared memory. Do
+            // not skip one that has a locked or secret area, because such an area keeps a page even without an entry.
             if !areas.may_keep_pages() && self.table.was_empty(mapped.pages) {
                 continue;
             }
@@ -167,7 +169,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Removes from `pages` the pages of the object in `range` whose entries have the accessed bit. Clears the bit in
-    /// the entries of pages of `all`.
+    /// the entries of all pages of `all`.
     fn age_of_object(
         &self,
         area: &Area<M>,
@@ -208,7 +210,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Like `age_of_object`, from the cursor's position to `end`, in one table of 4 KiB pages.
+    /// Like `age_of_object`, for the entries from the cursor's position to `end`, which are in one table of 4 KiB
+    /// pages.
     fn age_in_table(
         &self,
         area: &Area<M>,
@@ -272,14 +275,14 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether unmapping pages of the area must leave uffd-wp markers. It must if the pages belong to an object: a
-/// page that is faulted in again must still be write-protected.
+/// Returns whether unmapping pages of the area must leave uffd-wp markers. It must if the pages belong to an object,
+/// because a page that is faulted in again must still be write-protected.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns whether an area maps the object shared and may be written, now or after a protection change.
+    /// Returns whether an area that maps the object shared may be written, now or after a protection change.
     pub(crate) fn may_write_object(&self, mappings: &Mappings<M>, places: &mut Places) -> bool {
         let areas = self.areas.read(self.cpu());
         let mut found = false;

@@ -14,8 +14,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Ends the scan after `look` entries, or when `wanted` pages are reclaimed, charged to a memcg or not. Adjacent pages
-    /// are reclaimed together, so a call can reclaim a few pages more.
+    /// Ends the scan after `look` entries, or when `wanted` pages are reclaimed, whether or not they are charged to a
+    /// memcg. Adjacent pages are reclaimed together, so a call can reclaim a few pages more.
     #[must_use]
     pub const fn new(look: u64, wanted: u64) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Effort {
         }
     }
 
-    /// No limit on the entries scanned or on the pages reclaimed.
+    /// No limit on the number of entries scanned or of pages reclaimed.
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,
         wanted: u64::MAX,
@@ -39,11 +39,11 @@ impl Effort {
     }
 }
 
-/// Which of the reclaimable pages to reclaim.
+/// The choice among the reclaimable pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// All.
+    /// All reclaimable pages.
     All,
-    /// Those that were not accessed since the previous scan.
+    /// The pages that were not accessed since the previous scan.
     Unused,
 }

@@ -12,9 +12,9 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// Returns the edit that makes an entry with these bits clean, in an area with these flags. A later store makes the
-/// entry dirty again, and reclaim then keeps the page. A dirty bit that the edit clears is passed on to the store
-/// tracking (rule: fold-before-clearing).
+/// Returns the edit that cleans an entry with `bits`, in an area with `flags`. A later store makes the entry dirty
+/// again, and reclaim then keeps the page. If the edit clears a dirty bit, it records the store for the store tracking
+/// (rule: fold-before-clearing).
 fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
     let mut set = Bits::empty();
     let mut clear = Bits::DIRTY | Bits::FOLDED_DIRTY | Bits::ACCESSED;
@@ -74,8 +74,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns whether a page may be marked as lazily freed: it must be a 4 KiB page without other users. Pages
-    /// registered with a userfaultfd may be marked too: a discarded page loses its write protection, and its next
-    /// access is a missing fault.
+    /// registered with a userfaultfd may be marked too. If such a page is discarded, it loses its write protection, and
+    /// its next access is a missing fault.
     fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K
@@ -87,7 +87,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Discards the lazily freed page under the cursor, unless it has other users or was written after it was marked.
-    /// Returns whether it was discarded.
+    /// Returns whether the page was discarded.
     pub(super) fn drop_lazy(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -103,7 +103,7 @@ impl<M: Machine> Core<M> {
         if !unneeded {
             return false;
         }
-        // This extra reference keeps the frame allocated: the removal of the entry drops the reference of the entry.
+        // Removing the entry drops the entry's reference. This extra reference keeps the frame allocated.
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));

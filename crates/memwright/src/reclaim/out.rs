@@ -1,8 +1,8 @@
 //! Swap-out (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
 //!
 //! Pages are swapped out in groups from one page table. Their entries are replaced by swap entries, one flush
-//! invalidates the translations of all CPUs, and the frames are written to the device and then freed. The lock of the
-//! table is held from start to end, so that no fault finds a swap entry whose page is not written yet.
+//! invalidates the translations of all CPUs, and the frames are written to the device and then freed. The page-table
+//! lock is held from start to end, so that no fault finds a swap entry whose page is not written yet.
 
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
@@ -18,8 +18,8 @@ use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
 /// The maximum number of pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them
-/// with no page-table lock held. Here the page-table lock is held and the other threads of the CPU wait: compressing a
-/// page may take 100,000 instructions.
+/// without a page-table lock. Here the page-table lock is held meanwhile, and the CPU's other threads wait: to compress
+/// one page may take 100,000 instructions.
 const TOGETHER: usize = 16;
 
 /// A page that is being swapped out.
@@ -32,9 +32,9 @@ struct Leaving {
     kept: bool,
 }
 
-/// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. A swap entry
-/// carries neither the dirty bit nor the accessed bit. This function therefore records them in the bits of the store
-/// tracking and of the access tracking (rule: fold-before-clearing).
+/// Returns the bits that a swap entry carries for a page with `bits`, in an area with `flags`. A swap entry carries
+/// neither the dirty bit nor the accessed bit. This function therefore records them in the bits of the store tracking
+/// and of the access tracking (rule: fold-before-clearing).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     const KEPT: Bits = Bits::EXCLUSIVE
         .union(Bits::SOFT_DIRTY)
@@ -58,7 +58,7 @@ impl<M: Machine> Core<M> {
         !area.flags().intersects(kept)
     }
 
-    /// Swaps out private pages of `range`, all of which is in `area`, until `effort` is used up. `choice` selects the
+    /// Swaps out private pages of `range`, which is a part of `area`, until `effort` is used up. `choice` selects the
     /// pages. Pages with other users are swapped out only with `Choice::Unused`. Pages for which no slot is available
     /// stay in memory. Returns the page at which the scan stopped.
     pub(crate) fn page_out(
@@ -101,7 +101,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Splits a huge page that may be swapped out, so that its small pages are swapped out separately. With
-    /// `Choice::Unused`, a huge page that was accessed is aged and not split. Returns whether the entry was split.
+    /// `Choice::Unused`, a huge page that was accessed is aged instead. Returns whether the entry was split.
     fn part_huge(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -122,7 +122,7 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         let leaves = page.size == PageSize::Size2M
             && !page.bits.contains(Bits::BORROWED)
-            // Only anonymous pages are split: hugetlb pages stay in memory.
+            // Hugetlb pages are not split and stay in memory: only anonymous pages are split.
             && matches!(frames.kind(page.frame), FrameKind::Anonymous)
             && frames.pins(page.frame) == 0
             && frames.is_sole_whole(page.frame);
@@ -160,7 +160,7 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        // Pages with other users also count towards `TOGETHER`, because each may need a separate write.
+        // A page with other users counts towards `TOGETHER` as well, because it may need a separate write.
         while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
@@ -169,7 +169,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             if shows_object && !self.is_private(page.frame) {
-                // `page_out_objects` reclaims the pages of the object itself.
+                // A page of the object itself is reclaimed by `page_out_objects`.
                 continue;
             }
             effort.look -= 1;
@@ -212,7 +212,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns whether the page can be swapped out although it has other users. It must be a single anonymous page that
-    /// is not pinned and that no entry maps as exclusive, so that no user can write to it.
+    /// is neither pinned nor exclusive to an entry, so that no user can write to it.
     fn frames_are_shared(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         !page
@@ -257,8 +257,8 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Returns the slot for a page, and whether the slot already holds its contents. Returns `None` if the page may not
-    /// be swapped out or there is no slot.
+    /// Returns the slot for `page`, and whether the slot already holds the page's contents. Returns `None` if the page
+    /// may not be swapped out or there is no slot.
     fn slot_for(&self, page: Present) -> Option<(u64, bool)> {
         let frames = self.memory.frames();
         let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)

@@ -1,4 +1,4 @@
-//! Selects the pages of objects that are reclaimed, by the entries that map them (Linux 7.2 `mm/madvise.c`,
+//! Selects the object pages to reclaim, according to the entries that map them (Linux 7.2 `mm/madvise.c`,
 //! `madvise_cold_or_pageout_pte_range`, and `mm/vmscan.c`, `folio_check_references`).
 //!
 //! An area is scanned under the locks of its address space and page tables. The pages that the scan selects are swapped
@@ -25,12 +25,12 @@ use crate::vma::idle::aging;
 struct Found<M: Machine> {
     object: Arc<dyn Object<M>>,
     pages: Cluster,
-    /// Where the scan stopped.
+    /// The page at which the scan stopped.
     end: Page,
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns whether a scan of this area with the limits `effort` includes the pages of the area's object.
+    /// Returns whether a scan of this area with the limits in `effort` includes the pages of the area's object.
     pub(super) fn objects_are_scanned(&self, area: &Area<M>, effort: &Effort) -> bool {
         self.object_may_leave(area) && (!effort.charged || area.is_shared())
     }
@@ -101,7 +101,7 @@ impl<M: Machine> Core<M> {
         Some(Found { object, pages, end })
     }
 
-    /// Returns object pages that `range`, a part of `area`, maps and that `choice` selects: at most one cluster. Also
+    /// Returns at most one cluster of object pages that `range`, a part of `area`, maps and that `choice` selects. Also
     /// returns the page at which the scan stopped.
     fn look_for_pages(
         &self,
@@ -135,7 +135,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns whether the entry under the cursor maps pages of the object and `choice` selects them. With
-    /// `Choice::Unused`, ages the pages if they were accessed, which clears the accessed bit.
+    /// `Choice::Unused`, ages accessed pages: clears their accessed bit.
     fn goes(
         &self,
         cursor: &mut Cursor<'_, M>,

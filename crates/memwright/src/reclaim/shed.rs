@@ -10,9 +10,9 @@ use crate::types::stats::Row;
 
 impl<M: Machine> Swap<M> {
     /// Frees frames of the swap cache that no entry maps, for example because the processes that mapped them have
-    /// exited. Ends once `wanted` frames are freed, or once all slots were examined. Writes pages to their slots first
-    /// if needed. Continues where the previous call stopped. Returns the number of frames freed, and counts writes and
-    /// failed writes in `memory`.
+    /// exited. First writes a page to its slot if the slot does not hold it. Begins where the previous call stopped.
+    /// Ends once `wanted` frames are freed, or once all slots were examined. Returns the number of frames freed, and
+    /// counts writes and failed writes in `memory`.
     pub fn shed_some(&self, memory: &Memory<M>, wanted: u64) -> u64 {
         let frames = memory.frames();
         let start = *self.shed_next.lock();

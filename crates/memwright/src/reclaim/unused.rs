@@ -1,8 +1,8 @@
 //! Reclaim: pages that were not accessed for a while are swapped out (Linux 7.2 `mm/vmscan.c`).
 //!
 //! Pages are aged where they are mapped, by a walk of the page tables of each address space, like the aging of Linux's
-//! multi-generational LRU (`walk_mm`). One scan clears the accessed bit; the next one finds whether it was set again.
-//! No reverse mapping is needed, and adjacent pages are scanned, flushed and written together.
+//! multi-generational LRU (`walk_mm`). One scan clears the accessed bits, and the next one finds which bits were set
+//! again. No reverse mapping is needed, and adjacent pages are scanned, flushed and written together.
 
 use memwright_table::{Architecture, Machine, Page, PageRange};
 
@@ -16,8 +16,8 @@ impl<M: Machine> AddressSpace<M> {
     /// pages reclaimed from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the
     /// address space.
     ///
-    /// The first call only ages pages that were accessed, and reclaims none of them: `effort.wanted` stays as it was. A call
-    /// that follows reclaims those that were not accessed in between.
+    /// The first call only ages pages that were accessed before it: it neither reclaims them nor subtracts them from
+    /// `effort.wanted`. A later call reclaims those of them that were not accessed in between.
     ///
     /// # Locks
     /// Takes the lock of the areas for reading. Pages of objects are reclaimed without it.
@@ -43,7 +43,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Reclaims private pages of `range`, up to the end of the first area with reclaimable pages of an object. Returns
-    /// the page at which it stopped, and the range of that area.
+    /// the page at which it stopped, and the range of the area with the object's pages.
     fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
         let areas = self.areas.read(self.cpu());
         for area in areas.map.overlapping(range) {

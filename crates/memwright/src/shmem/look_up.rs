@@ -52,8 +52,8 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Takes references to those of the pages `stored` that are in memory, for [`Object::cached_run`], and returns a
-    /// bitmap of them. The caller holds the lock of the store.
+    /// Takes references to the pages in the bitmap `stored` that are in memory, for [`Object::cached_run`]. Returns a
+    /// bitmap of these pages. The caller holds the lock of the store.
     #[inline(never)]
     pub(super) fn take_run(
         &self,

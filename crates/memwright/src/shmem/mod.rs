@@ -36,8 +36,8 @@ use crate::types::stats::Row;
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
 
-/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`: a removed page can be the
-/// last one in its node of the page store, and freeing the node as well takes ten times as long as removing the page.
+/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`, because removing a page
+/// takes ten times as long if the page is the last one in its node of the page store and the node is freed too.
 const REMOVED: u64 = 128;
 
 /// An object whose pages exist only in memory and swap, and are initially zero (Linux 7.2 `mm/shmem.c`).
@@ -52,8 +52,8 @@ pub struct Shmem<M: Machine> {
     identity: ObjectIdentity,
     /// The number of pages that are accounted as committed until the object is dropped.
     promised: u64,
-    /// The setting that controls the huge pages of the object. `None` if only the setting of the mount, if there is a
-    /// mount, controls them.
+    /// The setting that controls the huge pages of the object. `None` if no setting or only that of the mount controls
+    /// them.
     huge: Option<SharedSetting>,
     /// Whether the pages can be swapped out. If they cannot, the object has no NUMA policies either.
     leaves: bool,
@@ -173,9 +173,9 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Changes the size. If the object shrinks, the pages past the new end are unmapped everywhere, including private
-    /// copies. If it grows again later, the range past the former end reads as zero. The call has scheduling points, at
-    /// which other threads can run. The caller must ensure that no other thread changes the size before the call
-    /// returns.
+    /// copies. If the object grows again later, the range past the former end reads as zero. The call has scheduling
+    /// points, at which other threads can run. The caller must ensure that no other thread changes the size before the
+    /// call returns.
     ///
     /// # Errors
     /// The new end is inside a page that is in swap and cannot be swapped in. The size is unchanged.
@@ -220,12 +220,12 @@ impl<M: Machine> Shmem<M> {
         Ok(available)
     }
 
-    /// Writes `bytes` at `offset`, growing the object if needed, and returns the number of bytes written. Fewer bytes
-    /// than requested are written if a page after the first one fails.
+    /// Writes `bytes` at `offset`, growing the object if needed, and returns the number of bytes written. If a page
+    /// after the first one fails, only the bytes before that page are written.
     ///
     /// # Errors
-    /// Nothing was written: no frame is free, the limit of the mount is reached, or the page is in swap and cannot be
-    /// swapped in.
+    /// Nothing was written, because no frame is free, the limit of the mount is reached, or the page is in swap and
+    /// cannot be swapped in.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         let mut written = 0;
         for (index, within, part) in parts(offset, bytes.len()) {
@@ -263,11 +263,11 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. The call
-    /// has scheduling points, at which other threads can run.
+    /// Zeroes the bytes `start..end` and frees the pages that are completely within them. The size does not change. The
+    /// call has scheduling points, at which other threads can run.
     ///
     /// # Errors
-    /// A page that is zeroed in part is in swap and cannot be swapped in. Nothing has changed.
+    /// A page that is to be zeroed in part is in swap and cannot be swapped in. Nothing has changed.
     pub fn punch(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let page = PAGE_SIZE as u64;
         let (first, last) = (start.div_ceil(page), end / page);
@@ -330,7 +330,7 @@ impl<M: Machine> Shmem<M> {
                 continue;
             }
             if let Err(error) = self.page(&mut state, index, true) {
-                // Free only the new pages beyond the size: other threads cannot have accessed them yet.
+                // Free the new pages beyond the size. Other threads cannot have accessed them yet.
                 if let Some((first, last)) = made {
                     let unseen = first.max(pages_of(state.size));
                     drop(state);
@@ -343,9 +343,9 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Returns the offset of the first byte at or after `offset` that is in a page, or that is in a hole if `hole` is
-    /// set. The end of the object counts as a hole. Returns `None` if `offset` is at or past the end, or if `hole` is
-    /// not set and no page follows before the end.
+    /// Returns the offset of the first byte at or after `offset` that is in a hole if `hole` is set, otherwise of the
+    /// first one that is in a page. The end of the object counts as a hole. Returns `None` if `offset` is at or past
+    /// the end, or if `hole` is not set and no page follows before the end.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         let mut state = self.store.lock();
         if offset >= state.size {
@@ -378,7 +378,7 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates the page at the vacant index that a lookup returned.
+    /// Creates the page at the vacant index `vacancy` that a lookup returned.
     #[inline(always)]
     fn create(
         &self,
@@ -675,9 +675,9 @@ impl<M: Machine> Object<M> for Shmem<M> {
             }
         }
         self.gather_swapped(first)?;
-        // From here on, a fault that looked up one of these pages earlier repeats the lookup. A fault that looks up a
-        // page later either still holds its reference to the frame when `gather_folio` checks for extra references, or
-        // repeats the lookup because `gather_folio` replaces the page.
+        // From here on, a fault that looked up one of these pages before this call of `stale` repeats the lookup. A
+        // fault that looks up a page after it either still holds its reference to the frame when `gather_folio` checks
+        // for extra references, or repeats the lookup because `gather_folio` replaces the page.
         self.mappings.stale();
         self.mappings.moved(first, first + HUGE_PAGES);
         self.gather_folio(first, limits.missing)
@@ -731,7 +731,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
         if map() {
             return Ok(Put::Stored);
         }
-        // The reference to the frame stays with the caller.
+        // The caller keeps its reference to the frame.
         let _ = state.pages.remove(index);
         Ok(Put::Removed)
     }

@@ -1,4 +1,4 @@
-//! Creating the page store of shared memory, locking it with pages in memory, and applying its NUMA policies.
+//! The page store of shared memory: creating it, locking it after a swap-in, and following its NUMA policies.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
@@ -37,7 +37,7 @@ impl<M: Machine> Store<M> {
         })
     }
 
-    /// Like [`lock`](Self::lock), but first swaps in those of the pages `indices` that are in swap.
+    /// Like [`lock`](Self::lock), but first swaps in those pages of `indices` that are in swap.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]. Some of the pages can already be swapped in.
@@ -60,7 +60,7 @@ impl<M: Machine> Store<M> {
 
 impl<M: Machine> State<M> {
     /// Makes the next frame allocation on this CPU follow the NUMA policy of page `index`. The caller then allocates
-    /// the frame for that page.
+    /// the frame for page `index`.
     #[inline]
     pub(crate) fn choose(&self, memory: &Memory<M>, index: u64) {
         if !self.placed.is_empty() {

@@ -1,11 +1,11 @@
 //! Swap-out and swap-in of shared memory (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
 //!
-//! Shmem swap entries live in the object's store, not in page tables. The store holds the only use of a slot, except
-//! while the page is being read. The lock of the store is not held during a transfer. Each thread that reads a page
-//! therefore adds a use to the slot, so that the slot is not reallocated to another page. If several threads read the
-//! page, the store gets the frame of the first thread that finishes. A page that is being written to its slot is marked
-//! in the store. A lookup clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in
-//! no longer has a slot.
+//! The swap entries of shared memory are in the object's store, not in page tables. Usually the store has the only use
+//! of a slot. The lock of the store is not held during a transfer. Each thread that reads a page therefore adds a use
+//! to the slot, so that the slot is not reallocated to another page. If several threads read the page, the store gets
+//! the frame of the first thread that finishes. A page that is being written to its slot is marked in the store. A
+//! lookup clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in no longer has a
+//! slot.
 
 use memwright_table::sync::Threads;
 use memwright_table::{FrameKind, FrameRef, Machine, Page, Shared, Slots};
@@ -59,7 +59,7 @@ impl<M: Machine> Swap<M> {
 /// A page that is being swapped out.
 struct OnItsWay<'a, M: Machine> {
     index: u64,
-    /// Keeps the frame allocated while the device reads it.
+    /// The frame of the page. The reference keeps the frame allocated while the device reads from it.
     frame: FrameRef<'a, M>,
     slot: u64,
 }
@@ -70,7 +70,7 @@ struct OnItsWayBack<'a, M: Machine> {
     slot: u64,
     /// The frame into which the page is read, or `None` if its read was not submitted.
     frame: Option<FrameRef<'a, M>>,
-    /// Whether the store has replaced the slot of the page by the frame.
+    /// Whether the store has replaced the page's slot by `frame`.
     came: bool,
 }
 
@@ -165,8 +165,8 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Drops the slot uses that the reads held. If a page was swapped in, also drops the store's use of its slot.
-    /// Otherwise frees the frame of the page.
+    /// Drops the slot uses that the reads held. For each page that was swapped in, also drops the store's use of the
+    /// slot. For the other pages, frees the frame.
     fn settle(self, memory: &Memory<M>) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         for way in self.pages.into_iter().flatten() {
@@ -183,7 +183,7 @@ impl<'a, M: Machine> Coming<'a, M> {
 
 impl<M: Machine> Store<M> {
     /// Swaps in page `index`, if it is in swap, and pages that follow it, as long as their slots are consecutive and
-    /// frames are available. Reads at most `most` pages in total. Submits all reads before it waits for the first.
+    /// frames are available. Reads at most `most` pages in total. Submits all reads before it waits for the first one.
     /// Returns the number of pages read.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl<M: Machine> Store<M> {
     /// are put off: the fault [completes](Self::end_read) them after it has released its locks.
     ///
     /// # Errors
-    /// Those of `bring_in`, and [`ObjectError::WouldBlock`] if the reads were put off or the device is busy.
+    /// The errors of `bring_in`, and [`ObjectError::WouldBlock`] if the reads were put off or the device is busy.
     pub(super) fn begin_bring_in(
         store: &Shared<Self>,
         memory: &Memory<M>,
@@ -225,7 +225,7 @@ impl<M: Machine> Store<M> {
         store.take_in(memory, coming, begun)
     }
 
-    /// Waits for the reads, and replaces in the store the slot of each page that was read by its frame.
+    /// Waits for the reads. For each page that was read, replaces the page's slot in the store by its frame.
     #[inline(always)]
     fn take_in(
         &self,
@@ -369,8 +369,7 @@ impl<M: Machine> Store<M> {
         None
     }
 
-    /// Unmaps `pages` in every address space, then swaps out those whose frames have no reference other than the
-    /// store's.
+    /// Unmaps `pages` in every address space. Then swaps out the pages to whose frames only the store has a reference.
     ///
     /// # Locks
     /// The caller holds no lock of an address space.
@@ -381,9 +380,9 @@ impl<M: Machine> Store<M> {
         pages: Cluster,
         memcg: Memcg,
     ) -> Left {
-        // A fault that looked up a page of the object before this call repeats the lookup. A fault that looks up a page
-        // later either holds a reference to the frame or clears the swap-out mark of the page. In both cases the page
-        // stays in memory.
+        // A fault that looked up a page of the object before this call of `stale` repeats the lookup. A fault that
+        // looks up a page later either holds a reference to the frame or clears the swap-out mark of the page. In both
+        // cases the page stays in memory.
         mappings.stale();
         for run in pages.runs() {
             mappings.withdraw(run.start, run.end);
@@ -391,7 +390,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, memcg)
     }
 
-    /// Swaps out those of `pages` whose frames have no reference other than the store's. No entry may map the pages.
+    /// Swaps out the pages of `pages` to whose frames only the store has a reference. No entry may map the pages.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -461,7 +460,7 @@ impl<M: Machine> Store<M> {
         let mut state = self.lock();
         let left = taken && state.pages.leave(way.index, frame, way.slot);
         if left {
-            // Drop the store's reference. The caller holds another one.
+            // Drop the store's reference. The caller holds another reference to the frame.
             drop(frames.adopt(frame));
         } else {
             state.pages.end_leaving(way.index, frame);
@@ -472,7 +471,7 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Shmem<M> {
-    /// Swaps in those of the 512 pages from index `first` on that are in swap, before they are collapsed.
+    /// Swaps in the pages that are in swap, among the 512 pages from index `first` on, before they are collapsed.
     pub(super) fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
         for index in first..first + HUGE_PAGES {
             let brought = self.store.bring_in(&self.memory, index, MOST);

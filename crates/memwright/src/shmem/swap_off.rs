@@ -104,7 +104,7 @@ impl<M: Machine> Shmem<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Swaps in nothing. Returns that the pass is complete.
+    /// Swaps in nothing. Returns true: the pass is complete.
     ///
     /// # Errors
     /// None.

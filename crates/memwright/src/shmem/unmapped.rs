@@ -1,4 +1,4 @@
-//! Reclaim of object pages that no entry maps: those that system calls access, and those that were unmapped (Linux 7.2
+//! Reclaim of object pages that no entry maps: pages that system calls access, and pages that were unmapped (Linux 7.2
 //! `mm/vmscan.c`, `folio_check_references` for folios without referencing entries).
 //!
 //! No walk of page tables finds these pages, so reclaim scans all objects with a cursor instead. A lookup of a page
@@ -66,8 +66,8 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Returns how many pages the objects that are charged to `memcg` or to a memcg below it have in memory. Examines
-    /// every object that has pages.
+    /// Returns the number of pages in memory of the objects that are charged to `memcg` or to a memcg below it.
+    /// Examines every object that has pages.
     pub fn object_pages(&self, memcg: Memcg) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, store)) = self.swap().listed(number) {
@@ -99,8 +99,8 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
-    /// since the previous scan. With `memcg`, scans only the objects that are charged to it or to a memcg below it.
-    /// Sets `place` to the position at which the next call continues, and subtracts the work done from `effort`.
+    /// since the previous scan. If `memcg` is given, scans only the objects that are charged to it or to a memcg below
+    /// it. Sets `place` to the position at which the next call continues, and subtracts the work done from `effort`.
     /// Returns true if the pass is complete, or if no swap slot is free.
     ///
     /// # Locks

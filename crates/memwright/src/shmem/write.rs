@@ -1,5 +1,6 @@
-//! Filling holes, for system calls that write or allocate several pages, with folios no larger than the range (Linux
-//! 7.2 `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
+//! Filling holes with folios for system calls that write or allocate several pages. The folios are no larger than the
+//! range of the call (Linux 7.2 `mm/shmem.c`, `shmem_get_folio` with the end of the write, and
+//! `shmem_mapping_size_orders`).
 
 use memwright_table::{FOLIO_ORDER, FrameKind, FrameRef, Machine, PAGE_SIZE};
 
@@ -25,9 +26,9 @@ impl<M: Machine> Shmem<M> {
         (index + (1 << filled.unwrap_or(0))) * PAGE_SIZE as u64
     }
 
-    /// Allocates a frame for page `index`, which the caller overwrites completely, or returns `None` if the page
-    /// exists. The contents of the frame are undefined. Nothing else can access the frame until
-    /// [`add_page`](Self::add_page) makes it part of the object.
+    /// Allocates a frame for page `index`, which the caller overwrites completely. Returns `None` if the page exists.
+    /// The contents of the frame are undefined. Nothing else can access the frame until [`add_page`](Self::add_page)
+    /// makes it part of the object.
     ///
     /// # Errors
     /// No frame is free, or the limit of the mount is reached.
@@ -42,7 +43,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Stores a frame from [`frame_to_write`](Self::frame_to_write) as page `index`. If the object ends before the end
-    /// of the page, grows it to that end. If the page already exists, changes nothing and returns the frame.
+    /// of this page, grows the object to that end. If page `index` already exists, changes nothing and returns the
+    /// frame.
     ///
     /// # Errors
     /// The limit of the mount is reached, or there is no heap memory.

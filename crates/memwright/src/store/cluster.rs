@@ -6,11 +6,11 @@ use core::ops::Range;
 /// CPU wait while the pages are written to a device.
 pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
-/// A set of page indices, all within 16 consecutive ones.
+/// A set of page indices, all within 16 consecutive indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,
-    /// A bit for each of the 16 pages from `first` on, set if the page is in the cluster.
+    /// A bit for each of the 16 pages from `first` on. The bit is set if the page is in the cluster.
     members: u16,
 }
 
@@ -21,7 +21,8 @@ impl Cluster {
         self.members == 0
     }
 
-    /// Adds page `index`. Returns false if the page is before the first page added, or 16 or more pages after it.
+    /// Adds page `index`. Returns false if the page is before the first page that was added, or 16 or more pages after
+    /// it.
     pub fn insert(&mut self, index: u64) -> bool {
         if self.is_empty() {
             self.first = index;

@@ -25,7 +25,7 @@ pub(crate) struct Vacancy<'f> {
 
 impl<M: Machine> Pages<M> {
     /// Looks up page `index` like [`get`](Self::get), and also distinguishes a page in swap from an index without a
-    /// page. `frames` are those of the store.
+    /// page. `frames` are the frames of the store.
     #[inline(always)]
     pub(crate) fn look_up<'f>(&self, frames: &'f Frames<M>, index: u64) -> Lookup<'f> {
         debug_assert!(core::ptr::eq(frames, &*self.frames));
@@ -40,7 +40,7 @@ impl<M: Machine> Pages<M> {
         Lookup::Vacant(Vacancy { index, node })
     }
 
-    /// Stores a frame, with its reference, at the vacant index that a lookup returned.
+    /// Stores a frame, with its reference, at the index `vacancy` that a lookup found vacant.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
@@ -79,7 +79,7 @@ impl<M: Machine> Pages<M> {
             .map_or(0, |node| self.frames.node_words(node).filled(slot, wanted))
     }
 
-    /// Like [`stored_of`](Self::stored_of), for pages in two lowest nodes.
+    /// Like [`stored_of`](Self::stored_of), for pages that extend over two lowest nodes.
     #[cold]
     fn stored_of_two(&self, first: u64, wanted: u64) -> u64 {
         let here = SLOTS - slot_at(first, 0);

@@ -1,5 +1,5 @@
-//! How objects store their pages: the store of pages by index, and, for shared memory, NUMA policies and the limit of a
-//! mount. No module here depends on an address space.
+//! The storage of an object's pages: the store of pages by index, and, for shared memory, NUMA policies and the limit
+//! of a mount. No module here depends on an address space.
 
 pub(crate) mod cluster;
 pub(crate) mod leaving;

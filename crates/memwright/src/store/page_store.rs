@@ -1,5 +1,5 @@
-//! The page store of shared memory: its pages, and the data that the lock of the store guards. It is separate from the
-//! object, because swap-in accesses it without a reference to the object.
+//! The page store of shared memory: its pages, and the data that the lock of the store guards. The store is separate
+//! from the object, because swap-in accesses it without a reference to the object.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
@@ -32,7 +32,8 @@ pub(crate) struct Store<M: Machine> {
     pub(crate) room: Option<Arc<Room>>,
     /// Whether the pages are locked in memory (`SHM_LOCK`).
     pub(crate) locked: AtomicBool,
-    /// The swap readahead window of system calls that access the object, for which no area has a window.
+    /// The swap readahead window for system calls that access the object, because these calls have no area whose window
+    /// they could use.
     pub(crate) window: WindowCell,
 }
 

@@ -14,8 +14,8 @@ pub(super) const SLOTS: u64 = 512;
 
 const SLOT_BITS: u32 = 9;
 
-/// A flag in the metadata of a lowest node, which also has the number of filled slots: the slots of the node hold the
-/// frames of one folio in order.
+/// A flag in the metadata of a lowest node: the slots of the node hold the frames of one folio in order. The metadata
+/// also has the number of filled slots.
 const WHOLE: u64 = 1;
 
 /// A flag in the word of a slot: the page is in swap, and the other bits are the number of the swap slot.
@@ -35,32 +35,34 @@ const MAX_HEIGHT: u32 = 6;
 /// The location of a stored page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// In a frame, to which the store has a reference.
+    /// The page is in this frame, to which the store has a reference.
     InMemory(Frame),
-    /// In a slot of a swap device. The store has a use of the slot.
+    /// The page is in this slot of a swap device. The store has a use of the slot.
     InSwap(u64),
 }
 
 /// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
 ///
-/// A store of height 0 has no nodes; a store of height `h` covers 512^`h` indices. A lowest node can hold the frames of
-/// one folio in order, with a single reference to the folio. Its metadata then has the flag `WHOLE`. When one of these
-/// pages is removed, the reference to the folio is replaced by a reference to each remaining frame.
+/// A store of height 0 has no nodes. A store of height `h` covers 512^`h` indices. A lowest node can hold the frames of
+/// one folio in order, with a single reference to the folio. The node's metadata then has the flag `WHOLE`. When one of
+/// the folio's pages is removed, the reference to the folio is replaced by a reference to each remaining frame.
 pub struct Pages<M: Machine> {
     pub(super) frames: Arc<Frames<M>>,
     root: Option<Frame>,
     height: u32,
     /// The number of pages, in memory and in swap.
     count: u64,
-    /// The index after the last page that was ever stored; `u32::MAX` if it is larger. Pages are often created in
-    /// ascending order: the lookup of an index from here on finds no page, and reads no node.
+    /// The index after the last page that was ever stored, or `u32::MAX` if the index is larger. The lookup of an index
+    /// at or after `end` finds no page without reading a node. Such lookups are frequent, because pages are often
+    /// created in ascending order.
     end: u32,
     /// The number of pages in swap. 32 bits suffice for 16 TiB.
     swapped: u32,
     /// The page limit that this store shares with other stores, or `None` if there is no limit.
     room: Option<Arc<Room>>,
-    /// The last walk led to a part of 512 pages: the number of this part, which is the index of a page divided by 512,
-    /// and its lowest node. Further accesses to the part need no walk.
+    /// The part of the store to which the last walk led. A part is 512 pages that share a lowest node. This is the
+    /// number of the part, which is the index of a page divided by 512; the next field is the part's lowest node.
+    /// Further accesses to the part need no walk.
     recent_part: Cell<u64>,
     recent_node: Cell<Frame>,
 }
@@ -126,7 +128,7 @@ impl<M: Machine> Pages<M> {
         self.swapped.into()
     }
 
-    /// Returns whether nothing is stored.
+    /// Returns whether no page is stored.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -142,8 +144,8 @@ impl<M: Machine> Pages<M> {
         self.find(index, 0)
     }
 
-    /// Returns the frame at `index` if the page is in memory, sets the flags `mark` in its word, and cancels a swap-out
-    /// of the page.
+    /// Returns the frame at `index` if the page is in memory. Sets the flags `mark` in the word of its slot, and
+    /// cancels a swap-out of the page.
     #[inline]
     fn find(&self, index: u64, mark: u64) -> Option<Frame> {
         found(self.word(self.lowest(index)?, slot_at(index, 0)), mark)
@@ -255,13 +257,13 @@ impl<M: Machine> Pages<M> {
         self.note_end(index + 1);
     }
 
-    /// Records that the pages before `end` can be stored.
+    /// Records that all pages that were ever stored are before `end`.
     #[inline(always)]
     fn note_end(&mut self, end: u64) {
         self.end = self.end.max(u32::try_from(end).unwrap_or(u32::MAX));
     }
 
-    /// Returns whether no page was ever stored at `index` or after it. `false` means unknown.
+    /// Returns true if no page was ever stored at `index` or after it. False means unknown.
     #[inline(always)]
     pub(super) fn ends_before(&self, index: u64) -> bool {
         index >= self.end.into() && self.end != u32::MAX
@@ -279,7 +281,7 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Stores the folio that begins at `head` as the 512 pages from `first` on, a multiple of 512. The store takes over
-    /// the caller's reference to the folio, and drops the pages that it stored at these indices before.
+    /// the caller's reference to the folio, and drops the pages that it had at these indices.
     ///
     /// # Errors
     /// There is no free frame for a node, or the limit is reached. The store is unchanged and the caller keeps the
@@ -363,16 +365,15 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Ensures that the store has a separate reference to the frame of page `index`, even if the frame is part of a
-    /// folio.
+    /// Gives the store a separate reference to the frame of page `index`, if the frame is part of a folio.
     pub fn part_at(&self, index: u64) {
         if let Some(node) = self.lowest(index) {
             self.part(node);
         }
     }
 
-    /// Replaces the reference to each stored folio by a reference to each of its frames, and calls `visit` with the
-    /// first frame of the folio.
+    /// Replaces the reference to each stored folio by a reference to each of its frames. Calls `visit` with the first
+    /// frame of each such folio.
     pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
         let mut next = self.next(0);
         while let Some((index, _)) = next {
@@ -436,8 +437,8 @@ impl<M: Machine> Pages<M> {
         true
     }
 
-    /// Calls `exchange` with the frame at `index`, replaces the frame by the one that `exchange` returns, with its
-    /// reference, and drops the reference to the old frame. Nothing changes if `exchange` returns `None`, or if the
+    /// Calls `exchange` with the frame at `index`, and replaces this frame by the frame that `exchange` returns with a
+    /// reference. Then drops the reference to the old frame. Nothing changes if `exchange` returns `None`, or if the
     /// page is not in memory.
     pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
         let Some(Stored::InMemory(old)) = self.stored(index) else {
@@ -555,8 +556,8 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Returns the first stored page at or after `index` in the subtree of `node`, and its index. The node is `height`
-    /// levels above the pages. Most slots of a small object are empty, so the loop steps over an empty slot in a few
-    /// instructions.
+    /// levels above the pages. The loop steps over an empty slot in a few instructions, because most slots of a small
+    /// object are empty.
     fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Stored)> {
         let level = height - 1;
         let words = &self.frames.words64(node)[slot_at(index, level) as usize..];
@@ -587,8 +588,8 @@ impl<M: Machine> Pages<M> {
     /// Adds levels at the top until `index` is covered. Returns the root.
     fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
         let Some(mut root) = self.root else {
-            // Create the root at the height that `index` requires: a level that is added later would leave an empty
-            // node below it.
+            // Create the root at the height that `index` requires, because a level that is added later would leave an
+            // empty node below it.
             let root = self.node()?;
             self.height = 1;
             while !self.covers(index) {
@@ -620,7 +621,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Prunes the nodes below `node` on the path to `index`. Returns whether `node` is empty then.
+    /// Prunes the nodes below `node` on the path to `index`. Returns whether `node` is empty afterwards.
     fn prune_below(&mut self, node: Frame, height: u32, index: u64) -> bool {
         let level = height - 1;
         if level > 0 {
@@ -660,8 +661,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Changes a slot from empty to filled or the reverse, and updates the count of filled slots in the metadata of the
-    /// node.
+    /// Fills an empty slot or empties a filled one, and updates the count of filled slots in the metadata of the node.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
         set_word(self.frames.node_words(node), slot, value);
     }
@@ -684,7 +684,7 @@ pub(super) fn set_word(node: NodeWords<'_>, slot: u64, value: Option<Frame>) {
     });
 }
 
-/// Returns the frame in a slot of a lowest node if the page is in memory, sets the flags `mark` in the slot's word, and
+/// Returns the frame in a slot of a lowest node if the page is in memory. Sets the flags `mark` in the slot's word, and
 /// cancels a swap-out of the page.
 #[inline]
 pub(super) fn found(word: &AtomicU64, mark: u64) -> Option<Frame> {
@@ -708,7 +708,7 @@ fn encoded(frame: Frame) -> u64 {
     u64::from(frame.number()) + 1
 }
 
-/// Returns whether a slot's word with this value is that of a page in memory with the flag `ASKED`.
+/// Returns whether a slot's word with this value encodes a page in memory with the flag `ASKED`.
 const fn is_asked(value: u64) -> bool {
     value & IN_SWAP == 0 && value & ASKED != 0
 }

@@ -9,9 +9,9 @@ use crate::types::huge_settings::HugeSettings;
 /// The value of `most` if there is no limit.
 const ANY: u64 = u64::MAX;
 
-/// What the files of a mounted tmpfs share: the number of their pages in memory and in swap, the limit of this number
-/// (Linux 7.2 `mm/shmem.c`, `shmem_inode_acct_blocks`), and the mode that decides whether they have huge pages. The
-/// limit and the mode can change at any time (`shmem_reconfigure`).
+/// The state that the files of a mounted tmpfs share: the number of their pages in memory and in swap, the limit of
+/// this number (Linux 7.2 `mm/shmem.c`, `shmem_inode_acct_blocks`), and the mode that decides whether the files have
+/// huge pages. The limit and the mode can change at any time (`shmem_reconfigure`).
 #[derive(Debug)]
 pub struct Room {
     used: AtomicU64,
@@ -67,7 +67,7 @@ impl Room {
         fits(self.used(), pages, self.most())
     }
 
-    /// Counts `pages` more pages, unless that exceeds the limit.
+    /// Adds `pages` to the number of pages in use, unless the sum exceeds the limit. Returns whether it did.
     pub(super) fn take(&self, pages: u64) -> bool {
         let most = self.most();
         let taken = self

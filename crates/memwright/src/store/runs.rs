@@ -71,8 +71,8 @@ impl Runs {
         }
         let before = self.len();
         let mut index = self.runs.partition_point(|run| run.end <= range.start);
-        // Only a run that extends beyond both ends of the range is split. There is at most one, and it is the first
-        // that overlaps the range.
+        // Only a run that extends beyond both ends of the range is split. There is at most one such run, and it is the
+        // first run that overlaps the range.
         let splits = |run: &Range<u64>| run.start < range.start && range.end < run.end;
         if self.runs.get(index).is_some_and(splits) {
             self.runs.try_make_room(1)?;

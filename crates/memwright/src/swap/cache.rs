@@ -1,5 +1,5 @@
-//! The swap cache: pages that are both in a slot and in memory. The owners of a page are the entries that map its frame
-//! or name its slot.
+//! The swap cache: the pages that are both in a slot and in memory. The owners of such a page are the entries that map
+//! its frame or name its slot.
 
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
@@ -15,8 +15,8 @@ pub(crate) struct Found<'a, M: Machine> {
     pub(crate) frame: Option<FrameRef<'a, M>>,
     /// The number of entries that name the slot.
     pub(crate) uses: u32,
-    /// If the page is not in memory: the number of consecutive slots after it that are each named by a single entry and
-    /// have no page in memory.
+    /// If the page is not in memory, the number of consecutive slots after this one that each are named by a single
+    /// entry and have no page in memory.
     pub(crate) alone: u32,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Cached<'a, M: Machine> {
     Here,
     /// The caller's entry is the only owner: no other owner needs to find the frame in the cache.
     Alone,
-    /// Another owner has already added its frame for the page, which the caller uses.
+    /// Another owner has already added its frame for the page. The caller uses that frame.
     Elsewhere(FrameRef<'a, M>),
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Shed {
 /// The maximum number of slots whose uses are released per acquisition of the lock of the devices.
 const TOGETHER: usize = 8;
 
-/// What remains of a slot after one of its uses has ended.
+/// The state of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
 pub(super) enum Remains {
     /// The slot has other uses.
@@ -176,7 +176,8 @@ impl<M: Machine> Swap<M> {
 
     /// Returns whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller
     /// holds a reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops
-    /// its reference to the frame. A check under the lock of the devices therefore sees the use or the reference.
+    /// its reference to the frame. A check under the lock of the devices therefore finds that owner's use or its
+    /// reference.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -185,9 +186,9 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Returns the slot to which to swap out the page in `frame`, and adds a use for the only entry that maps the page.
-    /// If a slot of an open device holds a copy of the page, uses that slot. Otherwise allocates one. Returns `None` if
-    /// no slot can be allocated.
+    /// Returns the slot to which the page in `frame` is to be swapped out, and adds a use to the slot, for the only
+    /// entry that maps the page. If a slot of an open device holds a copy of the page, uses that slot. Otherwise
+    /// allocates one. Returns `None` if no slot can be allocated.
     pub(crate) fn way_out(
         &self,
         frames: &Frames<M>,
@@ -214,10 +215,10 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Returns a slot for the page in `frame`, which several entries map, none of them writable. Adds a use for the
-    /// caller's entry. `dirty` states whether the page was written: if so, a copy in a slot that no entry names is out
-    /// of date. The slot gets a reference to the frame, through which the faults of the other owners find it. The page
-    /// is written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): an earlier write
-    /// would take memory and free none. Returns `None` if there is no slot.
+    /// caller's entry. `dirty` states whether the page was written: if it was, a copy in a slot that no entry names is
+    /// out of date. The slot gets a reference to the frame, through which the faults of the other owners find the
+    /// frame. The page is written to the device only when no entry maps the frame any more ([`shed`](Self::shed)),
+    /// because an earlier write would take memory and free none. Returns `None` if there is no slot.
     pub(crate) fn share_out(
         &self,
         frames: &Frames<M>,
@@ -238,7 +239,7 @@ impl<M: Machine> Swap<M> {
                 let shared = frames.share(frame).into_raw();
                 slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
-                // The page must not be discarded any more: entries that map it again are clean, even if the page was
+                // From now on the page must not be discarded: entries that map it again are clean, even if the page was
                 // written since it was lazily freed (Linux 7.2 `folio_set_swapbacked` in `try_to_unmap_one`).
                 frames.set_lazy(frame, false);
                 self.cached.add(1);
@@ -252,7 +253,8 @@ impl<M: Machine> Swap<M> {
         self.use_copy(frames, frame, false)
     }
 
-    /// Adds a use to the slot that holds a copy of the page in `frame`, if there is one and it is up to date.
+    /// Adds a use to the slot that holds a copy of the page in `frame`, if there is such a slot and the copy is up to
+    /// date.
     fn use_copy(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<u64> {
         self.with_copy(frames, frame, |copy| {
             let uses = &mut copy.record.uses;
@@ -274,8 +276,8 @@ impl<M: Machine> Swap<M> {
     pub(crate) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
         let unmapped = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            // If only the slot has a reference to the frame, no entry maps it. A fault that finds the frame in the
-            // record takes its reference under this lock.
+            // If only the slot has a reference to the frame, no entry maps the frame. No fault can take a new reference
+            // during this check: a fault that finds the frame in the record takes its reference under this lock.
             let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
@@ -331,8 +333,9 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Completes `end_use`: frees the slot if `remains` says that it is unused, and drops the slot's reference to the
-    /// frame. Inlined: most uses of a slot end while others remain, and then there is nothing to do.
+    /// Completes `end_use`. If `remains` states that the slot is unused, frees the slot. Drops the slot's reference to
+    /// the frame that `remains` names, if any. This function is inlined because most uses of a slot end while others
+    /// remain, and there is then nothing to do.
     #[inline(always)]
     pub(super) fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
@@ -341,7 +344,7 @@ impl<M: Machine> Swap<M> {
                 self.free(frames, slot);
                 drop(frame.map(|frame| frames.adopt(frame)));
             }
-            // Drops the slot's reference: the frame can then be exclusive to an entry again.
+            // Drop the slot's reference, so that the frame can be exclusive to an entry again.
             Remains::Copy(frame) => drop(frames.adopt(frame)),
         }
     }
@@ -362,8 +365,8 @@ impl<M: Machine> Swap<M> {
         });
     }
 
-    /// Frees the slot that holds a copy of the page in `frame`, if there is one and no entry names it. Called if the
-    /// copy is out of date or must not be used any more.
+    /// Frees the slot that holds a copy of the page in `frame`, if there is such a slot and no entry names it. Called
+    /// if the copy is out of date or must not be used any more.
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
         let unused = self.with_copy(frames, frame, |copy| {
             (copy.record.uses == 0).then(|| {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of slots with a copy of their page in memory. It is changed only under the lock of the devices, so a
+/// The number of slots whose page is in memory as well. The number is changed only under the lock of the devices, so a
 /// change needs no atomic read-modify-write instruction.
 pub(super) struct CachedPages(AtomicU64);
 

@@ -4,7 +4,7 @@ use memwright_table::{Frame, Frames, Machine};
 
 use crate::types::error_text::error_text;
 
-/// Why a transfer failed.
+/// The reason why a transfer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
     /// An I/O error.
@@ -57,27 +57,29 @@ pub enum Submission {
 
 /// A device that stores swapped-out pages outside the frames that programs use.
 ///
-/// A transfer is submitted and completed. In between, the same caller and other callers may submit more transfers, and
-/// these may finish in any order. A device that finishes each transfer in `submit` always returns [`Submission::Done`].
+/// A transfer is first submitted and then completed. In between, the same caller and other callers may submit more
+/// transfers, and these may finish in any order. A device that finishes each transfer in `submit` always returns
+/// [`Submission::Done`].
 ///
 /// The methods can be called with the locks of page tables held, and take no lock of a rank before
-/// [`Rank::Swap`](memwright_table::sync::Rank::Swap). The exception is [`complete`](Self::complete) for a swap-in,
-/// which is called with no lock held, so that it may sleep (rule: wait-without-locks). Swap-outs can be completed under
-/// locks. Several swap-ins may read a slot at a time. A slot that is written takes part in no other transfer, and a
-/// slot is not discarded during a transfer.
+/// [`Rank::Swap`](memwright_table::sync::Rank::Swap). The exception is [`complete`](Self::complete) for a swap-in: it
+/// is called with no lock held, so that it may sleep (rule: wait-without-locks). Swap-outs can be completed under
+/// locks. Several swap-ins may read a slot at a time. A slot that is being written takes part in no other transfer, and
+/// a slot is not discarded during a transfer.
 ///
 /// If the device is busy, a swap-in by a fault is repeated later. Other callers complete one of their own pending
-/// transfers and retry; if they have none, they retry until the device has room. A device whose `complete` sleeps must
-/// therefore make room without the thread that sleeps, for example in its interrupt handler. A device that stays busy
-/// although none of its transfers is pending makes these callers wait without end.
+/// transfers and retry. If they have none, they retry until the device is no longer busy. A device whose `complete`
+/// sleeps must therefore finish transfers without the sleeping thread, for example in its interrupt handler. If a
+/// device stays busy although none of its transfers is pending, these callers wait without end.
 pub trait SwapDevice<M: Machine>: Send + Sync {
-    /// Returns the number of pages that the device can store. [`Memory::add_swap`](crate::Memory::add_swap) allocates 8
-    /// bytes and 1 bit of the heap for each, used or not, and 2 bytes more once there is a memcg.
+    /// Returns the number of pages that the device can store. For each of them, used or not,
+    /// [`Memory::add_swap`](crate::Memory::add_swap) allocates 8 bytes and 1 bit of the heap, and 2 bytes more once
+    /// there is a memcg.
     fn slots(&self) -> u32;
 
-    /// Returns the maximum number of transfers that are pending at a time. While this number is reached, `submit`
-    /// returns [`Submission::Busy`], and at no other time. The maximum is 0 for a device that always returns
-    /// [`Submission::Done`]; a debug build panics if such a device returns anything else.
+    /// Returns the maximum number of transfers that are pending at a time. `submit` returns [`Submission::Busy`]
+    /// exactly while this number is reached. The maximum is 0 for a device that always returns [`Submission::Done`]. A
+    /// debug build panics if such a device returns another value.
     fn most_pending(&self) -> usize;
 
     /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.
@@ -95,7 +97,7 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
     /// Drops the page in `slot`, if there is one.
     fn discard(&self, frames: &Frames<M>, slot: u32);
 
-    /// Returns the bytes of memory that the stored pages take.
+    /// Returns the number of bytes of memory that the stored pages take.
     fn stored(&self) -> u64 {
         0
     }
@@ -104,14 +106,14 @@ pub trait SwapDevice<M: Machine>: Send + Sync {
 /// The use of a device, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceUse {
-    /// The number of the device.
+    /// The number that identifies the device.
     pub number: usize,
-    /// The number of slots.
+    /// The number of the device's slots.
     pub slots: u32,
-    /// The number of slots in use.
+    /// The number of the device's slots in use.
     pub used: u32,
-    /// Devices with a higher priority are filled first.
+    /// The priority: devices with a higher priority are filled first.
     pub priority: i32,
-    /// Bytes of memory that the stored pages take.
+    /// The number of bytes of memory that the stored pages take.
     pub stored: u64,
 }

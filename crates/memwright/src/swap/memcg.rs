@@ -3,8 +3,8 @@
 //!
 //! A slot is charged to the memcg of the address space that swapped the page out and to the memcgs above that one,
 //! until the slot is freed. The charge stays when other entries name the slot, and when the address space joins another
-//! memcg. Charging a slot visits the memcg and each memcg above it. For an address space without a memcg, the charge
-//! costs one comparison.
+//! memcg. To charge a slot, the code visits the memcg and each memcg above it. For an address space without a memcg, it
+//! makes one comparison.
 //!
 //! A closed memcg keeps its number while a slot, an object, an address space or another memcg refers to it. Its charges
 //! also remain in the memcgs above it.
@@ -19,9 +19,9 @@ use crate::types::memcg::{MAX_MEMCGS, Memcg, NoMemcg};
 /// The number of [`SwapCharge`]s that are allocated together.
 const TOGETHER: usize = 64;
 
-/// The swap charge and limit of one memcg. Its counts include those of the memcgs below it.
+/// The swap charge and the swap limit of one memcg. The counts include those of the memcgs below it.
 struct SwapCharge {
-    /// The memcg directly above, or [`Memcg::NOBODY`].
+    /// The memcg directly above this one, or [`Memcg::NOBODY`].
     parent: Memcg,
     /// The number of memcgs above this one, plus one.
     level: u32,
@@ -63,7 +63,7 @@ impl Table {
         chunk.get_mut(index % TOGETHER)
     }
 
-    /// Calls `act` with the charge of `memcg` and of each memcg above it.
+    /// Calls `act` with the [`SwapCharge`] of `memcg` and of each memcg above it.
     fn each(&mut self, memcg: Memcg, mut act: impl FnMut(&mut SwapCharge)) {
         let mut next = memcg;
         while let Some(bill) = self.get_mut(next) {
@@ -78,8 +78,8 @@ impl Table {
         }
     }
 
-    /// Removes a user of `memcg`. If a closed memcg has no users any more, frees its number, which removes a user of
-    /// the memcg above it.
+    /// Removes a user of `memcg`. If `memcg` is closed and has no users any more, frees its number. Freeing the number
+    /// removes a user of the memcg above it, for which the same check follows.
     fn remove_user(&mut self, memcg: Memcg) {
         let mut next = memcg;
         while let Some(bill) = self.get_mut(next) {
@@ -91,7 +91,7 @@ impl Table {
         }
     }
 
-    /// Adds the number of a memcg to the list of free numbers. Returns the memcg directly above it.
+    /// Adds the number `memcg` to the list of free numbers. Returns the memcg directly above it.
     fn free_number(&mut self, memcg: Memcg) -> Memcg {
         let free = self.free;
         let above = self.get_mut(memcg).map_or(Memcg::NOBODY, |bill| {
@@ -164,7 +164,7 @@ impl<H: Threads> SwapCharges<H> {
     }
 
     /// Returns whether one more slot may be charged to `memcg` and to the memcgs above it. If not, counts the refusal
-    /// in `memcg` and in each memcg above it.
+    /// in each of these memcgs.
     pub(super) fn allows(&self, memcg: Memcg) -> bool {
         let Some(mut table) = self.table_for(memcg) else {
             return true;
@@ -234,7 +234,7 @@ impl<H: Threads> SwapCharges<H> {
         }
     }
 
-    /// Returns the number of objects charged to `memcg` or one below.
+    /// Returns the number of objects that are charged to `memcg` or to a memcg below it.
     pub(super) fn objects(&self, memcg: Memcg) -> u64 {
         self.value(memcg, |bill| bill.objects)
     }
@@ -366,7 +366,7 @@ mod tests {
         bills.close(top);
         let new = bills.open(Memcg::NOBODY).unwrap();
         assert!(new != top && new != low);
-        // The slot of the closed memcg stays charged to the memcg above.
+        // The slot of the closed memcg stays charged to the memcg `top` above it.
         assert_eq!(bills.slots(top), 1);
         bills.release(low);
         bills.rename_space(low, new);

@@ -10,24 +10,24 @@
 //! memcg.rs      memcg charges of slots
 //! ```
 //!
-//! Above this folder, `reclaim/` selects the pages to reclaim and writes them, `shmem/swap.rs` does so for shared
-//! memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
+//! Code in other folders: `reclaim/` selects the pages to reclaim and writes them, `shmem/swap.rs` swaps shared memory
+//! out and in, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
 //!
 //! # Swap-out and swap-in of a page
 //!
 //! The entry of a page that was swapped out names a slot ([`memwright_table::Swapped`]) and carries the bits that must
 //! survive: exclusive, soft-dirty, uffd-wp, tracking. A load swaps in an exclusive page clean, and maps it writable
-//! where [the rule](crate::writable) allows it. The slot keeps its copy, so that swapping the page out again costs no
-//! write as long as the page stays clean (rule: clean-writable-is-private). A store maps the page writable and dirty,
-//! and frees the slot. A page with several owners is read once, and each owner finds the same frame. Pages that are
-//! read together are read into folios where they are aligned. Each page of a folio still has its own entry, reference
-//! and slot.
+//! where [`writable`](crate::writable) permits it. The slot keeps its copy, so that swapping the page out again costs
+//! no write as long as the page stays clean (rule: clean-writable-is-private). A store maps the page writable and
+//! dirty, and frees the slot. A page with several owners is read once, and each owner finds the same frame. Pages that
+//! are read together are read into folios where they are aligned. Each page of a folio still has its own entry,
+//! reference and slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 //!
-//! A device that takes time is read in two halves. The first submits the reads under the locks of the fault. The second
-//! completes them after the fault has released all locks, and maps the pages whose entries still name their slots:
-//! `fault/swap_wait.rs`.
+//! If a device takes time, a read is done in two halves. The first half submits the reads under the locks of the fault.
+//! The second half completes the reads after the fault has released all locks, and maps the pages whose entries still
+//! name their slots: `fault/swap_wait.rs`.
 
 pub(crate) mod asker;
 pub(crate) mod cache;
@@ -66,7 +66,7 @@ const LOOKED_AT_A_TIME: usize = 4096;
 pub(crate) struct Active<M: Machine> {
     device: Arc<dyn SwapDevice<M>>,
     pub(crate) slots: SlotMap,
-    /// Devices with a higher priority are filled first.
+    /// The priority: devices with a higher priority are filled first.
     priority: i32,
     /// The maximum number of transfers that the device has pending at a time.
     most_pending: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Active<M: Machine> {
 struct Copied<'a> {
     slot: u64,
     record: &'a mut Record,
-    /// Whether the device is closed. No further entry may then name the slot.
+    /// Whether the device is closed. No further entry may then name its slots.
     is_closed: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Swap<M: Machine> {
     reads: Reads<M>,
     /// The list of the page stores of objects with reclaimable pages.
     pub(crate) stores: Stores<M>,
-    /// The slot at which the next search for frames without references from entries begins.
+    /// The slot at which the next search for frames that no entry maps begins.
     pub(crate) shed_next: Lock<Place, M::Threads>,
 }
 
@@ -167,7 +167,7 @@ impl<M: Machine> Swap<M> {
             keepers.try_push(active.device.clone())?;
         }
         drop(devices);
-        // A device has a lock of the same rank as the lock of the devices, so it is called after that lock is released.
+        // Call the device after the lock of the devices is released, because a device has a lock of the same rank.
         for (shown, device) in uses.iter_mut().zip(&keepers) {
             shown.stored = device.stored();
         }
@@ -189,8 +189,8 @@ impl<M: Machine> Swap<M> {
         self.cached.get()
     }
 
-    /// Divides `unit` by the number of entries that name a slot, and sums up the results over `count` slots from `slot`
-    /// on (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Divides `unit` by the number of entries that name a slot, and returns the sum of the results over `count` slots
+    /// from `slot` on (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub fn shares(&self, slot: u64, count: u64, unit: u64) -> u64 {
         self.with_slots(slot, |slots, offset| {
             let end = offset.saturating_add(count as u32).min(slots.slots());
@@ -241,7 +241,7 @@ impl<M: Machine> Swap<M> {
         self.bills.limit(memcg, most);
     }
 
-    /// Allocates a slot with one use, charged to `memcg`. Returns `None` if `memcg` or one above is at its
+    /// Allocates a slot with one use, charged to `memcg`. Returns `None` if `memcg` or a memcg above it is at its
     /// limit, or if no slot is free.
     pub(crate) fn reserve(&self, memcg: Memcg) -> Option<u64> {
         let mut devices = self.devices.lock();
@@ -266,8 +266,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns the next slots, from `from` on, that have uses and whose pages are in memory as well. Also returns the
-    /// slot at which to continue, or `None` if all slots were examined.
+    /// Searches from `from` on for slots that have uses and whose pages are in memory as well. Returns the slots that
+    /// it found, and the slot at which to continue, or `None` if all slots were examined.
     pub(crate) fn cached_from(
         &self,
         from: Place,

@@ -1,5 +1,5 @@
 //! Swap without the feature `swap`: there is no device and no slot. The interface of devices, the charges of memcgs and
-//! the list of page stores remain.
+//! the list of page stores still exist.
 
 pub(crate) mod asker;
 pub(crate) mod device;

@@ -16,7 +16,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Decodes `slot`, as entries store it.
+    /// Decodes the slot number `slot`, as swap entries store it.
     #[must_use]
     pub const fn of(slot: u64) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// Encodes the place as entries store it.
+    /// Encodes the place as the slot number that swap entries store.
     #[must_use]
     pub const fn slot(self) -> u64 {
         (self.offset as u64) << DEVICE_BITS | self.device as u64

@@ -1,14 +1,15 @@
 //! Reads of pages that a fault has begun while it held locks, and that are completed after it has released them.
 //!
 //! If the device finishes the transfer in `submit`, the read is not put off. Otherwise the fault [puts the read
-//! off](Swap::put_off): it records the read here, adds a use to the slot, and publishes the frame in the slot's record.
-//! The entry stays the swap entry. The fault then releases its locks, [takes the read](Swap::take_read), waits for it,
-//! takes the locks again, [ends the read](Swap::end_read), and maps the page if the entry still names the slot.
+//! off](Swap::put_off): it records the read in the list of this module, adds a use to the slot, and publishes the frame
+//! in the slot's record. The page-table entry stays a swap entry. The fault then releases its locks, [takes the
+//! read](Swap::take_read), waits for it, takes the locks again, [ends the read](Swap::end_read), and maps the page if
+//! the entry still names the slot.
 //!
-//! Meanwhile, any operation may change the entry. The use keeps the slot allocated even if no entry names it. A fault
-//! that [finds](Swap::find) the frame in the record sees that the frame does not record the slot: the frame must not be
-//! used yet, and the fault is repeated. The slot has a reference to the frame besides that of the read, so reclaim does
-//! not regard the frame as unmapped.
+//! Until the fault ends the read, any operation may change the entry. The added use keeps the slot allocated even if no
+//! entry names it. Another fault may [find](Swap::find) the frame in the slot's record. As long as the frame does not
+//! record the slot, that fault must not use the frame, and is repeated. The slot has a reference to the frame besides
+//! that of the read, so reclaim does not regard the frame as unmapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -27,13 +28,14 @@ pub(crate) struct Begun<M: Machine> {
     /// The page that is read: the page that faulted, or one that readahead expects.
     pub(crate) page: Page,
     pub(crate) slot: u64,
-    /// The frame. The read owns one reference to it, but not to the rest of its folio.
+    /// The frame into which the page is read. The read owns one reference to this frame, but not to the rest of its
+    /// folio.
     pub(crate) frame: Frame,
     /// The device's result for the submission: a ticket, or the result of a transfer that was submitted together with a
     /// pending one and has finished.
     pub(crate) answer: Submission,
-    /// For a page of shared memory, its page store and its index there. The read of this page already has a use of the
-    /// slot, and its frame is not published. `None` for a page of an entry.
+    /// For a page of shared memory, its page store and its index in the store. The read of such a page already has a
+    /// use of the slot, and its frame is not published. `None` for a page of a page-table entry.
     pub(crate) object: Option<(Shared<Store<M>>, u64)>,
 }
 
@@ -69,7 +71,7 @@ impl<M: Machine> Swap<M> {
             let record = slots.record(offset);
             record.uses += 1;
             // A fault on another entry that names the slot may already have put off a read of the slot. Each of the two
-            // faults then reads the page into a frame of its own, and the record has the frame of the first.
+            // faults then reads the page into a frame of its own, and the record has the frame of the first fault.
             if record.frame().is_none() {
                 record.set_frame(Some(frames.share(frame).into_raw()));
             }
@@ -86,7 +88,7 @@ impl<M: Machine> Swap<M> {
         }
         drop(list);
         // The list has space for as many reads as the devices can have transfers pending. If there is no space for a
-        // finished transfer, its page is dropped: the fault is repeated, and reads the page again.
+        // transfer that has finished, drop its page: the fault is repeated, and reads the page again.
         let answer = begun.answer;
         debug_assert!(
             matches!(answer, Submission::Done(_)),
@@ -96,9 +98,9 @@ impl<M: Machine> Swap<M> {
         let _ = self.end_read(frames, slot, frame);
     }
 
-    /// Removes and returns a read that a fault on page `asked` in this address space has put off, for the caller to
-    /// complete. If another thread faulted on the same page, the read can be that thread's; the other thread then finds
-    /// no read.
+    /// Removes and returns a read that a fault on page `asked` in address space `space` has put off, for the caller to
+    /// complete. If another thread faulted on the same page, the returned read can be the other thread's, and the other
+    /// thread then finds no read.
     pub(crate) fn take_read(&self, space: u64, asked: Page) -> Option<Begun<M>> {
         if self.reads.count.load(Ordering::Relaxed) == 0 {
             return None;

@@ -11,7 +11,8 @@ use crate::swap::place::Place;
 use crate::swap::{CACHED_AT_A_TIME, Swap};
 
 impl<M: Machine> Swap<M> {
-    /// Closes device `number`, or reopens it. Returns false if there is no such device or it already is in that state.
+    /// Closes device `number` if `closed` is set, otherwise reopens it. Returns false if there is no such device, or if
+    /// it is already closed or open as requested.
     pub(crate) fn set_closed(&self, number: usize, closed: bool) -> bool {
         let mut devices = self.devices.lock();
         let active = devices.get_mut(number).and_then(Option::as_mut);
@@ -62,8 +63,8 @@ impl<M: Machine> Swap<M> {
             if record.uses > 0 || record.frame().is_none() {
                 continue;
             }
-            // The frame is still allocated: before it is freed, it is removed from the slot's record under this lock.
-            // Afterwards the page has no copy in swap, so the next swap-out writes it even if it is clean.
+            // The frame is still allocated, because a frame is removed from the slot's record under this lock before it
+            // is freed. Afterwards the page has no copy in swap, so the next swap-out writes it even if it is clean.
             self.take_frame(frames, record);
             let device = number;
             found[count] = Some(Place { device, offset }.slot());

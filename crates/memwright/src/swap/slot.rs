@@ -1,4 +1,4 @@
-//! The slot map of a device: which slots are in use, and by how many entries.
+//! The slot map of a device: it records which slots are in use, and by how many entries.
 
 use alloc::vec::Vec;
 use memwright_table::{Frame, OutOfMemory, TryPush};
@@ -45,12 +45,12 @@ impl Record {
         self.frame = frame.map_or(Self::NO_FRAME, Frame::number);
     }
 
-    /// Sets the frame that holds the page. The slot does not hold it yet.
+    /// Sets the frame that holds the page, which is not in the slot yet.
     pub(super) fn set_unwritten(&mut self, frame: Frame) {
         self.frame = frame.number() | Self::UNWRITTEN;
     }
 
-    /// Returns whether the page is in the frame only.
+    /// Returns whether the page is in the frame and not in the slot yet.
     pub(super) fn is_unwritten(&self) -> bool {
         self.frame != Self::NO_FRAME && self.frame & Self::UNWRITTEN != 0
     }
@@ -71,7 +71,7 @@ pub(crate) struct SlotMap {
     records: Vec<Vec<Record>>,
     /// The memcg charged for each slot; empty until the first memcg is opened.
     memcgs: Vec<Vec<u16>>,
-    /// The slot at which the next search for a free slot starts. Pages that are swapped out together therefore get
+    /// The slot at which the next search for a free slot starts. Because of it, pages that are swapped out together get
     /// adjacent slots.
     next: u32,
     /// Whether the device is closed: no more pages are swapped out to it.
@@ -81,7 +81,8 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     pub(super) fn new(slots: u32) -> Result<Self, OutOfMemory> {
         let words = slots.div_ceil(WORD) as usize;
-        // Allocate everything before any of it is written, so that a number that the heap cannot hold is soon refused.
+        // Allocate everything before any of it is written, so that a number of slots that the heap cannot hold is
+        // refused soon.
         let mut map = Vec::new();
         map.try_make_room(words)?;
         let mut records: Vec<Vec<Record>> = Vec::new();
@@ -159,7 +160,7 @@ impl SlotMap {
         self.closed
     }
 
-    /// Closes or reopens the device. Returns false if it already was in that state.
+    /// Closes or reopens the device. Returns false if it is already closed or open as requested.
     pub(super) fn set_closed(&mut self, closed: bool) -> bool {
         core::mem::replace(&mut self.closed, closed) != closed
     }

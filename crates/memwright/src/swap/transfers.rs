@@ -16,8 +16,8 @@ enum State<M: Machine> {
     Pending(Arc<dyn SwapDevice<M>>, Ticket),
 }
 
-/// Up to `MOST` transfers, each with a number. They are begun together and finished one after another. The caller must
-/// finish each of them: the device may stay busy until all are finished.
+/// A group of up to `MOST` transfers, each with a number. They are begun together and finished one after another. The
+/// caller must finish each of them, because the device may stay busy until all are finished.
 pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
     /// The device of the last transfer. Most transfers of a group use the same device.
@@ -34,8 +34,8 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         is_pending: false,
     };
 
-    /// Begins transfer `number`. As long as the device is busy, finishes earlier transfers of this group, one at a
-    /// time, and retries.
+    /// Begins transfer `number`. While the device is busy, finishes earlier transfers of this group, one at a time, and
+    /// retries.
     pub(crate) fn begin(
         &mut self,
         swap: &Swap<M>,
@@ -91,8 +91,8 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         self.is_pending
     }
 
-    /// Returns the device's result for transfer `number`: a ticket, if it is pending. The caller must then complete the
-    /// transfer.
+    /// Returns the device's result for transfer `number`. If the transfer is pending, the result is a ticket, and the
+    /// caller must complete the transfer.
     pub(crate) fn take(&mut self, number: usize) -> Submission {
         match core::mem::replace(&mut self.states[number], State::Nothing) {
             State::Pending(_, ticket) => Submission::Pending(ticket),
@@ -104,7 +104,7 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     /// Waits until transfer `number` has finished.
     ///
     /// # Errors
-    /// Those of [`SwapDevice::complete`].
+    /// The errors of [`SwapDevice::complete`].
     pub(crate) fn finish(&mut self, frames: &Frames<M>, number: usize) -> Result<(), DeviceError> {
         end(&mut self.states[number], frames)
     }
@@ -113,8 +113,8 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
 /// Submits a transfer to the device of `place`.
 ///
 /// # Panics
-/// In debug builds, if the device has no transfer pending at any time, but one is now, or it is busy: see
-/// [`SwapDevice::most_pending`]. The library would retry without end.
+/// In debug builds, if [`SwapDevice::most_pending`] is 0 but the device leaves the transfer pending or is busy. The
+/// library would otherwise retry without end.
 #[inline]
 fn submit<M: Machine>(
     device: &dyn SwapDevice<M>,

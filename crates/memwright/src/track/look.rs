@@ -9,8 +9,8 @@ use crate::track::scan::{Look, TABLES};
 use crate::types::scan::{Categories, Share, Take};
 use crate::vma::idle::accessed;
 
-/// The decision on a run of pages: whether the scan selects it, and the categories to report. Later runs with the same
-/// properties reuse the decision.
+/// The decision on a run of pages: whether the scan selects the run, and the categories to report. Later runs with the
+/// same properties reuse the decision.
 #[derive(Clone, Copy)]
 struct Decision {
     run: AlikeRun,
@@ -29,9 +29,9 @@ impl<M: Machine> Core<M> {
     }
 
     /// Scans `range`, a part of an area that is not registered for write protection, without changing any entry. No
-    /// page counts as written. In an area for read-write protection, pages can count as accessed. A scan that selects
-    /// only accessed pages skips the page tables in which no page was accessed. Returns the page at which the scan
-    /// stopped.
+    /// page counts as written. In an area registered for read-write protection, pages can count as accessed. A scan
+    /// that selects only accessed pages skips the page tables in which no page was accessed. Returns the page at which
+    /// the scan stopped.
     pub(super) fn scan_untracked(
         &self,
         look: &mut Look<'_, M, impl Take>,
@@ -47,8 +47,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range`. `also` converts an entry and the categories found for it to the categories to
-    /// report.
+    /// Scans every entry of `range`. Reports the categories that `also` returns for an entry and the categories found
+    /// for it.
     #[inline(always)]
     fn scan_with(
         &self,
@@ -56,7 +56,8 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         also: impl Fn(Entry, Categories) -> Categories,
     ) -> Page {
-        // In an area of an object, each page is categorized separately: the area can contain private copies as well.
+        // In an area of an object, each page is categorized separately, because the area can contain private copies as
+        // well.
         let singly = look.area.object().is_some();
         let mut decisions = [None; 2];
         let mut end = None;
@@ -100,8 +101,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Passes a run to the callback if the scan selects it. Returns the first page that the callback did not take, or
-    /// `None` if it took the complete run or the scan does not select it.
+    /// Passes a run to the callback if the scan selects the run. Returns the first page that the callback did not take.
+    /// Returns `None` if the callback took the complete run, or if the scan does not select the run.
     #[inline(always)]
     fn offer(
         &self,
@@ -152,8 +153,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns `found`, the categories of an entry in an area for read-write protection, with `ACCESSED` added if its page
-/// was accessed.
+/// Returns the categories of an entry in an area registered for read-write protection: `found`, and `ACCESSED` if the
+/// entry's page was accessed.
 fn by_access(entry: Entry, found: Categories) -> Categories {
     let bits = match entry {
         Entry::Present(page) => Some(page.bits),
@@ -162,7 +163,7 @@ fn by_access(entry: Entry, found: Categories) -> Categories {
         Entry::Empty | Entry::Marker(_) => None,
     };
     let mut found = found - Categories::WRITTEN;
-    // On Linux a marker is a swap entry without this protection, so it counts as accessed.
+    // On Linux a marker is a swap entry without read-write protection, so it counts as accessed.
     let marker = matches!(entry, Entry::Marker(_));
     found.set(Categories::ACCESSED, marker || bits.is_some_and(accessed));
     found

@@ -1,8 +1,8 @@
 //! Tracking of written pages: soft-dirty bits, and userfaultfd's asynchronous write protection.
 //!
 //! # How stores are detected
-//! A page whose stores are tracked is *armed*. How its next store is detected depends on the page and on
-//! [`Policy::track`](crate::Policy::track):
+//! A page whose stores are tracked is *armed*. The page and [`Policy::track`](crate::Policy::track) determine how its
+//! next store is detected:
 //!
 //! | Page | Armed as | A store |
 //! |---|---|---|
@@ -10,17 +10,17 @@
 //! | private, `track=fault` | not writable | faults once |
 //! | shared | not writable | faults once |
 //!
-//! The processor caches the dirty bit in the TLB. While the bit is cached, the processor does not set it again in an
-//! entry in which it was cleared. Clearing the bit is therefore the loss of a cached bit
-//! ([`Change::LostCachedBit`](memwright_table::Change), rule: flush-what-shrank): the arming operation flushes the
-//! translations that may have the bit cached before it returns.
+//! The processor caches the dirty bit in the TLB. While it has cached the bit as set, it does not set the bit again in
+//! an entry in which the bit was cleared. Clearing the bit is therefore the loss of a cached bit
+//! ([`Change::LostCachedBit`](memwright_table::Change), rule: flush-what-shrank). Before the arming operation returns,
+//! it flushes the translations that may have the bit cached.
 //!
 //! # One dirty bit, several readers
 //!
 //! A reader that clears the dirty bit preserves its information for the other readers (rule: fold-before-clearing).
 //! [`Bits::FOLDED_DIRTY`] records that the frame differs from any copy of it. [`Bits::SOFT_DIRTY`] records that the
-//! page was written since soft-dirty was cleared. Clearing [`Bits::WATCHED`] records that it was written since it was
-//! write-protected.
+//! page was written since soft-dirty was cleared. If [`Bits::WATCHED`] is cleared, this records that the page was
+//! written since it was write-protected.
 //!
 //! [`Bits::FOLDED_DIRTY`]: memwright_table::Bits::FOLDED_DIRTY
 //! [`Bits::SOFT_DIRTY`]: memwright_table::Bits::SOFT_DIRTY

@@ -1,4 +1,4 @@
-//! Tracking of written pages without the feature `tracking`: no scan, and every page counts as soft-dirty.
+//! Tracking of written pages without the feature `tracking`: there is no scan, and every page counts as soft-dirty.
 
 pub use crate::types::scan::{Categories, Scan, Share, Take};
 

@@ -2,9 +2,9 @@
 //! `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
 //!
 //! A scan that selects only written pages skips unwritten ones: complete page tables whose pages were not accessed
-//! since the last such scan, and runs of entries in other page tables. To make the skipping reliable, a scan that also
-//! protects first clears the accessed bits of the entries that point to the page tables, and flushes
-//! ([`Table::settle`](memwright_table::Table)). It flushes again before it returns, for the pages that it has
+//! since the last such scan, and runs of entries in other page tables. The skipping is reliable because a scan that
+//! also protects first clears the accessed bits of the entries that point to the page tables, and flushes
+//! ([`Table::settle`](memwright_table::Table)). The scan flushes again before it returns, for the pages that it has
 //! write-protected.
 
 use memwright_table::sync::PausePoints;
@@ -28,7 +28,7 @@ fn is_tracked(flags: AreaFlags) -> bool {
     flags.contains(AreaFlags::UFFD_WP | AreaFlags::UFFD_ASYNC)
 }
 
-/// Returns the categories that all pages of an area have, or `None` if the scan skips the area.
+/// Returns the categories that all pages of an area with `flags` have, or `None` if the scan skips the area.
 fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchError> {
     let mut categories = Categories::empty();
     if is_tracked(flags) {
@@ -46,13 +46,13 @@ fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchErr
 }
 
 impl<M: Machine> Tracking<'_, M> {
-    /// Passes the pages that `scan` selects to `take`, in ascending order, with their categories. Returns where the scan
-    /// stopped: at the first page that was not taken, or at the end of the range. Write protection is effective on every
-    /// CPU before this returns. The address space is locked for reading: `take` must not call into it.
+    /// Passes the pages that `scan` selects to `take`, in ascending order, with their categories. Returns where the
+    /// scan stopped: at the first page that was not taken, or at the end of the range. Write protection is effective on
+    /// every CPU before this function returns. The address space is locked for reading: `take` must not call into it.
     ///
     /// # Errors
-    /// [`WatchError::NotWritable`] for memory without tracked stores, if the scan requires tracking (Linux's EPERM), or
-    /// [`WatchError::OutOfMemory`]. Pages already taken stay taken.
+    /// [`WatchError::NotWritable`] (Linux's EPERM) if the scan requires tracking and some memory has no tracked stores,
+    /// or [`WatchError::OutOfMemory`]. Pages already taken stay taken.
     pub fn scan(
         &self,
         range: PageRange,
@@ -124,9 +124,9 @@ pub(super) struct Look<'a, M: Machine, T> {
 }
 
 impl<M: Machine, T: Take> Look<'_, M, T> {
-    /// Offers the pages of an entry to the callback, and returns how many it took. A huge page that can be protected
-    /// only in part is split first, before it is reported (Linux 7.3 `pagemap_scan_thp_entry`). Returns `None` if the
-    /// scan does not select the small pages after the split.
+    /// Offers the pages of an entry to the callback, and returns how many the callback took. If only a part of a huge
+    /// page can be protected, splits the huge page first, before it is reported (Linux 7.3 `pagemap_scan_thp_entry`).
+    /// Returns `None` if the scan does not select the small pages after the split.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
         let mut take =
             |categories, share| self.take.take(pages, categories, share).min(pages.len());
@@ -150,13 +150,14 @@ impl<M: Machine, T: Take> Look<'_, M, T> {
     }
 }
 
-/// What a scan for written pages has decided for a run of pages. Later runs with the same properties reuse the
+/// The decisions of a scan for written pages on a run of pages. Later runs with the same properties reuse the
 /// decisions.
 struct Known {
     run: AlikeRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the entries of the run map pages. If so, they are protected together unless one of the pages is pinned.
+    /// Whether the entries of the run map pages. If they do, they are protected together unless one of the pages is
+    /// pinned.
     present: bool,
     arm: Prepared,
 }
@@ -167,7 +168,7 @@ struct Looked {
     end: Page,
     /// Whether any page was selected.
     found: bool,
-    /// Whether the scan visited every entry and all of them are unwritten now.
+    /// Whether the scan visited every entry of the page table, and all of them are unwritten now.
     unwritten: bool,
 }
 
@@ -295,12 +296,13 @@ impl<M: Machine> Core<M> {
         end: Page,
         gather: &mut Gather<'_, M>,
     ) -> Looked {
-        // In an area of an object, each page is categorized separately: the area can contain private copies as well.
+        // In an area of an object, each page is categorized separately, because the area can contain private copies as
+        // well.
         let alike = look.area.object().is_none();
         let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
         let arm = |bits| arm_written(by_dirty, bits);
-        // Reading this once is enough: while the cursor holds the page-table lock, no other thread can pin a page of
-        // this table.
+        // One call is enough, because no other thread can pin a page of this table while the cursor holds the
+        // page-table lock.
         let pinned = self.may_have_pinned();
         let mut looked = Looked {
             end,
@@ -437,10 +439,10 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Write-protects the written pages of one lowest page table that have the properties of the last run, from the
-/// cursor's position to `end`, and passes them to the callback. Stops at a page with other properties, or when the
-/// callback may have no room. Returns the page at which it stopped, and whether any page was write-protected. The
-/// caller has checked that no page of the table is pinned.
+/// Handles the pages of one lowest page table, from the cursor's position to `end`. Write-protects the written pages
+/// that have the properties of the last run, and passes them to the callback. Stops at a page with other properties, or
+/// when the callback may have no space. Returns the page at which it stopped, and whether any page was write-protected.
+/// The caller has checked that no page of the table is pinned.
 fn protect_known<M: Machine, T: Take>(
     look: &mut Look<'_, M, T>,
     cursor: &Cursor<'_, M>,
@@ -467,8 +469,8 @@ fn protect_known<M: Machine, T: Take>(
     }
 }
 
-/// Returns whether the entry maps a single 4 KiB page or is a marker for one. If so, protecting the page changes this
-/// entry alone.
+/// Returns whether the entry maps a single 4 KiB page or is a marker for one. For such an entry, protecting the page
+/// changes this entry alone.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),
@@ -477,8 +479,8 @@ fn is_one_page(extent: Extent) -> bool {
     }
 }
 
-/// Returns whether a scan that write-protects must change a selected entry for which `is_one_page` is false: it must if
-/// the entry is empty or was written.
+/// Returns whether a scan that write-protects must change a selected entry for which `is_one_page` returned false. It
+/// must if the entry is empty or was written.
 fn is_protectable(entry: Entry, categories: Categories) -> bool {
     match entry {
         Entry::Empty => true,

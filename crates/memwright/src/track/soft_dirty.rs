@@ -75,7 +75,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns the edit that arms an entry with these bits in an area with these flags.
+/// Returns the edit that arms an entry with `bits` in an area with `flags`.
 fn arm(flags: AreaFlags, bits: Bits) -> Edit {
     let mut edit = if flags.contains(AreaFlags::WATCH_STORES) {
         Edit {

@@ -5,16 +5,16 @@ use memwright_table::Bits;
 use crate::types::rights::Rights;
 use crate::types::stats::Row;
 
-/// What an access does, as a page fault reports it.
+/// The properties of an access, as a page fault reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Whether the access is a store.
     pub write: bool,
     /// Whether the access is an instruction fetch.
     pub fetch: bool,
-    /// Whether the access is one of the thread that runs on the calling CPU: made by its program, or by the kernel on its
-    /// behalf, as in a `read` system call. The protection-key register of the CPU applies only to such accesses. It does
-    /// not apply to an access to another process, such as that of a debugger.
+    /// Whether the access is made by the thread that runs on the calling CPU: by its program, or by the kernel on its
+    /// behalf, as in a `read` system call. The protection-key register of the CPU applies only to such accesses. It
+    /// does not apply to an access to another process, such as that of a debugger.
     pub user: bool,
 }
 
@@ -55,7 +55,7 @@ impl Access {
         rights.contains(right) || (only_reads && !rights.is_none())
     }
 
-    /// Returns the bits that an entry must have: without them the access faults.
+    /// Returns the bits that an entry must have so that the access does not fault.
     pub(crate) fn needs(self) -> Bits {
         if self.fetch {
             Bits::READ | Bits::EXECUTE
@@ -67,7 +67,7 @@ impl Access {
     }
 }
 
-/// How a fault was resolved.
+/// The way in which a fault was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// A zeroed frame was mapped.

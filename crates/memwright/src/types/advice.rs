@@ -57,8 +57,8 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns whether the advice discards contents, at once, under memory pressure or in a child (Linux 7.2
-    /// `is_discard`). A sealed area can refuse such advice.
+    /// Returns whether the advice discards contents: at once, under memory pressure or in a child (Linux 7.2
+    /// `is_discard`). Such advice can be refused for a sealed area.
     pub(crate) fn discards(self) -> bool {
         match self {
             Self::DontNeed

@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 pub struct AreaName(Vec<u8>);
 
 impl AreaName {
-    /// Creates a name of these bytes.
+    /// Creates a name from `bytes`.
     #[must_use]
     pub const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the name.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0

@@ -1,4 +1,4 @@
-//! A vector stored in blocks, whose elements are accessed by number.
+//! A vector that is stored in blocks. Its elements are accessed by number.
 //!
 //! The heap of a kernel may be unable to allocate large blocks. The first block grows with the number of elements. Each
 //! further block is allocated with room for [`BLOCK`] elements.
@@ -13,7 +13,7 @@ const BLOCK: usize = 64;
 /// A vector in blocks. Elements are added at the end only.
 #[derive(Debug)]
 pub(crate) struct Blocks<T>(
-    /// The blocks. All are full except the last one.
+    /// The blocks. All blocks except the last one are full.
     Vec<Vec<T>>,
 );
 

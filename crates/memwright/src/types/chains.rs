@@ -27,7 +27,7 @@ impl Chain {
     }
 }
 
-/// The cell number that means "none".
+/// The number that means "no cell".
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<T: Copy> Chains<T> {
         }
     }
 
-    /// Returns the bytes that the cells take, vacant ones included.
+    /// Returns the number of bytes that the cells take, including vacant cells.
     pub(crate) fn bytes(&self) -> usize {
         self.cells.len() * size_of::<Cell<T>>()
     }

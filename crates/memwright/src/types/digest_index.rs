@@ -1,4 +1,4 @@
-//! A hash index by digests of contents: open addressing, with fallible growth.
+//! A hash index by digests of contents. It uses open addressing, and its growth can fail.
 
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
@@ -8,8 +8,8 @@ const FEWEST: usize = 64;
 
 /// Maps digests to values. Several values may have the same digest.
 pub(crate) struct Index<T> {
-    /// The slots of the hash table. Each is empty, or has a value and its digest. Their number is 0 or a power of two,
-    /// and at least a quarter of them are empty.
+    /// The slots of the hash table. Each slot is empty, or has a value and its digest. The number of slots is 0 or a
+    /// power of two. At least a quarter of the slots are empty.
     places: Vec<Option<(u64, T)>>,
     used: usize,
 }
@@ -26,7 +26,7 @@ impl<T: Copy> Index<T> {
         self.used
     }
 
-    /// Returns the bytes of memory that the index takes.
+    /// Returns the number of bytes of memory that the index takes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.len() * size_of::<Option<(u64, T)>>()
     }

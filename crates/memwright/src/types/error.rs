@@ -1,5 +1,5 @@
-//! Errors, one small enum per operation. The Linux personality translates them to errno values. The comment at a
-//! variant that becomes an errno value names the value that Linux 7.2 returns.
+//! Errors, one small enum per operation. The Linux personality translates them to errno values. If a variant becomes an
+//! errno value, its comment names the value that Linux 7.2 returns.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::types::access::Access;
 use crate::types::layout::LayoutError;
 use crate::types::uffd::WatchedFault;
 
-/// The limit that an operation would exceed: one of the process (`setrlimit`) or of the memory manager.
+/// The limit that an operation would exceed: a limit of the process (`setrlimit`) or of the memory manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// `RLIMIT_AS`.
@@ -24,10 +24,10 @@ pub enum Limit {
     Areas,
 }
 
-/// Why an address space could not be created.
+/// The reason why an address space could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceError {
-    /// The layout breaks this rule.
+    /// The layout breaks the rule in this value.
     BadLayout(LayoutError),
     /// No frame is free for the page table, or the heap has no room.
     OutOfMemory,
@@ -50,8 +50,8 @@ impl From<OutOfMemory> for SpaceError {
     }
 }
 
-/// Why a mapping failed. The address space is unchanged, except by a mapping of device memory for whose page tables no
-/// frame is free: what it would have replaced is unmapped.
+/// The reason why a mapping failed. The address space is unchanged, with one exception: if no frame is free for the
+/// page tables of a mapping of device memory, the mappings that it would have replaced are unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The length is 0 (EINVAL).
@@ -86,7 +86,7 @@ pub enum MapError {
     OutOfMemory,
 }
 
-/// Why an unmap failed.
+/// The reason why an unmap failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmapError {
     /// The length is 0 (EINVAL).
@@ -103,7 +103,7 @@ pub enum UnmapError {
     OutOfMemory,
 }
 
-/// Why a protection change stopped. Areas below the address of the error have changed, as on Linux.
+/// The reason why a protection change stopped. Areas below the address in the error have changed, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectError {
     /// The address is not a multiple of the page size (EINVAL).
@@ -126,7 +126,7 @@ pub enum ProtectError {
     OutOfMemory,
 }
 
-/// Why an `mremap` failed.
+/// The reason why an `mremap` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemapError {
     /// An address is not a multiple of the page size (EINVAL).
@@ -137,8 +137,9 @@ pub enum RemapError {
     Overlap,
     /// `fixed` or `dont_unmap` is set without `may_move`, or `dont_unmap` with two different lengths (EINVAL).
     Flags,
-    /// The area at this address cannot be remapped in this way: private memory cannot be mapped a second time, hugetlb
-    /// memory can neither grow nor be cut inside a page, and neither that nor device memory can stay mapped (EINVAL).
+    /// The area at this address cannot be remapped in this way (EINVAL). Private memory cannot be mapped a second time.
+    /// Hugetlb memory can neither grow nor be cut inside a page. Neither hugetlb memory nor device memory can stay
+    /// mapped.
     NotApplicable(VirtAddr),
     /// The old range is not inside one area, or device memory would grow (EFAULT).
     NoArea(VirtAddr),
@@ -148,7 +149,7 @@ pub enum RemapError {
     OutOfRange,
     /// The new range begins below the lowest user address (EPERM).
     TooLow,
-    /// The area cannot grow in place and the caller does not allow it to move, or no free range is long enough
+    /// No free range is long enough, or the area cannot grow in place and the caller does not allow it to move
     /// (ENOMEM).
     NoRoom,
     /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
@@ -159,8 +160,8 @@ pub enum RemapError {
     OutOfMemory,
 }
 
-/// Why advice was not applied to the complete range. As on Linux, it was applied to the areas below the address of the
-/// error.
+/// The reason why advice was not applied to the complete range. As on Linux, it was applied to the areas below the
+/// address in the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdviseError {
     /// The address is not a multiple of the page size (EINVAL).
@@ -169,13 +170,14 @@ pub enum AdviseError {
     OutOfRange,
     /// Nothing is mapped at this address; the advice was still applied to the rest of the range (ENOMEM).
     Hole(VirtAddr),
-    /// The advice does not apply to this area (EINVAL).
+    /// The advice does not apply to the area at this address (EINVAL).
     NotApplicable(VirtAddr),
-    /// The area does not grant the right that the advice requires (EACCES).
+    /// The area at this address does not grant the right that the advice requires (EACCES).
     Denied(VirtAddr),
-    /// The area is sealed, and the advice would discard its contents (EPERM).
+    /// The area at this address is sealed, and the advice would discard its contents (EPERM).
     Sealed(VirtAddr),
-    /// A page could not be populated (EFAULT). [`FaultError::OutOfMemory`] means that no frame is free for it (ENOMEM).
+    /// A page could not be populated (EFAULT). [`FaultError::OutOfMemory`] means that no frame is free for the page
+    /// (ENOMEM).
     Fault(FaultError),
     /// A userfaultfd must resolve a fault first; the caller then repeats the call.
     Watched(Awaited),
@@ -183,8 +185,8 @@ pub enum AdviseError {
     OverLimit(Limit),
     /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
-    /// A data structure could not be allocated, as for an area that would be split (EAGAIN). If no frame is free for a
-    /// page that is populated, the error is [`Fault`](Self::Fault) instead.
+    /// A data structure could not be allocated, for example for the split of an area (EAGAIN). If no frame is free for
+    /// a page that is populated, the error is [`Fault`](Self::Fault) instead.
     OutOfMemory,
 }
 
@@ -200,7 +202,7 @@ pub struct Awaited {
     pub fault: WatchedFault,
 }
 
-/// The page at which populating stopped, and why.
+/// The page at which populating stopped, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped {
     pub(crate) at: VirtAddr,
@@ -209,8 +211,8 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// Returns the userfaultfd fault that must be resolved before the operation is repeated, or `None` if the operation
-    /// stopped for another reason.
+    /// Returns the userfaultfd fault that must be resolved before the operation is repeated. Returns `None` if the
+    /// operation stopped for another reason.
     pub(crate) fn awaits(self) -> Option<Awaited> {
         let Self { at, access, error } = self;
         match error {
@@ -234,7 +236,7 @@ impl From<Stopped> for LockError {
     }
 }
 
-/// Why a call that populates memory stopped.
+/// The reason why a call that populates memory stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopulateError {
     /// A userfaultfd must resolve a fault before the call can continue.
@@ -243,7 +245,7 @@ pub enum PopulateError {
     OutOfMemory,
 }
 
-/// Why anonymous memory could not be named.
+/// The reason why anonymous memory could not be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The address is not a multiple of the page size, or the range begins or ends inside a hugetlb page (EINVAL).
@@ -260,7 +262,7 @@ pub enum NameError {
     OutOfMemory,
 }
 
-/// Why an `mseal` failed.
+/// The reason why an `mseal` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
     /// The address is not a multiple of the page size, or the range begins or ends inside a hugetlb page (EINVAL).
@@ -275,7 +277,7 @@ pub enum SealError {
     OutOfMemory,
 }
 
-/// Why memory was not locked.
+/// The reason why memory was not locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockError {
     /// The range wraps around (EINVAL).
@@ -286,13 +288,13 @@ pub enum LockError {
     OverLimit(Limit),
     /// A page could not be populated (ENOMEM, or EAGAIN).
     Fault(FaultError),
-    /// A userfaultfd must resolve a fault first; the areas are locked, and the caller may repeat the call.
+    /// A userfaultfd must resolve a fault first. The areas are locked, and the caller may repeat the call.
     Watched(Awaited),
     /// A data structure could not be allocated (ENOMEM).
     OutOfMemory,
 }
 
-/// Why an `msync` failed.
+/// The reason why an `msync` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncError {
     /// The address is not a multiple of the page size (EINVAL).
@@ -307,7 +309,7 @@ pub enum SyncError {
     Object(ObjectError),
 }
 
-/// Why a fork failed. Nothing of the child remains.
+/// The reason why a fork failed. Nothing of the child remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkError {
     /// There is no memory for the child's tables or areas (ENOMEM).
@@ -316,7 +318,7 @@ pub enum ForkError {
     Overcommit,
 }
 
-/// Why a page fault was not resolved.
+/// The reason why a page fault was not resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// Nothing is mapped at this address (SIGSEGV, `SEGV_MAPERR`).
@@ -346,8 +348,9 @@ pub enum FaultError {
 }
 
 impl FaultError {
-    /// Returns whether the area permits the access but the page cannot be provided. Linux counts this fault in
-    /// `pgfault`. It does not count a fault that the area denies (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    /// Returns whether the error means that the area permits the access but the page cannot be provided. Linux counts
+    /// such a fault in `pgfault`. It does not count a fault whose access the area denies (Linux 7.3 `mm/memory.c`,
+    /// `mm_account_fault`).
     pub(crate) const fn is_failure(self) -> bool {
         match self {
             Self::Guard | Self::Poison(_) | Self::BeyondObject | Self::Io | Self::NoHugePage => {
@@ -364,7 +367,8 @@ impl FaultError {
     }
 }
 
-/// Why a userfaultfd registration, unregistration or write protection (uffd-wp) failed, or why a `PAGEMAP_SCAN` failed.
+/// The reason why a userfaultfd registration, unregistration or write protection (uffd-wp) failed, or why a
+/// `PAGEMAP_SCAN` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
     /// The address or the length is not a multiple of the page size, the length is 0, or the range is not in user
@@ -401,7 +405,7 @@ impl From<CutError> for WatchError {
     }
 }
 
-/// Why a page was not moved by `UFFDIO_MOVE`.
+/// The reason why `UFFDIO_MOVE` did not move a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveError {
     /// The source or the target is not within a single area (EINVAL).
@@ -425,7 +429,7 @@ pub enum MoveError {
     OutOfMemory,
 }
 
-/// Why a userfaultfd ioctl did not fill a page.
+/// The reason why a userfaultfd ioctl did not fill a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillError {
     /// The area cannot be filled in this way, or the page is not the first page of a hugetlb page (EINVAL).
@@ -448,7 +452,7 @@ pub enum FillError {
     OutOfMemory,
 }
 
-/// Why an object does not provide the frame of a page.
+/// The reason why an object does not provide the frame of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectError {
     /// The index is beyond the end of the object.
@@ -468,7 +472,7 @@ pub enum ObjectError {
 impl From<ObjectError> for FaultError {
     fn from(error: ObjectError) -> Self {
         match error {
-            // There is no page, and none can be allocated: the access is an error.
+            // There is no page and none can be allocated, so the access is an error.
             ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,

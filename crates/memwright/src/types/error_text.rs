@@ -9,7 +9,8 @@ use crate::types::error::{
 };
 use crate::types::policy::PolicyError;
 
-/// Implements `Display` and `Error` for an error type: one text for each variant, with the fields that it names.
+/// Implements `Display` and `Error` for an error type. There is one text for each variant, with the fields that the
+/// text names.
 macro_rules! error_text {
     ($error:ty { $($variant:pat => $text:literal $(, $value:expr)*;)+ }) => {
         impl core::fmt::Display for $error {

@@ -6,18 +6,18 @@ use crate::types::error::FaultError;
 /// Counts of pages that the kernel faulted in without a trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultedIn {
-    /// Pages that were faulted in without a read from a device (`ru_minflt`).
+    /// The number of pages that were faulted in without a read from a device (`ru_minflt`).
     pub minor: u64,
-    /// Pages that were read from a device (`ru_majflt`).
+    /// The number of pages that were read from a device (`ru_majflt`).
     pub major: u64,
-    /// Pages that could not be provided.
+    /// The number of pages that could not be provided.
     pub failed: u64,
-    /// Pages for which the zero page was mapped.
+    /// The number of pages for which the zero page was mapped.
     pub(crate) zero: u64,
 }
 
 impl FaultedIn {
-    /// Counts one page by the outcome of its fault.
+    /// Counts one page according to `outcome`, the result of its fault.
     pub(crate) fn note(&mut self, outcome: Result<FaultKind, FaultError>) {
         self.zero += u64::from(outcome == Ok(FaultKind::ZeroPage));
         match outcome {

@@ -9,7 +9,7 @@ pub const SMALLEST_ORDER: u8 = 2;
 /// The order of the largest folio: 2 MiB.
 pub const LARGEST_ORDER: u8 = FOLIO_ORDER;
 
-/// The number of folio sizes, including 2 MiB.
+/// The number of folio sizes, including the size of 2 MiB.
 pub(crate) const SIZES: usize = (FOLIO_ORDER - SMALLEST_ORDER + 1) as usize;
 
 /// A set of folio orders.
@@ -20,7 +20,7 @@ impl FolioOrders {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The orders of folios that are mapped by 4 KiB entries: all orders except that of 2 MiB.
+    /// The orders of folios that are mapped by 4 KiB entries: all orders below that of 2 MiB.
     pub const OF_PAGES: Self = Self((1 << FOLIO_ORDER) - (1 << SMALLEST_ORDER));
 
     /// Returns whether the set is empty.
@@ -62,9 +62,9 @@ impl FolioOrders {
         })
     }
 
-    /// Returns the orders of the set whose folio around `page` is inside `range` and naturally aligned both by
-    /// addresses and by the indices in the object. `page` maps page `index` of the object (Linux 7.2
-    /// `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
+    /// Returns the orders of the set whose folio around `page` is inside `range` and naturally aligned, both in the
+    /// address space and in the object. `page` maps page `index` of the object (Linux 7.2 `include/linux/huge_mm.h`,
+    /// `thp_vma_suitable_order`).
     #[must_use]
     pub fn around_shown(self, page: Page, index: u64, range: PageRange) -> Self {
         let apart = page.number() ^ index;
@@ -80,7 +80,7 @@ pub const fn folio_around(page: Page, order: u8) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// Like `folio_around`, for the number of any page: of a page in an address space, or of a page in an object.
+/// Like `folio_around`, for `number`, which is the number of a page in an address space or in an object.
 pub(crate) const fn block_around(number: u64, order: u8) -> Range<u64> {
     let pages = 1 << order;
     let start = number & !(pages - 1);

@@ -2,13 +2,13 @@
 
 use memwright_table::Page;
 
-/// How folios are split: into what order, and whether completely or around one page.
+/// The way in which folios are split: into what order, and completely or only around one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioSplit {
     /// The order of the resulting folios; 0 for single pages. Folios of this order or a smaller one are not split.
     pub order: u32,
-    /// Splits only around this page: the folio is halved until the part that contains the page has the order. With
-    /// `None`, or a page beyond the folio, all of it is split.
+    /// The page around which to split, by its number in the folio: the folio is halved until the part that contains
+    /// this page has the order `order`. With `None`, or a page beyond the folio, the complete folio is split.
     pub at: Option<u64>,
 }
 
@@ -17,7 +17,7 @@ impl FolioSplit {
     pub const SINGLE: Self = Self { order: 0, at: None };
 }
 
-/// How many folios a split has found and split.
+/// The numbers of folios that a split has found and split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioSplits {
     /// The number of folios found whose order is larger than the target. A folio that is mapped by 4 KiB entries and
@@ -34,7 +34,7 @@ impl FolioSplits {
     }
 }
 
-/// Where a scan for pages to collapse stopped, and why.
+/// The page at which a scan for pages to collapse stopped, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// The scan has used up its budget, and continues from this page.

@@ -1,4 +1,4 @@
-//! What a large folio is allocated for, and the counters of that use.
+//! The purposes for which large folios are allocated, and the counters of each purpose.
 
 use core::sync::atomic::AtomicU64;
 use memwright_table::FrameKind;
@@ -12,7 +12,7 @@ pub(crate) enum FolioUse {
     FirstTouch,
     /// Zeroed memory for a hole in an object.
     Hole,
-    /// Swap-in of pages of this kind.
+    /// Swap-in of pages of this frame kind.
     SwapIn(FrameKind),
 }
 
@@ -25,7 +25,8 @@ impl FolioUse {
         }
     }
 
-    /// Returns whether the pages must be zeroed. Pages for swap-in need not be: the swap-in overwrites them.
+    /// Returns whether the pages of the folio must be zeroed. Pages for swap-in need not be zeroed, because the swap-in
+    /// overwrites them.
     pub(crate) const fn is_zeroed(self) -> bool {
         match self {
             Self::FirstTouch | Self::Hole => true,

@@ -5,7 +5,7 @@ use memwright_table::{FOLIO_FRAMES, Page, PageRange};
 /// The number of 4 KiB pages in a huge page.
 pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
 
-/// Which areas get huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
+/// The choice of the areas that get huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugeMode {
@@ -34,7 +34,7 @@ impl HugeMode {
     }
 }
 
-/// Which areas get folios of one size (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`).
+/// The choice of the areas that get folios of one size (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SizeMode {
@@ -77,7 +77,7 @@ impl SizeMode {
     }
 }
 
-/// Which shared memory gets huge pages (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`).
+/// The choice of the shared memory that gets huge pages (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SharedMode {
@@ -88,11 +88,11 @@ pub enum SharedMode {
     WithinSize = 1,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
-    /// None, except by `MADV_COLLAPSE`.
+    /// No shared memory, except by `MADV_COLLAPSE`.
     Never = 3,
-    /// None, not even by `MADV_COLLAPSE`.
+    /// No shared memory, not even by `MADV_COLLAPSE`.
     Deny = 4,
-    /// All, regardless of other settings.
+    /// All shared memory, regardless of other settings.
     Force = 5,
 }
 
@@ -119,8 +119,8 @@ impl SharedMode {
     }
 
     /// Returns whether a first touch allocates a huge page. `asked` states whether the area has `MADV_HUGEPAGE` (Linux
-    /// 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is the one for
-    /// all sizes, `Force` applies to 2 MiB only.
+    /// 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If `self` is the mode for all
+    /// sizes, `Force` applies to 2 MiB only.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,
@@ -129,8 +129,8 @@ impl SharedMode {
         }
     }
 
-    /// Returns the effective mode for files of a file system mounted with this mode. `all` is the mode for all sizes
-    /// (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
+    /// Returns the effective mode for files of a file system that was mounted with the mode `self`. `all` is the mode
+    /// for all sizes (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
     pub(crate) const fn of_mount(self, all: Self) -> Self {
         match all {
             Self::Deny | Self::Force => all,
@@ -139,7 +139,7 @@ impl SharedMode {
     }
 }
 
-/// Which shared anonymous memory gets folios of one size
+/// The choice of the shared anonymous memory that gets folios of one size
 /// (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/shmem_enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -152,7 +152,7 @@ pub enum SharedSizeMode {
     WithinSize = 2,
     /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 3,
-    /// None.
+    /// No shared anonymous memory.
     Never = 4,
 }
 
@@ -189,7 +189,7 @@ impl SharedSizeMode {
     }
 }
 
-/// Which setting controls the huge pages of an object of shared memory.
+/// The setting that controls the huge pages of an object of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedSetting {
     /// The setting for all sizes: the object is a file that is on no mounted file system.
@@ -200,11 +200,11 @@ pub enum SharedSetting {
     Mount(SharedMode),
 }
 
-/// Which huge pages a process disables for itself (`PR_SET_THP_DISABLE`).
+/// The huge pages that a process disables for itself (`PR_SET_THP_DISABLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugeRefusal {
-    /// None.
+    /// No huge pages.
     #[default]
     Nothing = 0,
     /// All huge pages.

@@ -1,4 +1,4 @@
-//! The choice of the memory that gets huge pages and folios, by the settings.
+//! The choice, from the settings, of the memory that gets huge pages and folios.
 
 use core::sync::atomic::Ordering;
 use memwright_table::FOLIO_ORDER;
@@ -15,9 +15,9 @@ impl HugeSettings {
         self.shared_of_pages.load(Ordering::Relaxed)
     }
 
-    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` is
+    /// Returns the orders below 2 MiB that a first touch of shared memory with `setting` may allocate. `asked` states
     /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file that gets
-    /// huge pages may have folios of all of these orders, unless the mode is `Force`; any other file gets none.
+    /// huge pages may have folios of all of these orders, unless the mode is `Force`. Any other file gets none.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {
@@ -37,8 +37,8 @@ impl HugeSettings {
         }
     }
 
-    /// Returns the order of the largest folio that a first touch may allocate for shared memory with this setting, in
-    /// any area. A file gets smaller folios only if it gets huge pages.
+    /// Returns the order of the largest folio that a first touch may allocate for shared memory with `setting`, in any
+    /// area. A file gets folios smaller than 2 MiB only if it gets huge pages.
     pub(crate) fn largest_shared(&self, setting: SharedSetting) -> Option<u8> {
         if self.allows_shared(setting, true) {
             return Some(FOLIO_ORDER);
@@ -46,8 +46,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Returns whether a first touch of shared memory with this setting allocates a huge page. `asked` states whether
-    /// the area has `MADV_HUGEPAGE`.
+    /// Returns whether a first touch of shared memory with `setting` allocates a huge page. `asked` states whether the
+    /// area has `MADV_HUGEPAGE`.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),
@@ -67,7 +67,7 @@ impl SizeSettings {
         self.any_of_pages.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the orders below 2 MiB whose mode `allows` accepts; `inherited` is the mode for all sizes.
+    /// Returns the orders below 2 MiB whose mode `allows` accepts. `inherited` is the mode for all sizes.
     pub(crate) fn orders(
         &self,
         inherited: HugeMode,
@@ -190,8 +190,8 @@ mod tests {
         #[rustfmt::skip]
         let rows = [
             // Columns: the mode for all sizes; the mode of the mount; whether files get 2 MiB; whether files get
-            // smaller orders. Each of the last two has a result for areas that are not advised, and one for areas that
-            // are.
+            // smaller orders. Each of the last two columns has two results: for areas that are not advised, and for
+            // areas that are.
             (Never,  Always,     [true, true],   [true, true]),
             (Never,  WithinSize, [true, true],   [true, true]),
             (Never,  Advised,    [false, true],  [false, true]),

@@ -1,4 +1,5 @@
-//! Which memory gets huge pages and folios without the feature `huge`: none, whatever the settings are.
+//! The choice of the memory that gets huge pages and folios, without the feature `huge`: no memory gets them, whatever
+//! the settings are.
 
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::{HugeMode, SharedSetting};

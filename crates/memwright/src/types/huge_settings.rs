@@ -7,19 +7,19 @@ use crate::types::huge::{SharedMode, SharedSetting, SharedSizeMode};
 use crate::types::settled::settle;
 use crate::types::size_settings::SizeSettings;
 
-/// The huge-page settings except `enabled`, which is a [policy](crate::Policy). Some settings have no effect here: they
-/// are stored and reported for programs that save and restore all settings.
+/// The settings of huge pages, except `enabled`, which is a [policy](crate::Policy). Some of these settings have no
+/// effect here: they are stored and reported for programs that save and restore all settings.
 #[derive(Debug)]
 pub struct HugeSettings {
     /// The `defrag` mode, as its index among the words of the sysfs file. It has no effect, because no allocation
     /// compacts memory.
     pub defrag: AtomicU8,
-    /// Which shared memory gets huge pages: a [`SharedMode`].
+    /// The choice of the shared memory that gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory may get large folios of less than 2 MiB. Faults read the settings of these sizes only
-    /// if it is set.
+    /// Whether any shared memory may get large folios of less than 2 MiB. Only then do faults read the settings of
+    /// these sizes.
     pub(super) shared_of_pages: AtomicBool,
-    /// Whether a file system whose files may have huge pages has been mounted.
+    /// Whether a file system was ever mounted whose files may have huge pages.
     mounts: AtomicBool,
     /// The settings and counts of each folio size.
     pub sizes: SizeSettings,
@@ -34,13 +34,14 @@ pub struct HugeSettings {
 /// The settings and counts of khugepaged (`khugepaged/`).
 #[derive(Debug)]
 pub struct ScanSettings {
-    /// Whether allocations of khugepaged may compact memory. The setting has no effect, because no allocation does.
+    /// Whether allocations of khugepaged may compact memory. The setting has no effect, because no allocation compacts
+    /// memory.
     pub defrag: AtomicBool,
-    /// Milliseconds between scans.
+    /// The time between two scans, in milliseconds.
     pub sleep: AtomicU32,
-    /// Milliseconds that khugepaged sleeps after it failed to allocate a huge page.
+    /// The time that khugepaged sleeps after it failed to allocate a huge page, in milliseconds.
     pub allocation_sleep: AtomicU32,
-    /// Pages examined by each scan (`pages_to_scan`).
+    /// The number of pages that each scan examines (`pages_to_scan`).
     pub pages: AtomicU32,
     /// The maximum number of missing pages among the 512 pages of a collapse (`max_ptes_none`).
     pub most_missing: AtomicU32,
@@ -49,11 +50,11 @@ pub struct ScanSettings {
     pub most_swapped: AtomicU32,
     /// The maximum number of pages with other users among the 512 pages of a collapse (`max_ptes_shared`).
     pub most_shared: AtomicU32,
-    /// Huge pages that khugepaged has collapsed (`pages_collapsed`).
+    /// The number of huge pages that khugepaged has collapsed (`pages_collapsed`).
     pub collapsed: AtomicU64,
-    /// Complete scans of all memory by khugepaged (`full_scans`).
+    /// The number of complete scans of all memory by khugepaged (`full_scans`).
     pub rounds: AtomicU64,
-    /// Pages that were read from a swap device for a collapse, by khugepaged or `MADV_COLLAPSE`.
+    /// The number of pages that were read from a swap device for a collapse, by khugepaged or `MADV_COLLAPSE`.
     pub read_back: AtomicU64,
 }
 
@@ -63,7 +64,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 impl Default for HugeSettings {
     fn default() -> Self {
         Self {
-            // The index of the word `madvise`.
+            // The index of the word `madvise` in the sysfs file `defrag`.
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(SharedMode::Never as u8),
             shared_of_pages: AtomicBool::new(false),
@@ -99,7 +100,7 @@ impl HugeSettings {
         self.note_shared();
     }
 
-    /// Sets which shared anonymous memory gets pages of this order from now on.
+    /// Sets which shared anonymous memory gets folios of order `order` from now on.
     ///
     /// # Panics
     /// If `order` is not between [`SMALLEST_ORDER`](crate::SMALLEST_ORDER) and [`LARGEST_ORDER`](crate::LARGEST_ORDER).

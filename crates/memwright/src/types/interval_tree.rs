@@ -1,4 +1,4 @@
-//! An interval tree: finds the intervals, of several owners, that overlap a range.
+//! An interval tree. Each interval has an owner. A search finds the intervals that overlap a range.
 //!
 //! It is an AVL tree, sorted by owner and first index. Every node stores the lowest index and the highest end of its
 //! subtree, so that a search skips subtrees without an overlap (Linux 7.2 `lib/interval_tree.c`, which is sorted by the
@@ -54,7 +54,7 @@ struct Node<T> {
     /// The lowest `first` and the highest `end` of the subtree.
     lowest: u64,
     highest: u64,
-    /// The parent of the node. In a vacant node, the next vacant one.
+    /// The parent of the node. In a vacant node, the next vacant node.
     parent: IntervalId,
     children: [IntervalId; 2],
     height: u8,
@@ -210,7 +210,7 @@ impl<T> IntervalTree<T> {
             self.replace(id, if left == NONE { right } else { left });
             self.restore(parent);
         } else {
-            // The next node in the order of the tree takes the place of this one.
+            // The next node in the order of the tree takes the place of the removed node.
             let mut next = right;
             while self.node(next).children[LEFT] != NONE {
                 next = self.node(next).children[LEFT];
@@ -222,8 +222,8 @@ impl<T> IntervalTree<T> {
             }
             self.replace(id, next);
             self.set_child(next, LEFT, left);
-            // The next node first gets the height and the bounds of the removed one, from which those of the ancestors
-            // were computed: `restore` stops at a node whose values do not change.
+            // First give the next node the height and the bounds of the removed node, from which those of the ancestors
+            // were computed. `restore` then stops at a node whose values do not change.
             let Node {
                 lowest,
                 highest,
@@ -251,7 +251,8 @@ impl<T> IntervalTree<T> {
         value
     }
 
-    /// Removes the intervals for which `keep`, called with owner, indices and value, returns false.
+    /// Removes the intervals for which `keep` returns false. The arguments of `keep` are the owner, the indices and the
+    /// value.
     pub(crate) fn retain(&mut self, keep: impl Fn(u64, Range<u64>, &T) -> bool) {
         // Removing the last interval frees all nodes, so a node may not exist any more.
         for id in (0..self.nodes.len() as IntervalId).rev() {
@@ -265,7 +266,7 @@ impl<T> IntervalTree<T> {
         }
     }
 
-    /// Extends an interval to `end`, unless it already ends there or later.
+    /// Extends an interval to `end`, unless it already ends at or after `end`.
     pub(crate) fn extend(&mut self, id: IntervalId, end: u64) {
         let node = self.node_mut(id);
         if node.end < end {
@@ -282,13 +283,13 @@ impl<T> IntervalTree<T> {
         self.scan(self.start(key, span), span, |_| true)
     }
 
-    /// Returns the first interval after `key` that has the same owner and overlaps `span`.
+    /// Returns the first interval after `key` that has the owner of `key` and overlaps `span`.
     pub(crate) fn next_of_owner(&self, key: IntervalKey, span: &Range<u64>) -> Option<IntervalId> {
         self.scan(self.start(key, span), span, |owner| owner == key.owner)
     }
 
-    /// Returns a node after the one with `key` from which a search for `span` can begin: no interval between the two
-    /// overlaps `span`.
+    /// Returns a node after the node with `key` from which a search for `span` can begin: no interval between these two
+    /// nodes overlaps `span`.
     fn start(&self, key: IntervalKey, span: &Range<u64>) -> IntervalId {
         // The interval with this key, if it still exists.
         let id = (key.place as IntervalId).wrapping_sub(1);
@@ -301,7 +302,7 @@ impl<T> IntervalTree<T> {
     }
 
     /// Returns the first interval that overlaps `span`, from `id` on in the order of the tree. Returns `None` if `span`
-    /// is empty, or if an interval whose owner `is_sought` rejects is reached first.
+    /// is empty, or if the search first reaches an interval whose owner `is_sought` rejects.
     fn scan(
         &self,
         mut id: IntervalId,
@@ -357,8 +358,7 @@ impl<T> IntervalTree<T> {
         (last != NONE && self.node(last).owner == owner).then_some(last)
     }
 
-    /// Returns the next node in the order of the tree, except that it skips subtrees in which no interval overlaps
-    /// `span`.
+    /// Returns the next node after `id` in the order of the tree. Skips subtrees in which no interval overlaps `span`.
     fn following(&self, mut id: IntervalId, span: &Range<u64>) -> IntervalId {
         let Some(mut node) = self.nodes.get(id) else {
             return NONE;
@@ -527,7 +527,7 @@ impl<T> IntervalTree<T> {
 }
 
 impl<T: Copy> IntervalTree<T> {
-    /// Returns a copy of the tree. The numbers of the nodes are the same.
+    /// Returns a copy of the tree, whose nodes have the same numbers.
     pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
         let nodes = self.nodes.try_clone()?;
         Ok(Self { nodes, ..*self })

@@ -15,7 +15,7 @@ pub enum LayoutError {
     Empty(VirtAddr),
     /// `highest` is above the end of user memory, which depends on the architecture.
     BeyondUser {
-        /// `highest` of the layout.
+        /// The `highest` address of the layout.
         highest: VirtAddr,
         /// The first address beyond user memory.
         end: VirtAddr,
@@ -36,8 +36,8 @@ pub struct Layout {
     pub lowest: VirtAddr,
     /// The address from which get_unmapped_area searches downwards if there is no hint.
     pub mmap_top: VirtAddr,
-    /// The first address past the mappable range, at most the end of user memory: `A::USER.end.address()` for the
-    /// architecture `A`, which is one page below 2^47 on x86-64.
+    /// The first address past the mappable range. It is at most the end of user memory, which is
+    /// `A::USER.end.address()` for the architecture `A`: one page below 2^47 on x86-64.
     pub highest: VirtAddr,
 }
 

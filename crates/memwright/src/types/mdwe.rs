@@ -2,13 +2,13 @@
 
 use crate::types::rights::Rights;
 
-/// Which memory a program is allowed to make executable.
+/// The choice of the memory that a program is allowed to make executable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecGain {
     /// Any memory.
     #[default]
     Granted,
-    /// Only memory that has been executable since it was mapped, and is not writable.
+    /// Only memory that is not writable and has been executable since it was mapped.
     Refused {
         /// Whether the restriction is inherited by a forked child.
         inherited: bool,
@@ -16,7 +16,8 @@ pub enum ExecGain {
 }
 
 impl ExecGain {
-    /// Returns whether MDWE denies `new` rights to an area that has, or is mapped with, the rights `old`.
+    /// Returns whether MDWE denies the rights `new` to an area. `old` are the rights that the area has or is mapped
+    /// with.
     #[inline]
     pub(crate) fn forbids(self, old: Rights, new: Rights) -> bool {
         match self {

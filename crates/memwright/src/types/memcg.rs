@@ -10,7 +10,7 @@ pub const MAX_MEMCGS: usize = u16::MAX as usize;
 pub struct Memcg(u16);
 
 impl Memcg {
-    /// No memcg: swap slots are charged to none, and there is no limit.
+    /// No memcg. Swap slots of an address space without a memcg are charged to no memcg, and have no limit.
     pub const NOBODY: Self = Self(0);
 
     /// Returns the memcg with `number`, which must be below [`MAX_MEMCGS`].
@@ -29,14 +29,14 @@ impl Memcg {
         Self(raw)
     }
 
-    /// Returns the memcg as a number; 0 for none.
+    /// Returns the number of the memcg, or 0 for [`NOBODY`](Self::NOBODY).
     #[must_use]
     pub const fn raw(self) -> u16 {
         self.0
     }
 }
 
-/// Why a memcg cannot be opened.
+/// The reason why a memcg cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMemcg {
     /// All [`MAX_MEMCGS`] numbers are used by memcgs that are open, or that are closed and still charged.

@@ -2,34 +2,35 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
-/// Counts of the KSM pages of an address space.
+/// The counts of the KSM pages of an address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergedPages {
-    /// Entries that map KSM frames.
+    /// The number of entries that map KSM frames.
     pub merged: u64,
-    /// Entries that map the zero page because they were merged.
+    /// The number of entries that map the zero page because they were merged.
     pub zero: u64,
-    /// Pages in the KSM index that have no other page with the same contents.
+    /// The number of pages in the KSM index that have no other page with the same contents.
     pub lone: u64,
-    /// Bytes of the KSM index that these pages take.
+    /// The number of bytes of the KSM index that the pages counted in `lone` take.
     pub lone_bytes: u64,
 }
 
 /// The settings of KSM.
 #[derive(Debug)]
 pub struct MergeSettings {
-    /// Pages that one batch of the scan examines (`pages_to_scan`).
+    /// The number of pages that one batch of the scan examines (`pages_to_scan`).
     pub pages: AtomicU32,
-    /// Milliseconds between two batches (`sleep_millisecs`).
+    /// The time between two batches, in milliseconds (`sleep_millisecs`).
     pub sleep: AtomicU32,
     /// The maximum number of entries that map one KSM frame (`max_page_sharing`).
     pub most_sharing: AtomicU32,
-    /// Milliseconds between two searches for KSM frames that no entry maps (`stable_node_chains_prune_millisecs`).
+    /// The time between two searches for KSM frames that no entry maps, in milliseconds
+    /// (`stable_node_chains_prune_millisecs`).
     pub prune: AtomicU32,
     /// Whether the entries of zero-filled pages are changed to map the zero page (`use_zero_pages`).
     pub zero_pages: AtomicBool,
-    /// Whether pages of different NUMA nodes are merged (`merge_across_nodes`). It changes only while no page is
-    /// merged.
+    /// Whether pages of different NUMA nodes are merged (`merge_across_nodes`). The setting changes only while no page
+    /// is merged.
     pub across_nodes: AtomicBool,
 }
 
@@ -50,21 +51,21 @@ impl MergeSettings {
 /// The counts of KSM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounts {
-    /// KSM frames that entries map (`pages_shared`).
+    /// The number of KSM frames that entries map (`pages_shared`).
     pub shared: u64,
-    /// Entries that map KSM frames, minus one for each frame (`pages_sharing`).
+    /// The number of entries that map KSM frames, minus one for each frame (`pages_sharing`).
     pub sharing: u64,
-    /// Pages in the index that have no other page with the same contents (`pages_unshared`).
+    /// The number of pages in the index that have no other page with the same contents (`pages_unshared`).
     pub unshared: u64,
-    /// Pages whose contents changed between two scans, in the last complete pass (`pages_volatile`).
+    /// The number of pages whose contents changed between two scans, in the last complete pass (`pages_volatile`).
     pub volatile: u64,
-    /// Page contents for which there is more than one KSM frame, because the number of entries that map a frame is
-    /// limited (`stable_node_chains`).
+    /// The number of page contents for which there is more than one KSM frame, because the number of entries that map a
+    /// frame is limited (`stable_node_chains`).
     pub chains: u64,
-    /// KSM frames of these contents (`stable_node_dups`).
+    /// The number of KSM frames with the contents that `chains` counts (`stable_node_dups`).
     pub duplicates: u64,
-    /// Complete passes over all mergeable memory (`full_scans`).
+    /// The number of complete passes over all mergeable memory (`full_scans`).
     pub rounds: u64,
-    /// Bytes of memory that the indexes take.
+    /// The number of bytes of memory that the indexes take.
     pub index_bytes: u64,
 }

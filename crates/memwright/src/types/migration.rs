@@ -5,14 +5,14 @@ use memwright_table::{Frame, OutOfMemory, VirtAddr};
 use crate::types::error::{CutError, Limit};
 use crate::types::error_text::error_text;
 
-/// Which misplaced pages are migrated.
+/// The choice of the misplaced pages that are migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moving {
-    /// None.
+    /// No pages.
     None,
-    /// Those that no other process maps (`MPOL_MF_MOVE`).
+    /// The pages that no other process maps (`MPOL_MF_MOVE`).
     Own,
-    /// All (`MPOL_MF_MOVE_ALL`).
+    /// All misplaced pages (`MPOL_MF_MOVE_ALL`).
     All,
 }
 
@@ -69,7 +69,7 @@ pub enum Moved {
     Stays(u8),
 }
 
-/// Why a page was not migrated.
+/// The reason why a page was not migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmoved {
     /// No area contains the page.
@@ -78,7 +78,7 @@ pub enum Unmoved {
     Absent,
     /// The page is the zero page or a 1 GiB page, or is in secret memory; or the feature `numa` is off.
     Unmovable,
-    /// The page, which is in this frame, has users other than the entry.
+    /// The page, which is in this frame, has users other than its entry.
     Shared(Frame),
     /// The page belongs to an object.
     Object,

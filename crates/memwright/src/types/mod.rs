@@ -1,5 +1,5 @@
 //! Types and settings that the layers above share: errors, rows of the account, trace events, policies, and the small
-//! values that areas and address spaces store. No module here depends on an address space.
+//! values in areas and address spaces. No module here depends on an address space.
 
 pub(crate) mod access;
 pub(crate) mod advice;

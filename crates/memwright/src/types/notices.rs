@@ -5,8 +5,8 @@ use memwright_table::TryPush;
 
 use crate::types::uffd::{Watch, WatchEvent};
 
-/// The events of one operation, in order, each with the context that receives it. An event that cannot be added for
-/// lack of memory is dropped, as if the descriptor had been closed.
+/// The events of one operation, in order, each with the userfaultfd context that receives it. If there is no memory to
+/// add an event, the event is dropped, as if the descriptor had been closed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Vec<(Watch, WatchEvent)>);
 
@@ -14,18 +14,18 @@ impl Notices {
     /// An empty list. This allocates nothing.
     pub(crate) const NONE: Self = Self(Vec::new());
 
-    /// Returns the number of events, which is the index of the next one.
+    /// Returns the number of events, which is the index of the next event.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds an event for this context, if the context receives events of its kind and the list does not have the event
-    /// yet.
+    /// Adds `event` for the context `watch`, if the context receives events of its kind and the list does not have the
+    /// event yet.
     pub(crate) fn add(&mut self, watch: Option<&Watch>, event: WatchEvent) {
         self.add_at(self.len(), watch, event);
     }
 
-    /// Like [`add`](Self::add), but inserts the event at `index`, before the events from that index on.
+    /// Like [`add`](Self::add), but inserts the event at `index`, before the events that are at this index or later.
     pub(crate) fn add_at(&mut self, index: usize, watch: Option<&Watch>, event: WatchEvent) {
         let Some(watch) = watch.filter(|watch| watch.is_told_of(event)) else {
             return;

@@ -18,10 +18,10 @@ pub(crate) struct Pace {
     due: AtomicU64,
 }
 
-/// Where a hint fault found the page.
+/// The result of a hint fault: where its page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// The page is on the node of the CPU.
+    /// The page is on the node of the faulting CPU.
     Local,
     /// The page was on another node, and no attempt to migrate it failed.
     Remote,
@@ -44,7 +44,7 @@ impl Pace {
         self.due.load(Ordering::Relaxed) <= round
     }
 
-    /// Ends the scan of this round, and sets the round of the next one.
+    /// Ends the scan of round `round`, and sets the round of the next scan.
     pub(crate) fn end_scan(&self, round: u64) {
         let [local, remote, stayed] =
             [&self.local, &self.remote, &self.stayed].map(|count| count.swap(0, Ordering::Relaxed));
@@ -54,9 +54,9 @@ impl Pace {
     }
 }
 
-/// Returns the number of rounds from a scan to the next. `last` is the previous number of rounds, 0 before the first
-/// scan. The other arguments count the hint faults since the previous scan. The number doubles if at least 70% of the
-/// pages were local, if a page could not be migrated, or if there was no hint fault. Otherwise it halves.
+/// Returns the number of rounds from a scan to the next. `last` is the previous such number, 0 before the first scan.
+/// The other arguments count the hint faults since the previous scan. The number doubles if at least 70% of the pages
+/// were local, if a page could not be migrated, or if there was no hint fault. Otherwise it halves.
 fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
     let told = local + remote + stayed;
     let idle = told == 0 || stayed > 0 || local * 10 >= told * 7;

@@ -7,8 +7,9 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::numa_policy::{PlacePolicy, PolicyId};
 
-/// All policies that areas refer to, in the order of their numbers. Policies are never removed: programs use few. Frame
-/// allocation looks up a policy with other locks held, so no other lock is taken while this one is held.
+/// All policies that areas refer to, in the order of their numbers. Policies are never removed, because programs use
+/// few. Frame allocation looks up a policy with other locks held, so no other lock is taken while the lock of this list
+/// is held.
 pub(crate) struct Policies<H>(Lock<Vec<PlacePolicy>, H>);
 
 impl<H: Threads> Policies<H> {

@@ -15,14 +15,14 @@ pub enum PlaceMode {
     Local,
     /// The given nodes, nearest first, then the nearest others (`MPOL_PREFERRED_MANY`).
     PreferredMany,
-    /// The given nodes in turn, each as often as its weight (`MPOL_WEIGHTED_INTERLEAVE`).
+    /// The given nodes in turn, each in proportion to its weight (`MPOL_WEIGHTED_INTERLEAVE`).
     WeightedInterleave,
 }
 
 /// A NUMA policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlacePolicy {
-    /// How the policy selects among the nodes.
+    /// The way in which the policy selects among the nodes.
     pub mode: PlaceMode,
     /// The nodes; empty for [`PlaceMode::Local`].
     pub nodes: NodeSet,
@@ -39,7 +39,7 @@ pub struct PlacePolicy {
 pub struct PolicyId(u16);
 
 impl PolicyId {
-    /// No policy. The policy of the thread applies.
+    /// No policy of the area. The policy of the thread applies.
     pub const NONE: Self = Self(0);
 
     /// Returns the number.
@@ -54,7 +54,7 @@ impl PolicyId {
         Self(bits)
     }
 
-    /// Returns whether this is `NONE`.
+    /// Returns whether the number is that of `NONE`.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -100,7 +100,7 @@ impl PlacePolicy {
         }
     }
 
-    /// Returns whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has none.
+    /// Returns whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has no nodes.
     #[must_use]
     pub fn allows(&self, node: u8) -> bool {
         self.nodes.contains(node)

@@ -7,20 +7,21 @@ use memwright_table::FlushPolicy;
 
 use crate::types::huge::HugeMode;
 
-/// When a page that stays mapped may become writable without a write fault.
+/// The conditions under which a page that stays mapped may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WriteUpgrade {
-    /// Never for private pages: the next store faults. Shared pages become writable wherever
-    /// [`writable`](crate::writable) permits it, as on every version of Linux.
+    /// Private pages never become writable without a fault: the next store faults. Shared pages become writable
+    /// wherever [`writable`](crate::writable) permits it, as on every version of Linux.
     Off = 0,
-    /// A private page only if its entry is dirty (Linux 6.0).
+    /// A private page becomes writable only if its entry is dirty (Linux 6.0).
     Dirty = 1,
-    /// Wherever [`writable`](crate::writable) permits it (Linux 6.2 and later for private pages).
+    /// A page becomes writable wherever [`writable`](crate::writable) permits it (Linux 6.2 and later for private
+    /// pages).
     On = 2,
 }
 
-/// How stores to tracked pages are detected, if both ways are possible.
+/// The way in which stores to tracked pages are detected, if there is a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// Arming a page makes its entry not writable: the first store faults, as on Linux.
@@ -29,16 +30,18 @@ pub enum Track {
     DirtyBit,
 }
 
-/// When a page that is swapped in may become writable without a write fault.
+/// The conditions under which a page that is swapped in may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapInReuse {
-    /// Only if a store swaps it in (Linux before 6.4). After a load, the next store faults.
+    /// Only a store that swaps the page in makes it writable (Linux before 6.4). If a load swaps it in, the next store
+    /// faults.
     WriteOnly,
-    /// If a load or a store swaps it in, provided that [`writable`](crate::writable) permits it.
+    /// A load or a store that swaps the page in makes it writable, provided that [`writable`](crate::writable) permits
+    /// it.
     On,
 }
 
-/// What a fork does with the page tables of private anonymous memory.
+/// The treatment, by a fork, of the page tables of private anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkTables {
     /// The child gets copies of all entries, as on Linux.
@@ -48,8 +51,8 @@ pub enum ForkTables {
     Share(u32),
 }
 
-/// A fork shares a page table that has at least this number of entries. Copying fewer entries costs less than to stop
-/// sharing the table later.
+/// A fork shares a page table that has at least this number of entries, because copying fewer entries costs less than
+/// to stop sharing the table later.
 const LEAST_SHARED: u32 = 64;
 
 /// The reason why a policy was not set.
@@ -61,7 +64,7 @@ pub enum PolicyError {
     UnknownValue {
         /// The key of the policy.
         key: &'static str,
-        /// The values of the policy, and what they choose, from [`Policy::KEYS`].
+        /// The values of the policy and their meaning, from [`Policy::KEYS`].
         values: &'static str,
     },
 }
@@ -76,8 +79,8 @@ fn least_shared(value: &str) -> Option<u32> {
     }
 }
 
-/// The policies in force. [`set`](Self::set) is called only before or between measurements. Programs can change which
-/// areas get huge pages at any time ([`set_huge`](Self::set_huge)).
+/// The policies in force. [`set`](Self::set) is called only before or between measurements. But the choice of the areas
+/// that get huge pages can be changed by programs at any time ([`set_huge`](Self::set_huge)).
 ///
 /// | key | values | default | what it chooses |
 /// |---|---|---|---|
@@ -219,10 +222,10 @@ impl Policy {
         ),
     ];
 
-    /// Sets the policy `key` to `value`. The documentation of [`Policy`] has the keys and values.
+    /// Sets the policy `key` to `value`. The documentation of [`Policy`] lists the keys and values.
     ///
     /// # Errors
-    /// The key or the value is unknown; nothing is changed.
+    /// The key or the value is unknown. Nothing is changed.
     pub fn set(&self, key: &str, value: &str) -> Result<(), PolicyError> {
         let known = Self::KEYS.iter().find(|(known, _)| *known == key);
         let &(key, values) = known.ok_or(PolicyError::UnknownKey)?;
@@ -323,7 +326,7 @@ impl Policy {
         self.huge.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Returns which changed entries are flushed from the TLB, and when.
+    /// Returns the policy that decides which changed entries are flushed from the TLB, and when.
     #[inline]
     pub fn flush(&self) -> FlushPolicy {
         let number = usize::from(self.flush.load(Ordering::Relaxed));
@@ -383,8 +386,8 @@ impl Policy {
         }
     }
 
-    /// Returns the rate of injected failures of swap devices: one of about this many transfers fails; 0 for none. The
-    /// code that creates the devices applies the rate.
+    /// Returns the rate at which failures of swap devices are injected: about one in this many transfers fails; 0 for
+    /// none. The code that creates the devices applies the rate.
     pub fn swap_errors(&self) -> u32 {
         self.swap_errors.load(Ordering::Relaxed)
     }

@@ -32,8 +32,8 @@ impl Keys {
         })
     }
 
-    /// Returns whether a program is allowed to pass the key to a call: the key is in use, and is not that of
-    /// execute-only memory.
+    /// Returns whether a program is allowed to pass the key to a call. The key must be in use, and must not be the key
+    /// of execute-only memory.
     pub(crate) fn is_allocated(&self, key: u8) -> bool {
         key < KEYS && self.execute_only != Some(key) && self.allocated & 1 << key != 0
     }
@@ -55,8 +55,8 @@ impl Keys {
         self.execute_only
     }
 
-    /// Returns the rights that an area with rights `old` has after a change to `new` without a key argument. The area
-    /// keeps its key, unless it is execute-only and has the key of execute-only memory.
+    /// Returns the rights that an area with rights `old` has after a change to `new` by a call without a key argument.
+    /// The area keeps its key, unless it is execute-only and has the key of execute-only memory.
     pub(crate) fn kept(&self, old: Rights, new: Rights) -> Rights {
         let was_execute_only = old.without_key() == Rights::EXECUTE;
         if was_execute_only && self.execute_only == Some(old.key()) {
@@ -67,8 +67,8 @@ impl Keys {
     }
 }
 
-/// Returns whether a CPU with these key rights denies the access to an area with `rights`. `key_rights` has the format
-/// of [`Machine::key_rights`](memwright_table::Machine::key_rights).
+/// Returns whether a CPU with the key rights `key_rights` denies the access to an area with `rights`. `key_rights` has
+/// the format of [`Machine::key_rights`](memwright_table::Machine::key_rights).
 pub(crate) const fn refuses(key_rights: u32, rights: Rights, access: Access) -> bool {
     let refused = key_rights >> (2 * rights.key()) & 3;
     // Keys do not apply to instruction fetches.
@@ -101,8 +101,8 @@ mod tests {
             (r.with_key(own), own),
             (x.with_key(own), own),
             (x.with_key(code), 0),
-            // The area is no longer execute-only, because an earlier change with a key argument has added rights: it
-            // keeps its key.
+            // The area is no longer execute-only, because an earlier change with a key argument has added rights. It
+            // therefore keeps its key.
             (r.with_key(code), code),
         ] {
             assert_eq!(keys.kept(old, r), r.with_key(expected), "{old:?}");

@@ -10,14 +10,14 @@ pub(crate) enum Purpose {
     Access(Access),
     /// An access that is not limited by the rights of the area.
     Forced(Access),
-    /// No access: for swapoff, or for a collapse.
+    /// No access. The caller is swapoff, or a collapse.
     Unasked,
 }
 
 /// The result of completing the reads that a fault has put off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
-    /// The fault has put no read off: the page is busy for another reason.
+    /// The fault has put off no read: the page is busy for another reason.
     Nothing,
     /// The reads are complete. The caller looks up the page that faulted again.
     Again,

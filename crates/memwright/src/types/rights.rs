@@ -6,7 +6,7 @@ bitflags! {
     /// The accesses that a program is allowed to make to the pages of an area, and the protection key of these pages.
     /// Each CPU can deny further data accesses by key. The default key is 0.
     ///
-    /// x86-64 cannot deny reads alone: any right makes a page readable, as on Linux.
+    /// x86-64 cannot deny reads alone. As on Linux, any right therefore makes a page readable.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Rights: u8 {
         /// Loads.

@@ -1,4 +1,4 @@
-//! Keeping a stored value in step with words that several CPUs change concurrently.
+//! Keeping a stored value consistent with the words from which it is derived, which several CPUs change concurrently.
 
 use core::sync::atomic::{Ordering, fence};
 
@@ -29,7 +29,7 @@ mod tests {
         settle(
             || word.get(),
             |value| {
-                // Simulates another CPU that changes the word and stores the value derived from it first.
+                // Simulates another CPU that changes the word and stores the derived value before this CPU does.
                 if changes.get() > 0 {
                     changes.set(changes.get() - 1);
                     word.set(word.get() + 1);

@@ -1,5 +1,5 @@
-//! Multi-size THP: folios of 16 KiB to 1 MiB that a first touch allocates and 4 KiB entries map, beside huge pages of 2
-//! MiB (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst).
+//! Multi-size THP: folios of 16 KiB to 1 MiB, in addition to huge pages of 2 MiB. A first touch allocates such a folio,
+//! and 4 KiB entries map it (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst).
 
 use core::array;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use crate::types::settled::settle;
 /// The settings and counts of each size.
 #[derive(Debug)]
 pub struct SizeSettings {
-    /// Which areas get folios of each size: a [`SizeMode`].
+    /// The choice, for each size, of the areas that get folios of the size: a [`SizeMode`].
     modes: [AtomicU8; SIZES],
-    /// Which shared anonymous memory gets folios of each size: a [`SharedSizeMode`].
+    /// The choice, for each size, of the shared anonymous memory that gets folios of the size: a [`SharedSizeMode`].
     shared: [AtomicU8; SIZES],
     counts: [SizeCounts; SIZES],
     /// Whether any folio size below 2 MiB is enabled. Only then do faults read the other settings.
@@ -24,20 +24,20 @@ pub struct SizeSettings {
 /// The counts of one size.
 #[derive(Debug, Default)]
 pub struct SizeCounts {
-    /// Folios that faults allocated for anonymous memory (`anon_fault_alloc`).
+    /// The number of folios that faults allocated for anonymous memory (`anon_fault_alloc`).
     pub filled: AtomicU64,
-    /// Failed allocations of folios for anonymous memory in faults (`anon_fault_fallback`).
+    /// The number of failed allocations of folios for anonymous memory in faults (`anon_fault_fallback`).
     pub refused: AtomicU64,
-    /// Folios into which pages were swapped in (`swpin`).
+    /// The number of folios into which pages were swapped in (`swpin`).
     pub swapped_in: AtomicU64,
-    /// Failed allocations of folios for swap-in. Smaller folios or single pages were allocated instead
+    /// The number of failed allocations of folios for swap-in. Smaller folios or single pages were allocated instead
     /// (`swpin_fallback`).
     pub swapped_in_smaller: AtomicU64,
-    /// Folios that faults allocated for shared memory (`shmem_alloc`).
+    /// The number of folios that faults allocated for shared memory (`shmem_alloc`).
     pub shared_filled: AtomicU64,
-    /// Failed allocations of folios for shared memory in faults (`shmem_fallback`).
+    /// The number of failed allocations of folios for shared memory in faults (`shmem_fallback`).
     pub shared_refused: AtomicU64,
-    /// 2 MiB entries that were set to map a complete huge page of shared memory (`thp_file_mapped`).
+    /// The number of 2 MiB entries that were set to map a complete huge page of shared memory (`thp_file_mapped`).
     pub shared_mapped: AtomicU64,
 }
 
@@ -78,7 +78,7 @@ impl SizeSettings {
     ///
     /// # Panics
     /// If `order` is not between [`SMALLEST_ORDER`] and [`FOLIO_ORDER`]. The other methods with a parameter `order`
-    /// panic likewise.
+    /// panic in the same case.
     pub fn mode(&self, order: u8) -> SizeMode {
         SizeMode::of(self.modes[index(order)].load(Ordering::Relaxed))
     }

@@ -1,7 +1,7 @@
 //! Event counters. Each event is counted once, by its cause, in the code where it occurs.
 //!
-//! [`ROWS`] defines each row. Documentation, JSON and text reports are generated from it, so that a row has one meaning
-//! everywhere. Counters are per CPU, each CPU's in its own cache lines.
+//! [`ROWS`] defines each row. Documentation, JSON and text reports are generated from it, so that a row has the same
+//! meaning in all of them. There is one set of counters per CPU, in cache lines of its own.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 use memwright_table::{CpuId, OutOfMemory, TryPush};
 
-/// How the value of a row is obtained.
+/// The way in which the value of a row is obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Counted by the memory manager, one counter per CPU.
@@ -34,9 +34,9 @@ pub struct Definition {
     pub title: &'static str,
     /// The counter of Linux 7.3 with this meaning, in `/proc/vmstat` unless stated otherwise; empty if there is none.
     pub linux: &'static str,
-    /// What the row counts, in one sentence.
+    /// One sentence that states what the row counts.
     pub definition: &'static str,
-    /// How the value of the row is obtained.
+    /// The way in which the value of the row is obtained.
     pub source: Source,
 }
 
@@ -324,8 +324,8 @@ impl Counters {
         Ok(Self { cpus: counters })
     }
 
-    /// Counts `count` events on `cpu`, which must be the calling CPU. Only that CPU writes its counters, so a load and
-    /// a store suffice.
+    /// Counts `count` events of `row` on `cpu`, which must be the calling CPU. Only that CPU writes its counters, so a
+    /// load and a store suffice.
     #[inline]
     pub(crate) fn add(&self, cpu: CpuId, row: Row, count: u64) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -333,7 +333,7 @@ impl Counters {
         }
     }
 
-    /// Like `add`, for several rows. Faster if most of the counts are 0.
+    /// Like `add`, for several rows. Calling this is faster if most of the counts are 0.
     #[inline]
     pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -362,11 +362,11 @@ impl Counters {
     }
 }
 
-/// The values of all rows at one moment.
+/// The values of all rows at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub(crate) values: [u64; ROW_COUNT],
-    /// Whether the rows of [`Source::Requested`] have values.
+    /// Whether the rows with [`Source::Requested`] have values.
     pub(crate) requested: bool,
 }
 
@@ -386,7 +386,7 @@ impl Account {
         self.values[row as usize]
     }
 
-    /// Returns every row with its value, in the order of [`ROWS`]. Rows of `Source::Requested` are included only if
+    /// Returns every row with its value, in the order of [`ROWS`]. Rows with `Source::Requested` are included only if
     /// they were requested.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Definition, Value)> + '_ {
         ROWS.iter()
@@ -417,8 +417,8 @@ impl Account {
         .sum()
     }
 
-    /// Returns the account of the time since `earlier` was created: the increase of each `Source::Counted` row, and the
-    /// present value of each other row.
+    /// Returns the account of the time since `earlier` was created: for each `Source::Counted` row, the increase since
+    /// then; for each other row, the present value.
     #[must_use]
     pub fn since(&self, earlier: &Account) -> Account {
         let mut values = self.values;

@@ -1,4 +1,5 @@
-//! Swap readahead: how many pages are read with the one that faulted (Linux 7.2 `mm/swap_state.c`, `swap_vma_ra_win`).
+//! Swap readahead: the number of pages that are read together with the page that faulted (Linux 7.2 `mm/swap_state.c`,
+//! `swap_vma_ra_win`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::Page;
@@ -14,7 +15,8 @@ const FIRST: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     next: u64,
-    /// The number of pages that the last fault was to read, including the faulting one; 0 before the first fault.
+    /// The number of pages that the last fault intended to read, including the page that faulted; 0 before the first
+    /// fault.
     wanted: u64,
     /// The number of pages before `next` that were read ahead.
     ahead: u64,
@@ -40,14 +42,15 @@ impl Window {
         self.next << 16 | self.wanted << 8 | self.ahead
     }
 
-    /// Returns the first of the pages that were read ahead, and their number.
+    /// Returns the first page that was read ahead, and the number of pages that were read ahead.
     pub(crate) const fn ahead(self) -> (Page, u64) {
         (Page::new(self.next.wrapping_sub(self.ahead)), self.ahead)
     }
 
-    /// Returns the number of pages to read from `page` on, from 1 to `MOST`. `hits` is the number of pages read ahead
-    /// that were accessed. The window doubles if at least half of these pages were accessed. If none were read ahead,
-    /// it doubles if `page` is near the expected fault. Otherwise it shrinks to half, or to a quarter if `hits` is 0.
+    /// Returns the number of pages to read from `page` on, from 1 to `MOST`. `hits` is the number of accessed pages
+    /// among those read ahead. The window doubles if at least half of the pages read ahead were accessed. If no page
+    /// was read ahead, it doubles if `page` is near the expected fault. Otherwise it shrinks to half, or to a quarter
+    /// if `hits` is 0.
     pub(crate) fn pages_at(self, page: Page, hits: u64) -> u64 {
         if self.wanted == 0 {
             return FIRST;
@@ -67,13 +70,13 @@ impl Window {
         }
     }
 
-    /// Returns the window after a fault at `page` that was to read `wanted` pages and has read `read` pages.
+    /// Returns the window after a fault at `page` that intended to read `wanted` pages and has read `read` pages.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }
 
-    /// Returns the window after a fault that was to read `wanted` pages and has read ahead the `ahead` pages before
-    /// `next`.
+    /// Returns the window after a fault that intended to read `wanted` pages and has read ahead the `ahead` pages
+    /// before `next`.
     pub(crate) const fn after(next: Page, wanted: u64, ahead: u64) -> Self {
         Self {
             next: next.number(),
@@ -83,7 +86,7 @@ impl Window {
     }
 }
 
-/// The readahead window of an area. Concurrent faults on several CPUs may overwrite each other's update.
+/// A cell with the readahead window of an area. Concurrent faults on several CPUs may overwrite each other's update.
 #[derive(Debug)]
 pub(crate) struct WindowCell(AtomicU64);
 
@@ -96,7 +99,7 @@ impl WindowCell {
         Window::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a fault at `page` reads only that page, and the last fault read no page ahead. If so, the caller
+    /// Returns true if a fault at `page` reads only that page, and the last fault read no page ahead. The caller then
     /// need not count hits.
     pub(crate) fn is_single_at(&self, page: Page) -> bool {
         let window = self.get();

@@ -26,7 +26,7 @@ pub enum Event {
         access: Access,
         /// The outcome.
         outcome: Result<FaultKind, FaultError>,
-        /// The range of the area at the address; empty if there is no area.
+        /// The range of the area that contains `address`; empty if there is no area.
         area: PageRange,
     },
     /// An area was mapped.
@@ -64,8 +64,8 @@ pub enum Event {
     },
     /// Translations were flushed.
     Flush {
-        /// The kind of change that required the flush. If there were several kinds, it is the last of them in the order
-        /// of `Change::ALL`.
+        /// The kind of change that required the flush. If several kinds did, the last of them in the order of
+        /// `Change::ALL`.
         reason: &'static str,
         /// The number of entries that changed.
         entries: u64,
@@ -78,7 +78,7 @@ impl Event {
     /// Writes the event as one JSON object, without a newline.
     ///
     /// # Errors
-    /// Only those of `out`.
+    /// The errors of `out`.
     pub fn write_json(&self, out: &mut dyn Write) -> fmt::Result {
         match self {
             Self::Fault {

@@ -20,10 +20,10 @@ bitflags! {
     }
 }
 
-/// An event of registered memory other than a fault.
+/// An event of registered memory. Faults are not events in this sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// A range is unmapped: the complete range of the call, not only its registered part.
+    /// A range is unmapped. This is the complete range of the call, even if only a part of it is registered.
     Unmapped(PageRange),
     /// Pages are moved.
     Moved {
@@ -39,7 +39,7 @@ pub enum WatchEvent {
 }
 
 impl WatchEvent {
-    /// Returns the flag that a context must have to receive this event.
+    /// Returns the flag of this event in [`WatchEvents`].
     const fn kind(self) -> WatchEvents {
         match self {
             Self::Unmapped(_) => WatchEvents::UNMAP,
@@ -56,7 +56,7 @@ impl Watcher {
         self.counts_accesses.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the context receives this event.
+    /// Returns whether the context receives `event`.
     pub(crate) fn is_told_of(&self, event: WatchEvent) -> bool {
         self.events.contains(event.kind())
     }
@@ -78,7 +78,7 @@ pub enum Fill<'a> {
 /// A userfaultfd context. Each area that is registered with the context holds a reference to it.
 #[derive(Debug)]
 pub struct Watcher {
-    /// The number of the context, by which the personality finds the descriptor.
+    /// The number of the context. With it, the personality finds the descriptor.
     pub number: u64,
     /// Whether stores to write-protected pages are only recorded, without waiting for the handler
     /// (`UFFD_FEATURE_WP_ASYNC`).
@@ -86,9 +86,9 @@ pub struct Watcher {
     /// Whether unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
     /// Whether accesses to read-write-protected pages are only recorded, without waiting for the handler
-    /// (`UFFD_FEATURE_RWP_ASYNC`). It changes only while the areas are locked for writing.
+    /// (`UFFD_FEATURE_RWP_ASYNC`). The flag changes only while the areas are locked for writing.
     pub counts_accesses: AtomicBool,
-    /// The events that the context receives. Memory that moves stays registered only with a context that receives move
+    /// The events that the context receives. When memory moves, it stays registered only if its context receives move
     /// events.
     pub events: WatchEvents,
 }
@@ -106,7 +106,7 @@ bitflags! {
         const WRITE_PROTECT = 1 << 1;
         /// Faults at pages that are in the object but not mapped.
         const MINOR = 1 << 2;
-        /// Accesses to read-write-protected pages. Excludes `WRITE_PROTECT`.
+        /// Accesses to read-write-protected pages. Cannot be combined with `WRITE_PROTECT`.
         const READ_WRITE_PROTECT = 1 << 3;
     }
 }
@@ -142,8 +142,8 @@ pub struct Relocation {
     pub from: Page,
     /// The first page of the target.
     pub to: Page,
-    /// The number of pages.
+    /// The number of pages to move.
     pub pages: u64,
-    /// Whether missing source pages are skipped. Otherwise a missing page is an error.
+    /// Whether missing source pages are skipped. If not, a missing page is an error.
     pub holes: bool,
 }

@@ -31,8 +31,9 @@ use crate::vma::writable::{Grant, access_bits};
 const TABLES: u32 = 4;
 
 impl<M: Machine> Uffd<'_, M> {
-    /// Arms the present and swapped pages of `length` bytes, or makes the pages accessible again, with at most one
-    /// flush. The areas can be registered with any userfaultfd of this address space.
+    /// If `protect` is set, arms the present and swapped pages of the `length` bytes from `address` on. Otherwise makes
+    /// these pages accessible again. Flushes at most once. The areas can be registered with any userfaultfd of this
+    /// address space.
     ///
     /// # Errors
     /// See [`WatchError`]. On error nothing has changed.
@@ -46,7 +47,7 @@ impl<M: Machine> Uffd<'_, M> {
         let range = pages(core, address, length)?;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
-        // If no area overlaps the range, this error is returned.
+        // This error is returned if no area overlaps `range`.
         let mut result = Err(WatchError::NotWatched);
         let mut points = PausePoints::<M::Threads>::every(AREAS);
         for area in areas.map.overlapping(range) {
@@ -75,12 +76,12 @@ impl<M: Machine> Uffd<'_, M> {
         result
     }
 
-    /// If `counts`, puts the areas that are registered with `watch` into asynchronous mode. Otherwise puts them into
-    /// synchronous mode: accesses to armed pages wait for the handler, and pages that were not accessed after they were
-    /// armed become inaccessible.
+    /// If `counts` is set, puts the areas that are registered with `watch` into asynchronous mode. Otherwise puts them
+    /// into synchronous mode: accesses to armed pages wait for the handler, and pages that were not accessed after they
+    /// were armed become inaccessible.
     ///
     /// # Locks
-    /// Takes the lock of the areas for writing, so that a fault finds all areas in the same mode.
+    /// Takes the lock of the areas for writing, so that all areas are in the same mode for a fault.
     pub fn count_accesses(&self, watch: &Watch, counts: bool) {
         let core = &*self.space.core;
         let cpu = core.cpu();
@@ -111,8 +112,8 @@ impl<M: Machine> Core<M> {
         Arming::of(area, Grant::new(area.view(), policy))
     }
 
-    /// Arms the pages of `range`, a part of `area`. Skips a page table if none of its pages was accessed after it was
-    /// armed.
+    /// Arms the pages of `range`, a part of `area`. Skips a page table if no page of the table was accessed after it
+    /// was armed.
     pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
         let arming = self.arming(area);
         let by_accessed = self.arms_by_accessed(area);
@@ -153,14 +154,15 @@ impl<M: Machine> Core<M> {
     }
 
     /// Clears the idle bit in the entries of `area` whose pages were accessed after they were armed. Fork calls this
-    /// before it copies the entries, because a copy does not inherit the accessed bit that records the access.
+    /// before it copies the entries, because a copy does not inherit the accessed bit, which records the access.
     pub(crate) fn forget_past_idle(&self, area: &Area<M>, gather: &mut Gather<'_, M>) {
         self.edit_armed(area, area.range(), forget_past_idle, gather);
     }
 
-    /// Gives the entries of `range` that have no rights the rights of `area`, without write permission. The area lost
-    /// its registration by a fork or a move: its entries no longer have uffd bits, but those that were armed without
-    /// rights still have no rights (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and `mm/mremap.c`, `move_ptes`).
+    /// Gives the rights of `area`, without write permission, to those entries of `range` that have no rights. The area
+    /// lost its registration by a fork or a move. Its entries therefore have no uffd bits any more, but entries that
+    /// were armed without rights still have no rights (Linux 7.3 `mm/memory.c`, `__copy_present_ptes`, and
+    /// `mm/mremap.c`, `move_ptes`).
     pub(crate) fn open_copies(&self, area: &Area<M>, range: PageRange) {
         let access = access_bits(area.rights());
         let mut gather = self.gather();
@@ -170,8 +172,8 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Records an access by the kernel to the pages of `range`, a part of `area`. Disarms pages that were armed by
-    /// clearing the accessed bit.
+    /// Records an access by the kernel to the pages of `range`, a part of `area`. Pages that were armed by clearing the
+    /// accessed bit are disarmed.
     pub(crate) fn mark_accessed(&self, area: &Area<M>, range: PageRange) {
         let mut gather = self.gather();
         self.edit_armed(area, range, mark_accessed, &mut gather);
@@ -186,8 +188,8 @@ impl<M: Machine> Core<M> {
             && self.memory.policy().track() == Track::DirtyBit
     }
 
-    /// Edits the entries of the pages of `range`, a part of `area`, that are in memory or in swap, as `rule` decides.
-    /// First splits huge pages that extend beyond the range.
+    /// Edits the entries of `range`, a part of `area`, whose pages are in memory or in swap, as `rule` decides. First
+    /// splits huge pages that extend beyond `range`.
     pub(crate) fn edit_armed(
         &self,
         area: &Area<M>,

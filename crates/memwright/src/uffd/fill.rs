@@ -19,7 +19,7 @@ use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> Uffd<'_, M> {
     /// Fills `page`, which must be in a registered area and not mapped. No thread can see a partly filled page. The
-    /// area may be registered with another userfaultfd than the caller's: Linux does not check this either
+    /// area may be registered with another userfaultfd than the caller's, because Linux does not check this either
     /// (`validate_dst_vma`). If `protect` is set, the page is mapped write-protected.
     ///
     /// # Errors
@@ -33,8 +33,8 @@ impl<M: Machine> Uffd<'_, M> {
         Ok(())
     }
 
-    /// Fills `page` like [`fill`](Self::fill), but does not wait for a swap device: if the page of the object is in
-    /// swap, returns it, and the caller swaps it in with no lock held.
+    /// Fills `page` like [`fill`](Self::fill), but does not wait for a swap device. If the page of the object is in
+    /// swap, returns the page, and the caller swaps it in with no lock held.
     fn fill_from_memory(
         &self,
         page: Page,
@@ -86,20 +86,20 @@ impl<M: Machine> Uffd<'_, M> {
     }
 }
 
-/// A page of an object that is in swap.
+/// A page of an object. The page is in swap.
 struct InSwap<M: Machine> {
     object: Arc<dyn Object<M>>,
     index: u64,
 }
 
-/// The marks of markers that a filled page may replace. A marker with any other mark stays (Linux 7.2
+/// The marks of the markers that a filled page may replace. A marker with any other mark stays (Linux 7.2
 /// `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
-/// The page to fill, and how.
+/// The page to fill, and the way in which it is mapped.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault that an access to the page would take: the fill maps the page as this fault would. No thread need have
-    /// taken it.
+    /// The fault that an access to the page would take. The fill maps the page as this fault would. It is not necessary
+    /// that a thread has taken the fault.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
@@ -125,7 +125,7 @@ impl<M: Machine> Place<'_, M> {
 
     /// Returns the bits of an entry for a page with the bits `state`: write-protected if the caller requests it, and
     /// writable if [`writable`](crate::writable) permits it. If this call did not store the contents (`stored` is
-    /// false), the write-upgrade policy must allow write permission too.
+    /// false), write permission is granted only if the write-upgrade policy allows it too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
@@ -191,7 +191,8 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// Maps the shared zero page. The area gets an anon_vma: fork copies the entries of an area only if it has one.
+    /// Maps the shared zero page. Gives the area an anon_vma, because fork copies the entries of an area only if it has
+    /// one.
     fn zero_page(&self) -> Result<(), FillError> {
         let state = Bits::ACCESSED | Bits::BORROWED;
         let bits = self.bits(state, false);
@@ -202,9 +203,9 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// Adds a page with the contents `bytes`, or a zeroed page, to the object and maps it. No other thread finds the page
-    /// in the object before it is mapped here (Linux 7.3 keeps the folio locked, `mm/userfaultfd.c`
-    /// `mfill_atomic_pte_copy`): a thread that waits for the page might otherwise map it first, without write
+    /// Adds a page with the contents `bytes`, or a zeroed page, to the object and maps it. No other thread finds the
+    /// page in the object before it is mapped here (Linux 7.3 keeps the folio locked, `mm/userfaultfd.c`
+    /// `mfill_atomic_pte_copy`). Otherwise a thread that waits for the page might map it first, without write
     /// protection, and this fill would fail although it had filled the page.
     fn put(
         &self,
@@ -229,7 +230,7 @@ impl<M: Machine> Place<'_, M> {
             }
             Ok(Put::Removed) => mapped,
             Ok(Put::Exists) => Err(FillError::Exists),
-            // A full mount results in an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`,
+            // If the mount is full, return an out-of-memory error too, as on Linux 7.3 (`mm/shmem.c`,
             // `shmem_mfill_filemap_add`).
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => Err(FillError::OutOfMemory),
             Err(ObjectError::BeyondEnd) => Err(FillError::BeyondEnd),
@@ -252,8 +253,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Looks up the page in the object and maps it. Retries if the lookup became stale. Returns false if the page is in
-    /// swap.
+    /// Looks up the page in the object and maps it. Retries if the result of the lookup became stale. Returns false if
+    /// the page is in swap.
     fn show(&self, object: &dyn Object<M>) -> Result<bool, FillError> {
         let memory = &*self.fault.core.memory;
         let index = self.fault.area.offset_of(self.fault.page);
@@ -273,8 +274,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the generation has changed:
-    /// the lookup may then be stale.
+    /// Maps `frame`, which was looked up in the object when its generation was `generation`. If the generation has
+    /// changed, the result of the lookup may be stale: returns false.
     fn show_frame(
         &self,
         object: &dyn Object<M>,
@@ -302,7 +303,8 @@ impl<M: Machine> Place<'_, M> {
 
     pub(super) fn poison(&self) -> Result<(), FillError> {
         if !self.fault.area.is_shared() {
-            // The area gets an anon_vma: fork copies the entries of the area, and thus the marker, only if it has one.
+            // Give the area an anon_vma, because fork copies the entries of the area, including the marker, only if it
+            // has one.
             self.fault.note_private();
         }
         self.vacancy(Marks::empty())?.mark(Marks::POISON)?;

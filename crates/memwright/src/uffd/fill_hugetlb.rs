@@ -19,8 +19,8 @@ use crate::uffd::fill::{PAGE_OVER, Place};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Uffd<'_, M> {
-    /// Fills the huge page that begins at `page`, which must not be mapped. Calls `write` with each frame of the huge
-    /// page and its index in the page, to write the contents.
+    /// Fills the huge page that begins at `page`, which must not be mapped. To write the contents, calls `write` with
+    /// each frame of the huge page and the frame's index in the huge page.
     ///
     /// # Errors
     /// The error of `write`, or a [`FillError`]. On error nothing has changed.
@@ -154,7 +154,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Restores the reservation of the huge page that was allocated for this fill, after the page was freed.
+    /// Restores the reservation of the huge page that was allocated for this fill. The huge page has been freed.
     fn restore(&self) {
         let Ok(view) = self.view() else {
             return;
@@ -185,13 +185,14 @@ impl<M: Machine> Place<'_, M> {
         state.put(index, page).map_err(|_| FillError::OutOfMemory)?;
         let mapped = self.map(shown, bits, true);
         if mapped.is_err() {
-            // The page was not visible to other threads, because the file is still locked: remove it again.
+            // Remove the page again. It was not visible to other threads, because the file is still locked.
             state.take_back(index);
         }
         mapped
     }
 
-    /// Maps the page that the file already has. In a private area the page is not exclusive: the first store copies it.
+    /// Maps the page that the file already has. In a private area the page is not exclusive, so that the first store
+    /// copies it.
     fn show_hugetlb(&self) -> Result<(), FillError> {
         let view = self.view()?;
         let state = view.file.lock();

@@ -5,11 +5,12 @@
 //! [`FaultError::Watched`](crate::FaultError::Watched). The personality then reports the fault to the reader of the
 //! descriptor, blocks the faulting thread, and retries.
 //!
-//! Write protection is stored in the entry ([`Bits::UFFD_WP`](memwright_table::Bits::UFFD_WP)), or, for unpopulated
-//! memory, in a marker at the level that covers the range. A page that is mapped in place of a marker inherits the
-//! protection of the marker. Unprotecting a part of the range of a marker splits the marker.
+//! Write protection is stored in the page's entry ([`Bits::UFFD_WP`](memwright_table::Bits::UFFD_WP)), or, for
+//! unpopulated memory, in a marker in the page table of the level that fits the protected range. A page that is mapped
+//! in place of a marker inherits the protection of the marker. Unprotecting a part of the range of a marker splits the
+//! marker.
 //!
-//! Read-write protection is in `arm.rs`.
+//! Read-write protection is implemented in `arm.rs`.
 //!
 //! | Context | A store to a write-protected page |
 //! |---|---|
@@ -42,7 +43,7 @@ use crate::mm::theme::Uffd;
 use crate::types::access::Access;
 use crate::vma::area::AreaFlags;
 
-/// Returns the area at `page`. Gives a private area an anon_vma, which it needs before its first private page is
+/// Returns the area at `page`. Gives a private area an anon_vma, because it needs one before its first private page is
 /// created (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
 fn ready_area<'a, M: Machine>(
     core: &'a Core<M>,
@@ -74,8 +75,8 @@ fn unit_of<M: Machine>(area: &Area<M>) -> PageSize {
     }
 }
 
-/// Returns the pages of `length` bytes, which must be a positive number of whole pages in user memory (Linux 7.2
-/// `validate_range`).
+/// Returns the pages of the `length` bytes from `address` on, which must be a positive number of whole pages in user
+/// memory (Linux 7.2 `validate_range`).
 fn pages<M: Machine>(
     core: &Core<M>,
     address: VirtAddr,
@@ -89,14 +90,14 @@ fn pages<M: Machine>(
     Ok(range)
 }
 
-/// Returns whether the area maps memory rather than a file: only then can it be registered in every mode. Secret memory
-/// counts as a file (`memfd_secret`).
+/// Returns whether the area maps memory rather than a file. Only an area that maps memory can be registered in every
+/// mode. Secret memory counts as a file (`memfd_secret`).
 fn is_memory<M: Machine>(area: &Area<M>) -> bool {
     let memory = area.object().is_none_or(|object| object.is_memory());
     memory && !area.flags().contains(AreaFlags::SECRET)
 }
 
-/// Returns whether the area can be registered for faults of these modes (Linux 7.2 `vma_can_userfault`).
+/// Returns whether the area can be registered for faults of `modes` (Linux 7.2 `vma_can_userfault`).
 fn can_watch<M: Machine>(area: &Area<M>, modes: WatchModes, asynchronous: bool) -> bool {
     if area
         .flags()
@@ -111,7 +112,7 @@ fn can_watch<M: Machine>(area: &Area<M>, modes: WatchModes, asynchronous: bool) 
     (asynchronous && modes == WatchModes::WRITE_PROTECT) || is_memory(area)
 }
 
-/// Returns the flags of an area that is registered with `watcher` for these modes.
+/// Returns the flags of an area that is registered with `watcher` for `modes`.
 fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) -> AreaFlags {
     let mut flags = AreaFlags::empty();
     flags.set(AreaFlags::UFFD_MISSING, modes.contains(WatchModes::MISSING));
@@ -142,8 +143,9 @@ impl<M: Machine> Uffd<'_, M> {
         })
     }
 
-    /// Returns the size of the pages with which a handler must fill `range`, or `None` if no single area covers the
-    /// range. Also gives a private area at the start of the range an anon_vma, even if the area is not registered.
+    /// Returns the size of the pages with which a handler must fill `range`. Returns `None` if no single area covers
+    /// `range`. Also gives an anon_vma to the area at the start of `range` if it is private, even if it is not
+    /// registered.
     pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
         let core = &*self.space.core;
         let areas = core.areas.read(core.cpu());

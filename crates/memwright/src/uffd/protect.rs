@@ -17,8 +17,8 @@ use crate::vma::writable::Grant;
 use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> Uffd<'_, M> {
-    /// Write-protects the pages of `length` bytes, or removes their write protection, with at most one flush. The areas
-    /// can be registered with any userfaultfd of this address space.
+    /// If `protect` is set, write-protects the pages of the `length` bytes from `address` on. Otherwise removes their
+    /// write protection. Flushes at most once. The areas can be registered with any userfaultfd of this address space.
     ///
     /// # Errors
     /// See [`WatchError`]. Changes made before an error stay, as on Linux.
@@ -33,7 +33,7 @@ impl<M: Machine> Uffd<'_, M> {
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
-        // If no area overlaps the range, this error is returned.
+        // This error is returned if no area overlaps `range`.
         let mut result = Err(WatchError::NotWatched);
         for area in areas.map.overlapping(range) {
             if !area.flags().contains(AreaFlags::UFFD_WP) {
@@ -70,14 +70,14 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), WatchError> {
         let flags = area.flags();
-        // A page of an object can be in memory without being mapped, so its protection always needs a marker.
+        // A page of an object can be in memory without being mapped, so protecting it always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_ASYNC)
             || area.object().is_some()
             || protects_unpopulated(area);
         let mut range = range;
         if unpopulated {
-            // Install the markers first: a page that a fault maps afterwards inherits the protection of the marker. The
-            // second pass protects the pages that were mapped before.
+            // Install the markers first, because a page that a fault maps afterwards inherits the protection of the
+            // marker. The second pass protects the pages that were mapped before.
             range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
             if range.is_empty() {
                 return Ok(());
@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Removes the write-protection markers in `range`. The caller unprotects the mapped pages afterwards, because a
-    /// page that a fault has mapped in place of a marker has inherited its protection.
+    /// Removes the write-protection markers in `range`. The caller unprotects the mapped pages afterwards: if a fault
+    /// has mapped a page in place of a marker, the page has inherited the marker's protection.
     pub(super) fn unmark_protected(
         &self,
         range: PageRange,

@@ -16,7 +16,7 @@ use crate::uffd::{can_watch, flags_of, pages};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Uffd<'_, M> {
-    /// Registers the areas of `length` bytes with `watch`, for faults of `modes`.
+    /// Registers the areas of the `length` bytes from `address` on with `watch`, for faults of `modes`.
     ///
     /// # Errors
     /// See [`WatchError`]. If a limit is reached or memory runs out, the areas that are already registered stay
@@ -50,8 +50,8 @@ impl<M: Machine> Uffd<'_, M> {
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
-            // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise these
-            // modes replace the present ones.
+            // An area that is already registered with `watch` for all of `modes` keeps its modes. Otherwise `modes`
+            // replaces the area's present modes.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
             more.then(|| (flags, Some(watch.clone())))
         });
@@ -69,7 +69,7 @@ fn check_area<M: Machine>(
     if !can_watch(area, modes, watch.asynchronous) || accesses && area.rights().is_none() {
         return Err(WatchError::NotApplicable(area.start().address()));
     }
-    // Memory that can never become writable cannot be filled either.
+    // Memory that can never become writable cannot be registered, because it cannot be filled.
     if !area.max_rights().contains(Rights::WRITE) {
         return Err(WatchError::NotWritable);
     }
@@ -83,7 +83,8 @@ fn check_area<M: Machine>(
 }
 
 /// Returns whether a registration for faults of `modes` would remove a protecting mode from an area with these flags.
-/// Its pages would stay protected, and no mode would handle their faults. The area must be unregistered first.
+/// If it did, pages of the area would stay protected, and no mode would handle their faults. Such an area must be
+/// unregistered first.
 fn drops_protection(flags: AreaFlags, modes: WatchModes) -> bool {
     let drops = |flag, mode| flags.contains(flag) && !modes.contains(mode);
     drops(AreaFlags::UFFD_WP, WatchModes::WRITE_PROTECT)
@@ -91,8 +92,8 @@ fn drops_protection(flags: AreaFlags, modes: WatchModes) -> bool {
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `rule` for each area in `range`. If `rule` returns userfaultfd flags and a context, sets them for the part
-    /// of the area that is in `range`, splitting and merging areas as needed.
+    /// Calls `rule` for each area in `range`. If `rule` returns userfaultfd flags and a context, sets these for the
+    /// part of the area that is in `range`. Splits and merges areas as needed.
     pub(crate) fn rewatch(
         &self,
         areas: &mut Areas<M>,

@@ -16,8 +16,8 @@ use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Uffd<'_, M> {
     /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The entries of the
-    /// source become empty. Returns the number of pages that were moved or skipped, and the error that stopped the
-    /// move, if any.
+    /// source become empty. Returns the number of pages that were moved or skipped. If an error stopped the move, also
+    /// returns the error.
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.space.core;
         let areas = core.areas.write();
@@ -84,8 +84,8 @@ fn check_areas<'a, M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as one if all of it is in
-    /// `left` and its target is aligned and has no page table. Returns the number of pages moved or skipped.
+    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as a whole if all of it is in
+    /// `left`, its target is aligned, and the target has no page table. Returns the number of pages moved or skipped.
     fn relocate_next(
         &self,
         left: PageRange,
@@ -126,7 +126,8 @@ impl<M: Machine> Core<M> {
         self.table
             .move_entries(moving, to, MoveRule::PLAIN, gather)?;
         if target.watches_accesses() {
-            // Arm the moved pages, as Linux does in an area for read-write protection (Linux 7.3 `move_present_ptes`).
+            // Arm the moved pages, as Linux does in an area that is registered for read-write protection (Linux 7.3
+            // `move_present_ptes`).
             let pages = PageRange::new(to, to.add(moving.len()));
             self.arm_part(target, pages, gather);
         }

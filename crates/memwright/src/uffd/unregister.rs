@@ -13,7 +13,7 @@ use crate::uffd::{can_watch, pages};
 use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Uffd<'_, M> {
-    /// Unregisters the areas of `length` bytes from `watch`, and removes their write protection.
+    /// Unregisters the areas of the `length` bytes from `address` on from `watch`, and removes their write protection.
     ///
     /// # Errors
     /// See [`WatchError`].
@@ -39,9 +39,9 @@ impl<M: Machine> Uffd<'_, M> {
         core.end_watch(&mut areas, range, watch)
     }
 
-    /// Unregisters all memory from `watch`, whose descriptor is closed. Needs no free frame: only complete areas
-    /// change, so no area is split. A marker that extends beyond the registered memory stays if no frame is free to
-    /// split it. It has no effect until the memory is registered again.
+    /// Unregisters all memory from `watch`, whose descriptor is closed. This needs no free frame, because only complete
+    /// areas change, so that no area is split. If a marker extends beyond the registered memory and no frame is free to
+    /// split it, the marker stays. It has no effect until the memory is registered again.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.space.core;
         let mut areas = core.areas.write();
@@ -56,7 +56,7 @@ impl<M: Machine> Core<M> {
     ///
     /// # Errors
     /// [`OutOfFrames`] if a marker extends beyond the registered memory and no frame is free to split it. Such a marker
-    /// remains. All pages are unprotected.
+    /// remains, but all pages are unprotected.
     fn end_protection(
         &self,
         areas: &Areas<M>,
@@ -74,8 +74,8 @@ impl<M: Machine> Core<M> {
         let mut gather = self.gather();
         let mut result = Ok(());
         let mut points = PausePoints::<M::Threads>::every(AREAS);
-        // Remove the markers of adjacent areas together: two areas that a protection change has split can share a
-        // marker.
+        // Remove the markers of adjacent areas together, because two areas that a protection change has split can share
+        // a marker.
         let mut run = PageRange::new(range.start, range.start);
         for area in protected() {
             points.round();

@@ -1,12 +1,12 @@
-//! The anon_vma of an area: besides rights, flags and backing, it decides whether two areas may merge (Linux 7.3
+//! The anon_vma of an area. Like rights, flags and backing, it decides whether two areas may merge (Linux 7.3
 //! `mm/rmap.c`, `struct anon_vma`, and `mm/vma.c`, `is_mergeable_anon_vma`).
 //!
 //! On Linux, the reverse mapping finds the private pages of an area through a `struct anon_vma`, which the parts of a
 //! split area share. An area of a forked child is also linked to the structures of all ancestors of the child. Areas
 //! with different structures do not merge. An area of a forked child does not merge with an untouched neighbour either,
 //! which limits how many areas are linked to the structure of an ancestor. Memwright finds private pages through the
-//! relations between address spaces (`mm/spaces.rs`) and has no such structures. It only numbers them, because programs
-//! can read from /proc/PID/maps which areas have merged.
+//! relations between address spaces (`mm/spaces.rs`) and has no such structures. It has only their numbers, because
+//! programs can read from /proc/PID/maps which areas have merged.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::Page;
@@ -15,8 +15,8 @@ use memwright_table::sync::stat;
 use memwright_table::sync::stat::Line;
 
 /// The number of an anon_vma: 0 before the first private page of the area is created, otherwise unique in the address
-/// space. The value also contains the distance by which `mremap` has moved the area since then. Two areas, including
-/// areas of files, merge only if their distances are equal.
+/// space. The value also contains the distance by which `mremap` has moved the area since it got the anon_vma. Two
+/// areas, including areas of files, merge only if their distances are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnonVma(u64);
 
@@ -24,12 +24,12 @@ impl AnonVma {
     /// The value before the first private page is created.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Set if fork created the area, so that an area without an anon_vma cannot share this one.
+    /// The flag of an anon_vma of an area that fork created: an area without an anon_vma cannot share it.
     const FORKED: u64 = 1;
     /// The bits that contain the number, above [`FORKED`](Self::FORKED).
     const NUMBER: u64 = (1 << 40) - 1;
-    /// The distance is stored in the bits above the number, modulo this prime. Areas that were moved by different
-    /// distances merge by mistake only if the distances differ by a multiple of the prime.
+    /// The modulus of the distance, a prime. The distance is stored in the bits above the number. Areas that were moved
+    /// by different distances merge by mistake only if the distances differ by a multiple of the prime.
     const DISTANCES: u64 = 8_388_593;
     const DISTANCE_SHIFT: u32 = 41;
 
@@ -74,12 +74,12 @@ impl AnonVma {
         self != Self::NONE
     }
 
-    /// Returns whether an area without an anon_vma can share this one.
+    /// Returns whether an area without an anon_vma can share `self`.
     pub(crate) fn takes_in(self) -> bool {
         self.0 & Self::FORKED == 0
     }
 
-    /// Returns whether areas with these anon_vmas can merge.
+    /// Returns whether areas with the anon_vmas `self` and `other` can merge.
     pub(crate) fn may_join(self, other: Self) -> bool {
         match (self.exists(), other.exists()) {
             (false, false) => true,
@@ -112,7 +112,7 @@ impl AnonVmaCell {
     pub(crate) fn found<H: Threads>(&self, anon_vma: AnonVma) {
         let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
-        // If another CPU has set a value first, this CPU uses that value too.
+        // If another CPU has set a value first, this CPU uses the other CPU's value.
         let _ = self.0.compare_exchange(none, anon_vma.0, now, later);
         stat::line::<H>(Line::Space, &self.0);
     }

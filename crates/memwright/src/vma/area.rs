@@ -1,4 +1,4 @@
-//! An area: its range, rights, flags and backing, and the conditions for a merge.
+//! An area: its range, rights, flags and backing, and the conditions for its merges.
 
 use bitflags::bitflags;
 use memwright_table::sync::Threads;
@@ -10,9 +10,9 @@ use crate::types::swap_window::WindowCell;
 use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 
 bitflags! {
-    /// Properties of an area other than its rights.
+    /// The properties of an area, except its rights.
     ///
-    /// Two neighbours merge only if they agree in all of these flags, except for those in `STICKY`.
+    /// Two neighbours merge only if they agree in all of these flags, except for the flags in `STICKY`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct AreaFlags: u32 {
         /// Stores reach the object and are visible to all processes that map it (`MAP_SHARED`).
@@ -25,7 +25,7 @@ bitflags! {
         const HEAP = 1 << 3;
         /// Pages stay resident (`mlock`).
         const LOCKED = 1 << 4;
-        /// Pages are locked as they are faulted in, not populated at once (`MLOCK_ONFAULT`).
+        /// Pages are locked when they are faulted in. They are not populated at once (`MLOCK_ONFAULT`).
         const LOCK_ON_FAULT = 1 << 5;
         /// Not accounted as committed memory (`MAP_NORESERVE`).
         const NORESERVE = 1 << 6;
@@ -42,10 +42,10 @@ bitflags! {
         const GUARDED = 1 << 11;
         /// Reclaim is allowed to free the pages, written or not. Such an area is never locked (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 12;
-        /// The program can no longer unmap, move or resize the area or change its rights, nor discard contents that it
-        /// has no right to write (`mseal`). Only `AddressSpace::reap` clears this flag.
+        /// The program can no longer unmap, move or resize the area or change its rights, and it can no longer discard
+        /// contents that it has no right to write (`mseal`). Only `AddressSpace::reap` clears this flag.
         const SEALED = 1 << 13;
-        /// Only the program's own accesses reach the pages (`memfd_secret`): they are never populated or passed to
+        /// Only the program's own accesses reach the pages (`memfd_secret`). The pages are never populated or passed to
         /// get_user_pages, and stay locked.
         const SECRET = 1 << 14;
         /// Random access is expected (`MADV_RANDOM`). Recorded and reported, without any other effect.
@@ -53,7 +53,7 @@ bitflags! {
         /// All pages count as written since soft-dirty was last cleared (`VM_SOFTDIRTY`). Set for new memory.
         const SOFT_DIRTY = 1 << 16;
         /// A store to a page that is not soft-dirty must fault. Set when soft-dirty is cleared and the hardware dirty
-        /// bit cannot record stores. Without effect in combination with [`SOFT_DIRTY`](Self::SOFT_DIRTY).
+        /// bit cannot record stores. Has no effect in combination with [`SOFT_DIRTY`](Self::SOFT_DIRTY).
         const WATCH_STORES = 1 << 17;
         /// A userfaultfd handles faults at missing pages (`UFFDIO_REGISTER_MODE_MISSING`).
         const UFFD_MISSING = 1 << 18;
@@ -61,14 +61,14 @@ bitflags! {
         const UFFD_WP = 1 << 19;
         /// A userfaultfd handles faults at unmapped pages that the object has (`UFFDIO_REGISTER_MODE_MINOR`).
         const UFFD_MINOR = 1 << 20;
-        /// Stores to write-protected pages do not wait for the handler: they are only recorded
+        /// Stores to write-protected pages are only recorded, without waiting for the handler
         /// (`UFFD_FEATURE_WP_ASYNC`).
         const UFFD_ASYNC = 1 << 21;
         /// With `UFFD_ASYNC`: the hardware dirty bit records the stores. Write-protecting a page clears the dirty bit
         /// and does not change whether the entry is writable.
         const UFFD_BY_DIRTY = 1 << 22;
-        /// A userfaultfd handles accesses to read-write-protected pages (`UFFDIO_REGISTER_MODE_RWP`). Excludes
-        /// `UFFD_WP`.
+        /// A userfaultfd handles accesses to read-write-protected pages (`UFFDIO_REGISTER_MODE_RWP`). Cannot be
+        /// combined with `UFFD_WP`.
         const UFFD_RWP = 1 << 23;
         /// The area has a NUMA policy (`mbind`). Set by the memory manager.
         const PLACED = 1 << 24;
@@ -76,8 +76,8 @@ bitflags! {
         const SEQUENTIAL = 1 << 25;
         /// The area has hugetlb pages, which are never split (`MAP_HUGETLB`). Set by the memory manager.
         const HUGETLB = 1 << 26;
-        /// With `HUGETLB`: a page was unmapped so that the owner of its reservation could use it. A fault at a missing
-        /// page therefore raises SIGBUS.
+        /// With `HUGETLB`: a page of the area was unmapped so that the owner of the page's reservation could use it. A
+        /// fault at a missing page therefore raises SIGBUS.
         const HUGETLB_LOST = 1 << 27;
         /// Huge pages are requested (`MADV_HUGEPAGE`).
         const HUGE = 1 << 28;
@@ -96,7 +96,7 @@ impl AreaFlags {
     /// range can lie inside a marker.
     pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
 
-    /// The flags that only the memory manager sets, from the kind of a mapping or by other operations. A
+    /// The flags that only the memory manager sets, according to the kind of a mapping or by other operations. A
     /// [`MapRequest`](crate::MapRequest) with one of them is refused.
     pub const MANAGED: Self = Self::SHARED
         .union(Self::ACCOUNTED)
@@ -120,7 +120,7 @@ impl AreaFlags {
     /// The flags of areas in which a fault must check for a userfaultfd or a NUMA policy before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
-    /// The flags of features that are off: no area has one of them.
+    /// The flags of features that are compiled out: no area has one of them.
     const ABSENT: Self = Self::unless(cfg!(feature = "huge"), Self::HUGE.union(Self::NOT_HUGE))
         .union(Self::unless(
             cfg!(feature = "hugetlb"),
@@ -140,17 +140,18 @@ impl AreaFlags {
         .union(Self::SOFT_DIRTY)
         .union(Self::WATCH_STORES);
 
-    /// Returns `flags` if the feature that sets them is off.
+    /// Returns no flags if `on` is set, otherwise `flags`, which then belong to a feature that is off.
     const fn unless(on: bool, flags: Self) -> Self {
         if on { Self::empty() } else { flags }
     }
 }
 
-/// The backing of an area: an interface between the map and the actual backings.
+/// The backing of an area: an interface between the map of areas and the actual backings.
 ///
-/// A backing is cloned when an area is split, and dropped when areas merge or one is removed.
+/// A backing is cloned when an area is split. It is dropped when areas merge or an area is removed.
 pub trait Backed: Clone {
-    /// The threads that drop areas with this backing: the drop of many areas has scheduling points.
+    /// The threads that drop areas with this backing. They are needed because the drop of many areas has scheduling
+    /// points.
     type Threads: Threads;
 
     /// Returns whether two areas have the same backing. They may then merge if their offsets are contiguous.
@@ -163,8 +164,8 @@ pub trait Backed: Clone {
     fn notifies_first_write(&self) -> bool;
 }
 
-/// A run of consecutive pages with the same rights, flags and backing. The areas of an address space are
-/// [`Area<M>`](crate::Area), whose backing is a [`Backing<M>`](crate::Backing).
+/// A run of consecutive pages that have one set of rights, one set of flags and one backing. The areas of an address
+/// space are [`Area<M>`](crate::Area), whose backing is a [`Backing<M>`](crate::Backing).
 #[derive(Debug)]
 pub struct Area<B> {
     pub(crate) range: PageRange,
@@ -189,7 +190,7 @@ impl<B: Backed> Area<B> {
         self.range.start
     }
 
-    /// Returns the page after the last.
+    /// Returns the page after the last page.
     pub fn end(&self) -> Page {
         self.range.end
     }
@@ -214,7 +215,7 @@ impl<B: Backed> Area<B> {
         self.placement
     }
 
-    /// Returns the properties of the area other than its rights.
+    /// Returns the properties of the area, except its rights.
     pub fn flags(&self) -> AreaFlags {
         self.flags.difference(AreaFlags::ABSENT)
     }
@@ -225,7 +226,8 @@ impl<B: Backed> Area<B> {
     }
 
     /// Returns the offset of the first page, in pages. For an object, it is the index in the object. For anonymous
-    /// memory, it is the page number at which the area was created; `mremap` keeps it once the area has pages.
+    /// memory, it is the page number at which the area was created: once the area has pages, `mremap` does not change
+    /// it.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -235,7 +237,7 @@ impl<B: Backed> Area<B> {
         self.offset + (page.number() - self.range.start.number())
     }
 
-    /// Returns whether stores reach the object.
+    /// Returns whether stores through the area reach the object.
     pub fn is_shared(&self) -> bool {
         self.flags().contains(AreaFlags::SHARED)
     }
@@ -258,10 +260,10 @@ impl<B: Backed> Area<B> {
             && self.anon_vma().may_join(right.anon_vma())
     }
 
-    /// Returns whether `right`, which begins where `self` ends, differs from `self` at most in rights other than the
-    /// key. A protection change could make two such areas mergeable, so they share an anon_vma (Linux 7.3 `mm/vma.c`,
-    /// `anon_vma_compatible`). The addresses at which their private pages were created must also be adjacent
-    /// (`needs_adjacent_anon_pgoff`).
+    /// Returns whether `right`, which begins where `self` ends, differs from `self` at most in rights (except the
+    /// protection key). A protection change could make two such areas mergeable, so they share an anon_vma (Linux 7.3
+    /// `mm/vma.c`, `anon_vma_compatible`). The addresses at which their private pages were created must also be
+    /// adjacent (`needs_adjacent_anon_pgoff`).
     pub(crate) fn is_kin(&self, right: &Self) -> bool {
         self.range.end == right.range.start
             && (self.flags ^ right.flags)
@@ -275,7 +277,7 @@ impl<B: Backed> Area<B> {
             && self.backing.same(&right.backing)
     }
 
-    /// Returns a copy of the part `range` of this area, which must be inside it.
+    /// Returns a copy of the part `range` of this area. `range` must be inside the area.
     pub(crate) fn part(&self, range: PageRange) -> Self {
         debug_assert!(self.range.start <= range.start && range.end <= self.range.end);
         Self {

@@ -1,4 +1,4 @@
-//! Deferred dropping of areas that were removed from the map.
+//! Deferred dropping of areas that were removed from the map of areas.
 
 use alloc::vec::Vec;
 use memwright_table::sync::pause_point;
@@ -7,13 +7,13 @@ use memwright_table::{OutOfMemory, TryPush};
 use crate::types::notices::Notices;
 use crate::vma::area::{Area, Backed};
 
-/// The number of areas that need no allocation.
+/// The number of areas for which a bin needs no allocation.
 const NEAR: usize = 3;
 /// The number of areas in a chunk.
 const CHUNK: usize = 256;
 
-/// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object can run file
-/// system code, which takes its own locks.
+/// Areas that were removed from the map of areas. They are dropped once no lock is held, because dropping the last user
+/// of an object can run file system code, which takes its own locks.
 ///
 /// Space is reserved before the first area is removed. The first few areas need no allocation. Further areas are stored
 /// in chunks, because one `munmap` can remove as many areas as a process can have, and the heap may have no contiguous
@@ -21,7 +21,7 @@ const CHUNK: usize = 256;
 pub(crate) struct AreaBin<B: Backed> {
     near: [Option<Area<B>>; NEAR],
     far: Vec<Vec<Area<B>>>,
-    /// The index of the chunk of `far` that is being filled.
+    /// The index in `far` of the chunk that is being filled.
     filling: usize,
     /// The number of areas for which `far` has reserved space.
     room: usize,
@@ -74,7 +74,7 @@ impl<B: Backed> AreaBin<B> {
         self.used += 1;
     }
 
-    /// Drops the areas. There is a scheduling point after each chunk.
+    /// Drops the areas. Has a scheduling point after each chunk.
     fn empty(&mut self) {
         self.near = [const { None }; NEAR];
         for chunk in &mut self.far {

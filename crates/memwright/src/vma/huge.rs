@@ -1,4 +1,4 @@
-//! Whether an area may have huge pages (Linux 7.2 `mm/huge_memory.c`, `__thp_vma_allowable_orders`).
+//! The decision whether an area may have huge pages (Linux 7.2 `mm/huge_memory.c`, `__thp_vma_allowable_orders`).
 
 use crate::types::huge::{HugeMode, HugeRefusal};
 use crate::vma::area::AreaFlags;
@@ -6,9 +6,9 @@ use crate::vma::area::AreaFlags;
 /// The source of a request for a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeAsker {
-    /// A fault or khugepaged: the settings apply.
+    /// A fault or khugepaged. The settings apply.
     Setting,
-    /// An explicit collapse (`MADV_COLLAPSE`), or a fault in shared memory: the mode for anonymous memory does not
+    /// An explicit collapse (`MADV_COLLAPSE`), or a fault in shared memory. The mode for anonymous memory does not
     /// apply.
     Program,
 }
@@ -41,9 +41,9 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// The flags of areas in which no fault or collapse maps a huge page: those of droppable memory and device memory. Areas registered with a userfaultfd may
-/// have huge pages, but a fault that finds a marker maps a 4 KiB page, and so does the handler that fills a missing
-/// page.
+/// The flags of areas in which no fault or collapse maps a huge page: those of droppable memory and device memory.
+/// Areas that are registered with a userfaultfd may have huge pages. But a fault that finds a marker maps a 4 KiB page,
+/// and so does a handler that fills a missing page.
 pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE.union(AreaFlags::PHYSICAL);
 
 #[cfg(test)]

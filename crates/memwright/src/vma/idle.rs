@@ -1,4 +1,5 @@
-//! userfaultfd read-write protection (RWP): how pages are armed, and which pages of an area count as accessed.
+//! userfaultfd read-write protection (RWP): it determines how pages are armed, and which pages of an area count as
+//! accessed.
 //!
 //! | An armed entry | An access |
 //! |---|---|
@@ -28,8 +29,8 @@ impl<B: Backed> Area<B> {
         self.flags().contains(AreaFlags::UFFD_RWP)
     }
 
-    /// Returns the bits of a private page that replaces, in a forked copy of the area, a page with the bits `bits`. If
-    /// `watched`, the new page inherits the userfaultfd protection of that page.
+    /// Returns the bits of a private page that replaces a page with the bits `bits` in a forked copy of the area. If
+    /// `watched` is set, the new page inherits the userfaultfd protection of the old one.
     pub(crate) fn copied_bits(&self, bits: Bits, watched: bool) -> Bits {
         if !watched {
             return self.entry_bits(NEW);
@@ -55,9 +56,9 @@ impl Arming {
         Self { access, grant }
     }
 
-    /// Returns the edit that arms an entry with these bits. The next access faults or, if `by_accessed`, sets the
-    /// accessed bit. Accesses before the edit no longer count for userfaultfd. The other readers of the accessed bit
-    /// still see them (rule: fold-before-clearing).
+    /// Returns the edit that arms an entry with these bits. Because of it, the next access faults or, if `by_accessed`
+    /// is set, sets the accessed bit. Accesses before the edit no longer count for userfaultfd. The other readers of
+    /// the accessed bit still see them (rule: fold-before-clearing).
     pub(crate) fn arm(self, by_accessed: bool, bits: Bits) -> Edit {
         if !by_accessed {
             return Edit {
@@ -94,8 +95,9 @@ impl Arming {
         }
     }
 
-    /// Returns the edit for an entry with these bits whose next access must fault. It changes only an entry that is
-    /// armed by its accessed bit: it arms the entry without rights, or disarms it if the page was already accessed.
+    /// Returns the edit that makes the next access fault, for an entry with these bits. It changes only an entry that
+    /// is armed by its accessed bit. If the page was already accessed, it disarms the entry. Otherwise it arms the
+    /// entry without rights.
     pub(crate) fn make_fault(self, bits: Bits) -> Edit {
         if !bits.contains(Bits::IDLE) {
             Edit::NONE
@@ -107,8 +109,8 @@ impl Arming {
     }
 }
 
-/// Returns the edit for an access by the kernel to a page with these bits. It disarms an entry that is armed by its
-/// accessed bit. It does not set the accessed bit: only a CPU that uses the entry may do so.
+/// Returns the edit that records an access by the kernel to a page with these bits. It disarms an entry that is armed
+/// by its accessed bit. It does not set the accessed bit, because only a CPU that uses the entry may do so.
 pub(crate) fn mark_accessed(bits: Bits) -> Edit {
     Edit {
         set: Bits::empty(),
@@ -124,8 +126,8 @@ pub(crate) fn forget_past_idle(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that gives an entry with these bits the rights `access`, without write permission, if it has no
-/// rights.
+/// Returns the edit for an entry with these bits. If the entry has no rights, the edit gives it the rights `access`,
+/// without write permission.
 pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     if bits.intersects(Bits::READ | Bits::HINT) {
         Edit::NONE
@@ -137,8 +139,8 @@ pub(crate) fn open_copy(access: Bits, bits: Bits) -> Edit {
     }
 }
 
-/// Returns `edit`, which sets the rights of an area. If an entry with these bits is armed without rights, returns
-/// `Edit::NONE` instead, so that it stays armed.
+/// Returns `edit`, which sets the rights of an area's entry. But if an entry with these bits is armed without rights,
+/// returns `Edit::NONE`, so that the entry stays armed.
 pub(crate) fn reprotect(bits: Bits, edit: Edit) -> Edit {
     if bits.contains(Bits::UFFD_WP) {
         Edit::NONE

@@ -20,10 +20,11 @@ pub(super) const CHUNK: usize = 32;
 /// A run of neighbouring areas.
 #[derive(Debug, Default)]
 struct Chunk<B> {
-    /// Sorted, disjoint, not empty while the chunk is in the map; capacity [`CHUNK`].
+    /// The areas, sorted and disjoint. The vector is not empty while the chunk is in the map, and has the capacity
+    /// [`CHUNK`].
     areas: Vec<Area<B>>,
-    /// An upper bound of the gaps below the areas, in pages. A larger gap raises it immediately. A search lowers it
-    /// when it finds the bound too high.
+    /// An upper bound of the gaps below the areas, in pages. A larger gap raises the bound immediately. A search that
+    /// finds the bound too high lowers it.
     room: u64,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct AreaMap<B: Backed> {
     vacant: Vec<ChunkId>,
     /// The number of chunks that can be inserted without an allocation.
     reserved: usize,
-    /// The position of the area that [`locate`](AreaMap::locate) last found or that was inserted last. It is a hint,
+    /// The position of the area that [`locate`](AreaMap::locate) found last or that was inserted last. It is a hint,
     /// which is checked before use.
     recent: Position,
     /// The result of the last search for a free range from the top.
@@ -107,7 +108,7 @@ impl<B: Backed> AreaMap<B> {
         self.splits | self.merges != 0
     }
 
-    /// Returns the number of splits and the number of merges since the last call.
+    /// Returns the number of splits and the number of merges since the last call of this method.
     pub(crate) fn take_counts(&mut self) -> (u64, u64) {
         let counts = (self.splits, self.merges);
         (self.splits, self.merges) = (0, 0);
@@ -116,8 +117,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Ensures that `more` insertions cannot fail. A split counts as one insertion.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        // Each of a few insertions can split a different full chunk. A caller that reserves more insertions makes them
-        // in ascending order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
+        // A few insertions can each split a different full chunk. A caller that reserves more insertions makes them in
+        // ascending order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
         self.reserve_chunks(more.min(SPARE) + more / (CHUNK / 2))
     }
 
@@ -131,7 +132,7 @@ impl<B: Backed> AreaMap<B> {
             let number = match self.vacant.pop() {
                 Some(number) => number,
                 None => {
-                    // Reserve room for every chunk in the lists of spare and vacant chunks.
+                    // Reserve space for every chunk in the lists of spare and vacant chunks.
                     let all = self.chunks.len() + 1;
                     self.spare.try_make_room(all - self.spare.len())?;
                     self.vacant.try_make_room(all - self.vacant.len())?;
@@ -156,7 +157,7 @@ impl<B: Backed> AreaMap<B> {
         self.reserve_chunks(areas.div_ceil(CHUNK))
     }
 
-    /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
+    /// Returns the first area that ends after `page`: the area that contains `page`, or the next area above.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
         if self.order.height > 0 {
@@ -168,7 +169,7 @@ impl<B: Backed> AreaMap<B> {
         (slot < areas.len()).then_some(Position { chunk, slot })
     }
 
-    /// Returns the first area that ends after `page`. The map must have several chunks.
+    /// Implements [`at_or_after`](Self::at_or_after) for a map of several chunks.
     #[inline(never)]
     fn search(&self, page: Page) -> Option<Position> {
         let recent = self.chunks.get(self.recent.chunk as usize);
@@ -236,7 +237,7 @@ impl<B: Backed> AreaMap<B> {
         self.chunks[chunk as usize].room
     }
 
-    /// Lowers the upper bound of a chunk to its largest actual gap.
+    /// Lowers the upper bound of the gaps of a chunk to the chunk's largest actual gap.
     pub(super) fn tighten(&mut self, chunk: ChunkId) {
         let first = self.gap_before(Position { chunk, slot: 0 });
         let here = &mut self.chunks[chunk as usize];
@@ -249,8 +250,8 @@ impl<B: Backed> AreaMap<B> {
         self.order.lower(chunk, room);
     }
 
-    /// Lowers the upper bound of the gaps of a chunk after a change shrank a gap from `before` pages to at most `after`
-    /// pages. Recomputes the bound from all gaps if it could otherwise be more than twice the largest gap: a later
+    /// Lowers the upper bound of the gaps of a chunk, after a gap shrank from `before` pages to at most `after` pages.
+    /// Recomputes the bound from all gaps if it could otherwise be more than twice the largest gap, because a later
     /// search might then have to recompute the bounds of many chunks.
     #[inline]
     fn note_smaller_gap(&mut self, chunk: ChunkId, before: u64, after: u64) {
@@ -259,8 +260,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the area that contains `page`, and its position. Checks the area that was found last first, because
-    /// consecutive changes often concern the same area.
+    /// Returns the area that contains `page`, and its position. Checks first the area that the previous call found,
+    /// because consecutive changes often concern the same area.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
         let Position { chunk, slot } = self.recent;
@@ -295,7 +296,7 @@ impl<B: Backed> AreaMap<B> {
         &mut self.chunks[position.chunk as usize].areas[position.slot]
     }
 
-    /// Returns the position of the area that follows the one at `position`, or `None` if that is the last area.
+    /// Returns the position of the area after the one at `position`, or `None` if `position` is that of the last area.
     #[inline]
     pub(crate) fn next(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
@@ -308,7 +309,8 @@ impl<B: Backed> AreaMap<B> {
         self.start_of(self.chunk_after(chunk))
     }
 
-    /// Returns the position of the area before the one at `position`, or `None` if that is the first area.
+    /// Returns the position of the area before the one at `position`, or `None` if `position` is that of the first
+    /// area.
     #[inline]
     pub(crate) fn previous(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
@@ -325,8 +327,8 @@ impl<B: Backed> AreaMap<B> {
         chunks.flat_map(|chunk| self.areas(chunk))
     }
 
-    /// Calls `visitor` with every area. This does not merge areas: if `visitor` changes properties that merging depends
-    /// on, compatible neighbours can stay separate.
+    /// Calls `visitor` with every area. Does not merge areas: if `visitor` changes properties on which merging depends,
+    /// compatible neighbours can stay separate.
     pub(crate) fn for_each_mut(&mut self, mut visitor: impl FnMut(&mut Area<B>)) {
         let mut next = self.order.first();
         while let Some(chunk) = next {
@@ -387,7 +389,7 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Splits the area at `position`, which spans `whole`, so that `part` becomes a separate area. Returns the position
-    /// of that area. On error the map has not changed.
+    /// of the separate area. On error the map has not changed.
     pub(crate) fn cut(
         &mut self,
         mut position: Position,
@@ -425,7 +427,7 @@ impl<B: Backed> AreaMap<B> {
         )
     }
 
-    /// Removes an area from the map. Returns it, and the position of the next one.
+    /// Removes an area from the map. Returns the area, and the position of the next area.
     pub(crate) fn remove(&mut self, position: Position) -> (Area<B>, Option<Position>) {
         let Position { chunk, slot } = position;
         let after = self.chunk_after(chunk);
@@ -444,7 +446,7 @@ impl<B: Backed> AreaMap<B> {
         (area, next)
     }
 
-    /// Removes an area from its chunk. Positions below it stay valid.
+    /// Removes an area from its chunk. Positions below the area stay valid.
     fn take(&mut self, position: Position) -> Area<B> {
         let Position { chunk, slot } = position;
         let area = self.chunks[chunk as usize].areas.remove(slot);
@@ -487,7 +489,7 @@ impl<B: Backed> AreaMap<B> {
         here
     }
 
-    /// Merges the area at `position` with the one after it, if possible.
+    /// Merges the area at `position` with the area after it, if possible.
     pub(crate) fn merge_with_next(&mut self, position: Position) {
         if let Some(next) = self.next(position) {
             if self.get(position).may_merge(self.get(next)) {
@@ -497,8 +499,8 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Returns the anon_vma of a neighbour that `area` can share when its first private page is created, or `None` if
-    /// there is no such neighbour. `area` must be in the map. The neighbour must be one that a protection change could
-    /// merge with `area`. The upper neighbour is checked first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
+    /// there is no such neighbour. `area` must be in the map. A protection change must be able to make the neighbour
+    /// mergeable with `area`. The upper neighbour is checked first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
     pub(crate) fn anon_vma_around(&self, area: &Area<B>) -> Option<AnonVma> {
         let here = self.at_or_after(area.range.start)?;
         let shared = |kin: bool, anon_vma: AnonVma| {
@@ -557,10 +559,10 @@ impl<B: Backed> AreaMap<B> {
         self.get(position).range.start.number() - floor
     }
 
-    /// Merges the area at `position` with `next`, the one after it.
+    /// Merges the area at `position` with the area after it, which is at `next`.
     fn absorb_next(&mut self, position: Position, next: Position) {
-        // `right` can be dropped here, with locks held: the merged area keeps a reference to the same backing, so no
-        // file system code runs.
+        // `right` can be dropped here, with locks held, because the merged area keeps a reference to the same backing.
+        // No file system code therefore runs.
         let right = self.take(next);
         let area = self.get_mut(position);
         area.range.end = right.range.end;
@@ -584,7 +586,7 @@ impl<B: Backed> AreaMap<B> {
             mut slot,
         } = position;
         if slot == CHUNK {
-            // The new area follows the last area of a full chunk: start a new chunk, so that insertions in ascending
+            // The new area follows the last area of a full chunk. Start a new chunk, so that insertions in ascending
             // order fill every chunk completely.
             let after = self.take_spare();
             self.order.insert_after(chunk, after, area.range.start, 0);
@@ -638,7 +640,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Merges a chunk that became short with the next one, so that chunks stay about half full.
+    /// Merges a chunk that became short with the next chunk, so that chunks stay about half full.
     #[expect(clippy::disallowed_methods, reason = "both fit into one chunk")]
     fn join_chunks(&mut self, chunk: ChunkId) {
         let Some(next) = self.chunk_after(chunk) else {
@@ -656,8 +658,8 @@ impl<B: Backed> AreaMap<B> {
         self.drop_chunk(next);
     }
 
-    /// Raises the chunk's upper bound of gaps to the gap below the area at `position`, which is new or has lost its
-    /// lower neighbour. Returns the gap in pages.
+    /// Raises the upper bound of the chunk's gaps to the gap below the area at `position`, which is new or has lost its
+    /// lower neighbour. Returns the size of the gap in pages.
     fn note_gap(&mut self, position: Position) -> u64 {
         let gap = self.gap_before(position);
         let above = self.get(position).range.start;

@@ -1,4 +1,4 @@
-//! The map of areas: the addresses that a process may use, with their rights and backing.
+//! The map of areas, which records the addresses that a process may use, with their rights and backing.
 //!
 //! This module is independent of page tables. An [`Area`](area::Area) is a run of pages with one set of rights, one
 //! set of flags and one backing. The map keeps areas sorted and disjoint, splits and merges them, and finds free

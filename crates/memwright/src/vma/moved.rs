@@ -1,8 +1,9 @@
 //! Records of where `mremap` has moved private pages.
 //!
 //! After a fork, parent and child map a private page at the same address, until one of them moves it. The reverse
-//! mapping checks that address. The records give the other addresses to check: for each range of offsets that was
-//! moved, the displacement of its pages at their first address and at the present one. A child inherits the records.
+//! mapping checks that address first. The records of this module give the other addresses to check: for each range of
+//! offsets that was moved, the displacement of its pages at their first address and at the present one. A child
+//! inherits the records.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,8 +11,8 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::types::interval_tree::{IntervalKey, IntervalTree};
 
-/// The maximum number of overlapping entries that are compared with a new entry, which is not added if it equals one of
-/// them.
+/// The maximum number of overlapping entries that are compared with a new entry. The new entry is not added if it
+/// equals one of them.
 const COMPARED: usize = 8;
 
 /// The length up to which the list may grow regardless of the number of areas.
@@ -25,7 +26,7 @@ pub(crate) type Displacement = u64;
 pub(crate) struct Move {
     /// The present displacement of the pages.
     pub(crate) to: Displacement,
-    /// The displacement at which the pages were first mapped.
+    /// The displacement of the pages when they were first mapped.
     pub(crate) home: Displacement,
 }
 
@@ -36,13 +37,14 @@ pub(crate) struct Move {
 /// areas.
 #[derive(Debug)]
 pub(crate) struct MovedAreas(
-    /// Empty, or one element: most address spaces move nothing.
+    /// The moves: no element before the first move, afterwards one. Most address spaces move nothing.
     Vec<Moves>,
 );
 
 #[derive(Debug)]
 struct Moves {
-    /// The moves. The owner of an interval is 0 for offsets of anonymous memory, otherwise the number of the object.
+    /// The moves, by offset. The owner of an interval is 0 for offsets of anonymous memory, otherwise the number of the
+    /// object.
     moves: IntervalTree<Move>,
     /// The length of the list at which stale entries are removed.
     most: usize,
@@ -60,7 +62,7 @@ impl MovedAreas {
     }
 
     /// Records that the pages with the offsets `span` move from one displacement to another. `areas` is the number of
-    /// areas, and `exists` returns whether an area has one of these offsets at this displacement.
+    /// areas. `exists` returns whether an area of an owner has one of the given offsets at the given displacement.
     pub(crate) fn record(
         &mut self,
         owner: u64,
@@ -119,7 +121,7 @@ impl MovedAreas {
         .fuse()
     }
 
-    /// Returns a copy, for a forked child.
+    /// Returns a copy of the records, for a forked child.
     pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
         let mut copy = Vec::new();
         for Moves { moves, most } in &self.0 {

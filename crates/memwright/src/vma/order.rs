@@ -1,8 +1,8 @@
 //! The order of the chunks of areas: a B+ tree over the first pages of the chunks. The tree also stores upper bounds of
 //! the gaps below the areas of the chunks.
 //!
-//! A search by page, an insertion and a removal take time proportional to the logarithm of the number of chunks, and so
-//! does the search for a chunk with a gap of some size. Chunks and nodes have numbers, and the memory for a change is
+//! A search by page, a search for a chunk with a gap of some size, an insertion and a removal each take time
+//! proportional to the logarithm of the number of chunks. Chunks and nodes have numbers. The memory for a change is
 //! reserved before the change.
 
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use memwright_table::{OutOfMemory, Page, TryPush};
 /// The maximum number of children of a node.
 const CHILDREN: usize = 32;
 
-/// The number of chunks that can be inserted anywhere in the tree after one reservation.
+/// The number of chunks that can be inserted anywhere in the tree after a single reservation.
 pub(super) const SPARE: usize = 4;
 
 /// The number of a chunk.
@@ -50,8 +50,8 @@ impl Link {
 /// A child of a node.
 #[derive(Clone, Copy, Debug)]
 struct Child {
-    /// The number of the child: in a node of level 1, that of a chunk; otherwise, that of a node of the next lower
-    /// level.
+    /// The number of the child. In a node of level 1 it is the number of a chunk, otherwise the number of a node of the
+    /// next lower level.
     number: u32,
     /// A page that is at or below all areas of the child, and above all areas of the preceding child.
     start: Page,
@@ -76,7 +76,7 @@ impl Node {
         found.unwrap_or(self.children.len())
     }
 
-    /// Returns the largest gap bound of the children.
+    /// Returns the largest of the children's gap bounds.
     fn room(&self) -> u64 {
         let rooms = self.children.iter().map(|child| child.room);
         rooms.max().unwrap_or_default()
@@ -94,7 +94,7 @@ pub(super) struct Order {
     spare: Vec<u32>,
     /// The root: the number of a node of level `height`, or of a chunk if `height` is 0. [`NONE`] if there is no chunk.
     pub(super) root: u32,
-    /// The number of levels of nodes. It is 0 while there is at most one chunk.
+    /// The number of levels of nodes, which is 0 while there is at most one chunk.
     pub(super) height: u32,
     /// The first and the last chunk. Used only if there are several chunks.
     first: ChunkId,
@@ -121,8 +121,8 @@ impl Order {
     /// Ensures that `chunks` insertions of chunks with numbers below `numbers` cannot fail.
     pub(super) fn reserve(&mut self, chunks: usize, numbers: usize) -> Result<(), OutOfMemory> {
         self.links.try_fill(numbers, Link::ALONE)?;
-        // The first `SPARE` insertions can be anywhere. Each can split every node on the path to the root, and together
-        // they add at most one root. The other insertions are in ascending order, so that at most one in
+        // The first `SPARE` insertions can be anywhere. Each of them can split every node on the path to the root, and
+        // together they add at most one root. The other insertions are in ascending order, so that at most one in
         // `CHILDREN / 2` of them splits a node.
         let apart = chunks.min(SPARE) * self.height as usize + 1;
         let nodes = apart + 2 * chunks / CHILDREN;
@@ -130,7 +130,7 @@ impl Order {
             let mut children = Vec::new();
             children.try_make_room(CHILDREN)?;
             let (parent, number) = (NONE, self.nodes.len());
-            // Reserve room for every node in the list of spare nodes.
+            // Reserve space for every node in the list of spare nodes.
             self.spare.try_make_room(number + 1 - self.spare.len())?;
             self.nodes.try_push(Node { parent, children })?;
             self.spare.try_push(number as u32)?;
@@ -170,7 +170,7 @@ impl Order {
     }
 
     /// Returns the chunk that has the area at `page`, if there is such an area. Otherwise, returns the chunk before or
-    /// after that page, or [`NONE`] if there is no chunk.
+    /// after `page`, or [`NONE`] if there is no chunk.
     pub(super) fn find(&self, page: Page) -> ChunkId {
         let mut number = self.root;
         for _ in 0..self.height {
@@ -182,7 +182,8 @@ impl Order {
     }
 
     /// Inserts `chunk` after the chunk `before`. `start` is a page at or below the areas of `chunk` and above those of
-    /// `before`. `room` is an upper bound of the gaps below the areas of each of the two.
+    /// `before`. `room` is an upper bound of the gaps below the areas of `chunk`, and also of those below the areas of
+    /// `before`.
     pub(super) fn insert_after(&mut self, before: ChunkId, chunk: ChunkId, start: Page, room: u64) {
         if self.height == 0 {
             (self.first, self.last) = (before, before);
@@ -299,19 +300,19 @@ impl Order {
         }
     }
 
-    /// Lowers the start of a chunk to that of its new first area.
+    /// Lowers the start of a chunk to `start`, the start of its new first area.
     pub(super) fn lower_start(&mut self, chunk: ChunkId, start: Page) {
         self.change_start(chunk, |old| old.min(start));
     }
 
-    /// Raises the start of the chunk after `chunk` to the end of the last area of `chunk`, which grew.
+    /// Raises the start of the chunk after `chunk` to `end`, the end of the last area of `chunk`, which has grown.
     pub(super) fn raise_start_after(&mut self, chunk: ChunkId, end: Page) {
         if let Some(next) = self.next(chunk) {
             self.change_start(next, |old| old.max(end));
         }
     }
 
-    /// Changes the start of a chunk, and the starts of the nodes whose first chunk it is.
+    /// Changes the start of a chunk, and the starts of those nodes whose first chunk it is.
     fn change_start(&mut self, chunk: ChunkId, change: impl Fn(Page) -> Page) {
         if self.height == 0 {
             return;
@@ -329,7 +330,8 @@ impl Order {
         }
     }
 
-    /// Removes a chunk. Its areas must have been removed, or moved to the chunk before it, which must be its sibling.
+    /// Removes a chunk. Its areas must have been removed, or moved to the chunk before it. If they were moved, these
+    /// two chunks must be children of the same node.
     pub(super) fn remove(&mut self, chunk: ChunkId) {
         if self.height == 0 {
             debug_assert_eq!(self.root, chunk);
@@ -372,7 +374,7 @@ impl Order {
         }
     }
 
-    /// Removes roots that have a single child, which becomes the root.
+    /// Removes roots that have a single child. The child becomes the root.
     fn lower_root(&mut self) {
         while self.height > 0 {
             let [child] = &self.nodes[self.root as usize].children[..] else {
@@ -386,8 +388,8 @@ impl Order {
         }
     }
 
-    /// Moves the children of the next sibling of `node` into `node` if both are short. `node` is a child of a node of
-    /// level `level`. Returns the sibling, which the caller must remove from its parent.
+    /// Moves the children of the next sibling of `node` into `node` if `node` and this sibling are short. `node` is a
+    /// child of a node of level `level`. Returns the sibling, which the caller must remove from its parent.
     #[expect(clippy::disallowed_methods, reason = "both fit into one node")]
     fn join_with_next(&mut self, level: u32, node: u32) -> Option<u32> {
         let parent = self.nodes[node as usize].parent;
@@ -416,7 +418,7 @@ impl Order {
         self.spare.push(node);
     }
 
-    /// Raises the bound of a chunk to a gap below one of its areas.
+    /// Raises the bound of a chunk to `gap`, the size of a gap below one of its areas.
     pub(super) fn raise(&mut self, chunk: ChunkId, gap: u64) {
         if self.height == 0 {
             return;
@@ -428,7 +430,7 @@ impl Order {
         self.raise_above(parent, gap);
     }
 
-    /// Raises the bounds of a node and of those above it to the bound of one of its children.
+    /// Raises the bounds of a node and of the nodes above it to `gap`, the bound of one of its children.
     fn raise_above(&mut self, node: u32, gap: u64) {
         let (mut child, mut node) = (node, self.nodes[node as usize].parent);
         while let Some(here) = option(node) {
@@ -443,7 +445,7 @@ impl Order {
         }
     }
 
-    /// Lowers the bound of a chunk to the largest gap below its areas.
+    /// Lowers the bound of a chunk to `room`, the largest gap below its areas.
     pub(super) fn lower(&mut self, chunk: ChunkId, room: u64) {
         if self.height > 0 {
             let parent = self.links[chunk as usize].parent;
@@ -465,8 +467,8 @@ impl Order {
         }
     }
 
-    /// Returns the chunk nearest to `chunk` in the direction `toward` whose bound is at least `pages`, never `chunk`
-    /// itself.
+    /// Returns the chunk nearest to `chunk` in the direction `toward` whose bound is at least `pages`. Never returns
+    /// `chunk` itself.
     pub(super) fn roomy(&mut self, chunk: ChunkId, toward: Toward, pages: u64) -> Option<ChunkId> {
         if self.height == 0 {
             return None;
@@ -525,7 +527,7 @@ fn roomy_child(children: &[Child], toward: Toward, pages: u64) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A tree, and the plain sequence of its chunks for comparison: each chunk with its start and room.
+    /// A tree of chunks, and the plain sequence of the same chunks for comparison: each chunk with its start and room.
     struct Pair {
         order: Order,
         plain: Vec<(ChunkId, u64, u64)>,
@@ -607,7 +609,7 @@ mod tests {
             let taken = pair.plain[place - 1].1 == start;
             let found = pair.order.find(Page::new(start));
             if pair.plain.get(place).is_some_and(|next| next.0 == found) {
-                // A removed chunk began at or below `start`. That address range now belongs to the next chunk.
+                // A removed chunk began at or below `start`. Its address range now belongs to the next chunk.
                 pair.order.lower_start(found, Page::new(start));
                 pair.plain[place].1 = start;
             } else if !pair.free.is_empty() && !taken && below(4) < chance {

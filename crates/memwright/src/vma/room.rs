@@ -12,8 +12,8 @@ use crate::vma::order::{ChunkId, Toward};
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;
 
 impl<B: Backed> Area<B> {
-    /// Returns the end of the range below this area that a new area may use. If this area grows downwards, the range
-    /// ends where the stack guard pages begin.
+    /// Returns the end of the free range below this area that a new area may use. If this area grows downwards, that
+    /// range ends where the stack guard pages begin.
     pub(crate) fn start_with_guard(&self) -> Page {
         if self.flags.contains(AreaFlags::GROWSDOWN) {
             Page::new(self.range.start.number().saturating_sub(STACK_GUARD_PAGES))
@@ -23,11 +23,11 @@ impl<B: Backed> Area<B> {
     }
 }
 
-/// The result of the last search downwards: a range of addresses without a gap of `pages` pages or more. A search for
-/// at least as many pages need not examine this range.
+/// The result of the last search downwards: a range of addresses in which no gap has `pages` pages or more. A search
+/// for at least `pages` pages need not examine this range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full {
-    /// The end of the bounds of the search.
+    /// The end of the bounds within which the search was made.
     end: Page,
     /// No gap between `from` and `end` has this number of pages or more.
     pages: u64,
@@ -35,7 +35,7 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// No result: the next search begins at the end of its bounds.
+    /// The value that stands for no result: the next search begins at the end of its bounds.
     pub(super) const UNKNOWN: Self = Self {
         end: Page::new(0),
         pages: u64::MAX,
@@ -61,7 +61,7 @@ impl Full {
 }
 
 impl<B: Backed> AreaMap<B> {
-    /// Returns whether no area overlaps `range`, and no guard page of the area above does.
+    /// Returns whether `range` is free: no area overlaps it, and no guard page of the area above does.
     pub(crate) fn is_free(&self, range: PageRange) -> bool {
         let above = self.at_or_after(range.start);
         above.is_none_or(|above| self.get(above).start_with_guard() >= range.end)
@@ -69,8 +69,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Returns the highest start of a free run of `pages` pages inside `bounds`.
     ///
-    /// If a gap below an area that grows downwards is large enough only with its guard pages, these pages also limit
-    /// the rest of the search (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
+    /// If a gap below an area that grows downwards is large enough only together with the area's guard pages, these
+    /// guard pages also limit the rest of the search (Linux 7.3 `mm/vma.c`, `unmapped_area_topdown`).
     pub(crate) fn highest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
         let mut ceiling = self.full.start(pages, bounds.end);
         // The area above the gap that is examined.
@@ -93,8 +93,8 @@ impl<B: Backed> AreaMap<B> {
                 if let Some(start) = fits(ceiling) {
                     let (end, from) = (bounds.end, area.map(|area| area.range.start));
                     let from = from.unwrap_or(end).min(end);
-                    // If guard pages limited this search, record no result: the next search must find the same guard
-                    // pages, because they limit it too.
+                    // If guard pages limited this search, record no result, because the next search must find the same
+                    // guard pages: they limit it too.
                     self.full = if guarded {
                         Full::UNKNOWN
                     } else {
@@ -136,8 +136,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the nearest area below the one at `position` that has a gap of at least `pages` pages below it. If
-    /// `position` is `None`, the search begins at the end of the map.
+    /// Returns the position of the nearest area below the one at `position` that has a gap of at least `pages` pages
+    /// below it. If `position` is `None`, the search begins at the end of the map.
     fn lower_gap(&mut self, position: Option<Position>, pages: u64) -> Option<Position> {
         let Position {
             mut chunk,
@@ -164,7 +164,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the nearest area above the one at `position` that has a gap of at least `pages` pages below it.
+    /// Returns the position of the nearest area above the one at `position` that has a gap of at least `pages` pages
+    /// below it.
     fn higher_gap(&mut self, position: Position, pages: u64) -> Option<Position> {
         let (mut chunk, mut first) = (position.chunk, position.slot + 1);
         loop {

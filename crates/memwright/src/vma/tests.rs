@@ -1,5 +1,5 @@
-//! Tests of the map of areas. Layouts are drawn as rows: one letter for each page, `.` for a free one. Areas of one
-//! letter have the same backing and rights. A `|` separates two adjacent areas.
+//! Tests of the map of areas. Layouts are drawn as rows: one letter for each mapped page, `.` for a free page. Areas of
+//! the same letter have the same backing and rights. A `|` separates two adjacent areas.
 
 use memwright_table::{OneCpu, Page, PageRange};
 use std::string::{String, ToString};
@@ -31,8 +31,8 @@ fn range(start: u64, end: u64) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// Creates an area of `backing` with offsets as if mapped from page 0 on, so that adjacent areas of one letter can
-/// merge.
+/// Creates an area of `backing`. The offsets are as if it were mapped from page 0 on, so that adjacent areas of the
+/// same letter can merge.
 fn area(start: u64, end: u64, backing: char) -> Area<char> {
     let rights = if backing.is_uppercase() {
         Rights::all()
@@ -279,7 +279,7 @@ fn many_areas_behave_as_a_plain_vector_of_pages() {
     let mut pages: Vec<Option<char>> = std::vec![None; PAGES as usize];
     let mut most = 0;
     for step in 0..40_000 {
-        // In some steps areas are large, so that they replace whole chunks, which are later added again.
+        // In some steps areas are large, so that they replace whole chunks, which later steps add again.
         let longest = if step % 8000 < 6000 { 3 } else { 200 };
         let start = numbers.below(PAGES);
         let end = (start + 1 + numbers.below(longest)).min(PAGES);

@@ -1,12 +1,13 @@
-//! The rule that decides whether an entry may be writable now.
+//! The rule that decides whether a page-table entry may be writable now.
 //!
-//! Write permission is derived each time a page is mapped or its protection changes; it is never remembered. Such code
-//! applies this rule, and grants write permission at once if the rule and the policy allow it: otherwise the next store
-//! would take a fault only to be granted the permission. The conditions that apply to every page are checked first,
-//! then those of private pages or those of shared pages (structured like Linux 7.2 `mm/mprotect.c`,
-//! `maybe_change_pte_writable` and the two functions below it).
+//! Write permission is derived each time a page is mapped or its protection changes; it is never remembered. Code that
+//! maps a page or changes its protection applies this rule, and grants write permission at once if the rule and the
+//! policy allow it. Otherwise the next store would take a fault only to be granted the permission. The conditions that
+//! apply to every page are checked first, then those of private pages or those of shared pages (structured like Linux
+//! 7.2 `mm/mprotect.c`, `maybe_change_pte_writable` and the two functions below it).
 //!
-//! The function is pure: its inputs are the properties of the area, in [`View`], and the bits of the entry.
+//! The function [`writable`] is pure: its inputs are the properties of the area, in [`View`], and the bits of the
+//! entry.
 
 use memwright_table::Bits;
 
@@ -25,7 +26,7 @@ pub(crate) const NEW: Bits = Bits::ACCESSED
 pub struct View {
     /// The rights of the area.
     pub rights: Rights,
-    /// Whether stores reach the object.
+    /// Whether stores through the area reach the object.
     pub shared: bool,
     /// Whether the object must be notified of the first store to a clean page.
     pub notify: bool,
@@ -66,15 +67,15 @@ impl<B: Backed> Area<B> {
     }
 }
 
-/// Returns the entry bits of the protection key. Out of line, because few areas have a key.
+/// Returns the entry bits of the protection key. This is a separate function because few areas have a key.
 #[cold]
 #[inline(never)]
 fn key_bits(rights: Rights) -> Bits {
     Bits::of_key(rights.key())
 }
 
-/// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded:
-/// it is decided per page.
+/// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded,
+/// because it is decided for each page.
 #[cfg_attr(feature = "inline", inline(always))]
 pub(crate) fn access_bits(rights: Rights) -> Bits {
     let read = if rights.is_none() {
@@ -94,7 +95,7 @@ pub(crate) fn access_bits(rights: Rights) -> Bits {
     }
 }
 
-/// The result of the rule. If the entry may not be writable, it gives the reason.
+/// The result of the rule. If the entry may not be writable, the result gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The entry may be writable.
@@ -111,7 +112,7 @@ pub enum Verdict {
     NotExclusive,
     /// The object must be notified of the first store.
     MustNotify,
-    /// The policy requires a dirty entry, and this one is clean.
+    /// The policy requires a dirty entry, and the entry is clean.
     PolicyWantsDirty,
     /// The policy never grants write permission without a fault.
     PolicyOff,
@@ -125,7 +126,8 @@ impl Verdict {
     }
 }
 
-/// Returns whether an entry with these bits, in an area with these properties, may be writable, or why not.
+/// Returns whether an entry with these bits, in an area with these properties, may be writable. If it may not, the
+/// result gives the reason.
 ///
 /// `bits` are the bits that the entry will have. The `WRITE` bit in `bits` is ignored.
 #[cfg_attr(feature = "inline", inline(always))]
@@ -160,8 +162,8 @@ fn private(bits: Bits) -> Verdict {
     }
 }
 
-/// Applies the rule to a shared page. It may be writable unless the object must be notified of the first store. If the
-/// page is dirty, the object has been notified.
+/// Applies the rule to a shared page. The page may be writable unless the object must be notified of the first store.
+/// If the page is dirty, the object has been notified already.
 #[inline]
 fn shared(view: View, bits: Bits) -> Verdict {
     if view.notify && !bits.contains(Bits::DIRTY) {
@@ -172,7 +174,7 @@ fn shared(view: View, bits: Bits) -> Verdict {
 }
 
 /// Applies the rule and then `policy`, which can withhold write permission from private pages. Used by changes that
-/// need not grant the permission, because a write fault can still do so.
+/// need not grant the permission, because a later write fault can grant it.
 ///
 /// A write fault calls [`writable`] itself, since it must grant the permission.
 #[inline]
@@ -189,7 +191,8 @@ pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     }
 }
 
-/// The result of [`upgrade`] for one area and one policy, precomputed so that a loop makes one comparison per entry.
+/// The results of [`upgrade`] for one area and one policy. They are precomputed so that a loop makes one comparison per
+/// entry.
 ///
 /// The bits of the entry must contain `READ`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +208,7 @@ impl Grant {
         wanted: Bits::WRITE,
     };
 
-    /// Precomputes the results of [`upgrade`] for this area.
+    /// Precomputes the results of [`upgrade`] for an area with the properties `view`.
     #[inline]
     pub fn new(view: View, policy: WriteUpgrade) -> Self {
         let withheld = policy == WriteUpgrade::Off && !view.shared;

@@ -1,5 +1,5 @@
-//! Store tracking: which pages of an area count as written since they were last observed, and which areas fault at a
-//! store.
+//! Store tracking: it determines which pages of an area count as written since they were last observed, and which areas
+//! fault at a store.
 
 use memwright_table::{Bits, Edit, PageSize};
 
@@ -13,8 +13,8 @@ impl<B: Backed> Area<B> {
         self.flags() & both == AreaFlags::WATCH_STORES
     }
 
-    /// Returns whether a page of the area counts as written since soft-dirty was last cleared. `bits` are those of its
-    /// entry, or empty if there is none (Linux 7.2 `fs/proc/task_mmu.c`, `pte_to_pagemap_entry`).
+    /// Returns whether a page of the area counts as written since soft-dirty was last cleared. `bits` are the bits of
+    /// the page's entry, or empty if there is no entry (Linux 7.2 `fs/proc/task_mmu.c`, `pte_to_pagemap_entry`).
     pub fn is_soft_dirty(&self, bits: Bits) -> bool {
         soft_dirty(self.flags, bits)
     }
@@ -28,8 +28,8 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Returns the edit that clears the dirty bit of a private page with these bits, and sets the software bit of each
-/// reader of the dirty bit instead. The caller then clears the software bit of the reader for which it acts.
+/// Returns the edit that clears the dirty bit of a private page with these bits. Instead, the edit sets the software
+/// bit of each reader of the dirty bit. The caller then clears the software bit of the reader for which it acts.
 pub(crate) fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
@@ -40,8 +40,8 @@ pub(crate) fn fold_dirty(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that write-protects an entry with these bits (uffd-wp). The next store faults or, if `by_dirty`,
-/// sets the dirty bit. Stores before the edit no longer count.
+/// Returns the edit that write-protects an entry with these bits (uffd-wp). Because of it, the next store faults or, if
+/// `by_dirty` is set, sets the dirty bit. Stores before the edit no longer count.
 pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     if !by_dirty {
         return Edit {
@@ -56,8 +56,9 @@ pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     }
 }
 
-/// Returns whether the dirty bit can detect stores to a page of this size in an area with these flags. The first store
-/// to a huge page must fault, so that the page is split and only 4 KiB of it count as written.
+/// Returns whether the dirty bit can detect stores to a page of this size in an area with these flags. It cannot for a
+/// huge page: the first store to a huge page must fault, so that the page is split and only 4 KiB of it count as
+/// written.
 pub(crate) fn is_by_dirty(flags: AreaFlags, size: PageSize) -> bool {
     flags.contains(AreaFlags::UFFD_BY_DIRTY) && matches!(size, PageSize::Size4K)
 }
@@ -111,8 +112,8 @@ mod tests {
                 let armed = (bits - edit.clear) | edit.set;
                 assert!(!written(armed), "{bits:?}");
                 assert!(written(armed - wp - watched));
-                // A page whose stores fault can have been dirty before it was protected, so its dirty bit proves no
-                // store.
+                // If stores to a page fault, the page can have been dirty before it was protected, so its dirty bit
+                // proves no store.
                 assert_eq!(written(armed | dirty), by_dirty);
                 assert_eq!(armed.contains(write), bits.contains(write) && by_dirty);
                 assert!(!armed.contains(wp | watched));
@@ -126,7 +127,7 @@ mod tests {
         let edit = fold_dirty(Bits::DIRTY | Bits::WATCHED);
         assert_eq!(edit.set, Bits::FOLDED_DIRTY | Bits::SOFT_DIRTY);
         assert_eq!(edit.clear, Bits::DIRTY | Bits::WATCHED);
-        // Where stores fault, a page can have been dirty before it was protected.
+        // If stores fault, a page can have been dirty before it was protected.
         assert!(
             !fold_dirty(Bits::DIRTY | Bits::UFFD_WP)
                 .clear

@@ -1,4 +1,4 @@
-//! What operations do without the feature that they need.
+//! Tests of builds without a feature: what operations that need the feature do.
 
 #![cfg(not(all(
     feature = "huge",

@@ -219,7 +219,7 @@ fn removing_punches_a_hole_that_everyone_sees() {
     );
     assert_eq!(object.size(), 4 * PAGE);
 
-    // The call skips holes, and reports the first one after it has advised the other pages.
+    // The call skips holes. After it has advised the other pages, it reports the first hole.
     other.unmap(9, 1);
     process.store(0, 8).unwrap();
     process.store(2, 8).unwrap();

@@ -32,12 +32,12 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     }
     let account = world.counted(|| process.protect(0, 16, RW));
     assert_eq!(rows(&account, &remote), [0, 0]);
-    // This CPU flushes the old translations that it used. The shootdown of the other CPU is elided.
+    // This CPU flushes the old translations that it used. The shootdown to the other CPU is elided.
     let elided = [Row::FlushElidedGrew, Row::FlushElidedNotAccessed];
     assert_eq!(rows(&account, &elided), [1, 0]);
 
-    // The second CPU may still cache a translation with the old rights. A store then takes one spurious fault, and no
-    // signal.
+    // The second CPU may still cache a translation with the old rights. A store on it then takes one spurious fault,
+    // and no signal.
     let on_second = world.machine.run_on(SECOND);
     let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
     if let Some(fault) = fault {
@@ -57,9 +57,9 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
 
 #[test]
 fn each_policy_interrupts_as_often_as_it_says() {
-    // Columns: the policy, and the number of flushes that each of four calls sends to the other CPU. The calls are
-    // mprotect(R) and mprotect(RW) of four pages that the other CPU has accessed, and the same two calls again before
-    // it accesses the pages again.
+    // Columns: the policy, and for each of four calls the number of flushes that it sends to the other CPU. The other
+    // CPU accesses the four pages. Then come mprotect(R) and mprotect(RW) of them, and the same two calls again,
+    // without an access in between.
     let rows_wanted = [
         ("immediate", [4, 4, 4, 4]),
         ("gather", [1, 1, 1, 1]),
@@ -123,7 +123,7 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     );
 }
 
-/// Makes the second CPU stop using the page table that it has loaded: it loads another page table.
+/// Makes the second CPU load another page table, so that it stops using the one that it has loaded.
 fn leave(world: &World, loaded: Loaded<Arc<AddressSpace<Machine>>>) {
     let _on_second = world.machine.run_on(SECOND);
     let idle = world.process();

@@ -33,7 +33,7 @@ fn unmapping_a_table_drops_what_each_entry_holds() {
     let advise = |process: &Process<'_>, index: u64, advice| {
         process.space.advise(page(index), PAGE, advice).unwrap();
     };
-    // Another table of the same upper table stays.
+    // This mapping keeps another table below the same upper table.
     process.map(START + 2 * TABLE, 1, RW);
     process.store(START + 2 * TABLE, 1).unwrap();
 
@@ -42,7 +42,8 @@ fn unmapping_a_table_drops_what_each_entry_holds() {
     process.map_object(first + 100, 4, RW, &file, true);
     process.map(first + 104, TABLE - 104, RW);
     store_all(&mut process, first..first + 4, 1);
-    // The page of zeroes, pages in swap and in the swap cache, a page without rights, and a marker.
+    // The table gets entries of several kinds: of the page of zeroes, of pages in swap and in the swap cache, of a page
+    // without rights, and a marker.
     assert_eq!(process.load(first + 5), 0);
     for index in 200..300 {
         assert_eq!(process.load(first + index), 0);

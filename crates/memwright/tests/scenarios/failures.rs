@@ -1,5 +1,5 @@
-//! Tests that make each allocation fail once: the operation must return an error, leak nothing, and leave no partial
-//! change.
+//! Tests that make each allocation fail once. The operation must then return an error, leak nothing, and leave no
+//! partial change.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,11 +9,11 @@ use memwright_table::handle::fail_heap_after;
 
 use crate::world::{Machine, PAGE, R, RW, World, page};
 
-/// Held during each test: heap failures are injected for the whole program, so only one test may run at a time.
+/// Held during each test. Only one test may run at a time, because heap failures are injected for the whole program.
 static HEAP: Mutex<()> = Mutex::new(());
 
-/// Changes protection and properties of the memory, and merges pages. Calls `step` after each operation, with whether
-/// it succeeded.
+/// Changes protection and properties of the memory, and merges pages. After each operation, calls `step` with true if
+/// the operation succeeded.
 fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     step(space.protect(page(10), 20 * PAGE, R).is_ok());
     step(space.protect(page(5), 500 * PAGE, RW).is_ok());
@@ -42,7 +42,8 @@ fn change(world: &World, space: &AddressSpace<Machine>, step: &mut impl FnMut(bo
     step(space.advise(page(2000), 4 * PAGE, Advice::Remove).is_ok());
 }
 
-/// Moves memory to a free range and to a fixed address. Calls `step` after each operation, with whether it succeeded.
+/// Moves memory to a free range and to a fixed address. After each operation, calls `step` with true if the operation
+/// succeeded.
 fn relocate(space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     let remap = RemapRequest {
         old: page(100),
@@ -63,8 +64,8 @@ fn relocate(space: &AddressSpace<Machine>, step: &mut impl FnMut(bool)) {
     step(space.remap(fixed).is_ok());
 }
 
-/// Runs a script that covers every operation. Any step may run out of memory: the script then continues with the next
-/// step. Returns the number of failed steps.
+/// Runs a script that covers every operation. If a step runs out of memory, the script continues with the next step.
+/// Returns the number of failed steps.
 fn script(world: &World) -> usize {
     let mut failed = 0;
     let mut step = |done: bool| failed += usize::from(!done);
@@ -134,8 +135,8 @@ fn every_frame_may_be_missing() {
         world.frames.fail_after(Some(failing));
         noticed += usize::from(script(&world) > 0);
     }
-    // A few allocations can fail without making a step fail: those for pages around a fault, which are optional, and
-    // those for lists that are built again later.
+    // A few allocations can fail without making a step fail: allocations for pages around a fault, which are optional,
+    // and allocations for lists that are built again later.
     assert!(
         noticed as u64 > allocations * 8 / 10,
         "{noticed} of {allocations}"

@@ -115,7 +115,7 @@ fn a_stack_stops_short_of_what_lies_below() {
     process.map(300, 10, RW);
     assert_eq!(process.store(310 + 255, 1), Err(FaultError::StackLimit));
     assert_eq!(process.store(310 + 256, 1), Ok(vec![FaultKind::DemandZero]));
-    // An area without rights below the stack replaces the guard gap: the stack may grow closer to it.
+    // An area without rights below the stack takes the place of the guard gap: the stack may grow closer to this area.
     process.protect(300, 10, NONE);
     assert_eq!(process.store(310 + 200, 1), Ok(vec![FaultKind::DemandZero]));
 }

@@ -1,5 +1,5 @@
-//! Tests of folios of several pages: their allocation at the first access, which pages prevent them, and how they are
-//! split.
+//! Tests of folios of several pages: how they are allocated at the first access, which pages prevent the allocation,
+//! and how folios are split.
 
 use memwright::{
     Advice, FaultKind, HugeMode, HugeRefusal, Row, SharedSizeMode, SizeMode, SizeSettings,
@@ -25,7 +25,7 @@ fn sizes(world: &World) -> &SizeSettings {
     &world.memory.huge().sizes
 }
 
-/// Returns the order of the folio that contains the page.
+/// Returns the order of the folio that contains page `index`.
 fn order(process: &Process<'_>, index: u64) -> u8 {
     let entry = process.space.entry(page(index)).present().unwrap();
     assert_eq!(entry.size, PageSize::Size4K);
@@ -83,15 +83,15 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     }
     let mut process = world.process();
     process.map(FIRST + 1, 30, RW);
-    // The area begins inside the aligned block of 64 KiB, and inside the first 16 KiB of that block. Only smaller
-    // folios fit, and at the start of the area only a single page.
+    // The area begins inside an aligned block of 64 KiB, and inside the first 16 KiB of this block. Only smaller folios
+    // therefore fit, and only a single page at the start of the area.
     assert_eq!(process.store(FIRST + 9, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 15), 3);
     assert_eq!(process.store(FIRST + 5, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 2, 1).unwrap(), SINGLE_FAULT);
-    // A page that is mapped already, even the zero page, prevents a folio that would contain it. So does the end of the
-    // area.
+    // A folio is not allocated if one of its pages is mapped already, even to the zero page. It is not allocated either
+    // if it would extend beyond the end of the area.
     assert_eq!(process.load(FIRST + 18), 0);
     assert_eq!(process.store(FIRST + 16, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 20, 1).unwrap(), FOLIO_FAULT);
@@ -131,7 +131,7 @@ fn only_who_may_gets_them() {
     };
     advise(&process, 1, Advice::Huge);
     assert_eq!(process.store(at(1), 1).unwrap(), FOLIO_FAULT);
-    // With `Inherit`, this size follows the mode for all sizes.
+    // With `Inherit`, folios of this size follow the mode for all sizes.
     set(SizeMode::Inherit);
     world.memory.policy().set_huge(HugeMode::Never);
     assert_eq!(process.store(at(2), 1).unwrap(), SINGLE_FAULT);
@@ -146,7 +146,7 @@ fn only_who_may_gets_them() {
     // A load maps the zero page, only for the page that was loaded.
     assert_eq!(process.load_with(at(6)).unwrap().1, [FaultKind::ZeroPage]);
     assert!(!is_filled(&process, at(6) + 1));
-    // Shared memory follows its own setting for this size.
+    // Shared memory follows a setting of its own for this size.
     set(SizeMode::Never);
     world
         .memory
@@ -160,8 +160,8 @@ fn only_who_may_gets_them() {
 fn without_a_block_a_smaller_one_serves_and_the_account_says_so() {
     let world = world();
     sizes(&world).set_mode(2, SizeMode::Always);
-    // Allocates all frames, and then frees those for which `keeps` returns false. Two choices are tested: keeping the
-    // first four frames of each 16, and keeping one frame of each four.
+    // Allocates all frames, and then frees the frames for which `keeps` returns false. Two choices are tested: keeping
+    // the first four frames of each 16, and keeping one frame of each four.
     let take = |keeps: fn(u32) -> bool| {
         let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
         while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
@@ -245,7 +245,7 @@ fn a_family_shares_the_pages_one_by_one() {
     drop(child);
     parent.protect(FIRST, FOLIO, R);
     parent.protect(FIRST, FOLIO, RW);
-    // The child has exited: the pages are exclusive to the parent again, and writable without a fault.
+    // The child has exited. The pages are therefore exclusive to the parent again, and writable without a fault.
     assert_eq!(parent.store(FIRST + 6, 3).unwrap(), []);
     assert_eq!(order(&parent, FIRST), ORDER);
     parent.check();

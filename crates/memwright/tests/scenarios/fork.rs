@@ -1,5 +1,4 @@
-//! Tests of forks: after a fork, stores by the parent are not visible to the child, and stores by the child are not
-//! visible to the parent.
+//! Tests of forks: after a fork, neither the parent nor the child sees the stores of the other one.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Row};
 use memwright_sim::Arch;
@@ -143,8 +142,8 @@ fn private_pages_of_a_file_are_copied_with_the_fork_and_the_rest_is_found_again(
     assert_eq!(byte, [9]);
 }
 
-/// A refused store to a private file mapping gives the area an anon_vma. A fork then copies the entries of the mapped
-/// pages, so that the child need not fault on them.
+/// A refused store to a private file mapping gives the area an anon_vma. A fork therefore copies the entries of the
+/// mapped pages, so that the child need not fault on these pages.
 #[test]
 fn a_refused_write_of_a_file_makes_a_fork_copy_what_is_mapped() {
     let world = World::new();

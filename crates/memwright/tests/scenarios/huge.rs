@@ -36,8 +36,8 @@ fn size(process: &Process<'_>, index: u64) -> PageSize {
     present(process, index).size
 }
 
-/// A huge page is counted only when it is mapped: not if its frames are allocated and the allocation of its page table
-/// then fails.
+/// A huge page is counted only when it is mapped. It is not counted if its frames are allocated but the allocation of
+/// its page table then fails.
 #[test]
 fn a_huge_page_counts_once_it_is_mapped() {
     for (frames, filled) in [(0, 0), (1, 0), (u64::MAX, 1)] {
@@ -93,7 +93,7 @@ fn the_first_store_maps_two_mebibytes() {
     );
     assert_eq!(process.resident(), HUGE);
     assert_eq!(size(&process, FIRST + 200), PageSize::Size2M);
-    // No aligned range of 2 MiB is completely in the area here: small pages are mapped.
+    // No aligned range of 2 MiB is completely in the area here, so small pages are mapped.
     assert_eq!(process.store(0, 7), Ok(vec![FaultKind::DemandZero]));
     let above = FIRST + 2 * HUGE;
     assert_eq!(process.store(above, 7), Ok(vec![FaultKind::DemandZero]));
@@ -259,7 +259,7 @@ fn parent_and_child_share_a_huge_page_until_one_writes() {
         [1, 1]
     );
     assert_eq!(rows(&account, &SPLITS), [0, 0, 0, 0, 1, 0]);
-    // The child has exited: the huge page is exclusive to the parent again.
+    // The child has exited, so the huge page is exclusive to the parent again.
     let written = parent.store(FIRST, 6);
     assert_eq!(written, Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(parent.store(FIRST + 511, 6), Ok(vec![]));
@@ -363,7 +363,7 @@ fn a_program_collapses_what_it_has() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.resident(), 2 * HUGE);
     process.check();
-    // After a collapse, a split needs no new page table: it uses the deposited one.
+    // After a collapse, a split needs no new page table, because it uses the deposited one.
     process.protect(FIRST + 7, 1, R);
     assert_eq!(process.load(FIRST + 7), 7);
 }

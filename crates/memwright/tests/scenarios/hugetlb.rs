@@ -33,7 +33,7 @@ impl Pooled {
         self.world.frames.pool()
     }
 
-    /// Returns the numbers of total, free and reserved pages.
+    /// Returns the numbers of total, free and reserved pages of the pool.
     fn counts(&self) -> [u64; 3] {
         let pool = self.pool();
         [pool.total, pool.free, pool.reserved]
@@ -106,7 +106,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     let pooled = Pooled::new(4);
     let mut process = pooled.private(3);
     assert_eq!(pooled.counts(), [4, 4, 3]);
-    // The pool has too few unreserved pages for a second file to reserve two.
+    // A second file cannot reserve two pages, because the pool has too few unreserved pages.
     let file = pooled.file(2);
     let memory = pooled.world.memory.clone();
     assert!(PrivateHuge::new(memory, file.clone(), 0..2).is_err());
@@ -151,7 +151,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     assert_eq!((pool.total, pool.reserved, pool.surplus), (3, 3, 2));
     drop(process);
     assert_eq!(pooled.counts(), [1, 1, 0]);
-    // The requested size is larger than the memory of the machine: the pool grows as far as possible.
+    // The requested size is larger than the memory of the machine, so the pool grows as far as possible.
     frames.resize_pool(1000);
     let pool = pooled.pool();
     assert!(pool.total > 1 && pool.total < 1000 && pool.surplus == 0);
@@ -207,7 +207,7 @@ fn shared_pages_are_the_files() {
     assert_eq!(one.load(at(1) + 1), 6);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     drop((one, two, child));
-    // The reservation belongs to the file, so it remains after the mappings are gone.
+    // The reservation stays after the mappings are gone, because it belongs to the file.
     assert_eq!(pooled.counts(), [4, 3, 2]);
     file.punch(HUGE_BYTES, 3 * HUGE_BYTES);
     assert_eq!((pooled.counts(), file.resident()), ([4, 4, 2], 0));

@@ -98,7 +98,7 @@ fn what_cannot_be_locked() {
         .residency()
         .lock_all(true, LockFuture::No, false);
     assert_eq!(all.map(drop), over);
-    // `lock` reports the limit before it checks the range. For `unlock`, a length that rounds up to 0 is an empty
+    // `lock` reports the limit before it checks the range. `unlock` treats a length that rounds up to 0 as an empty
     // range.
     assert_eq!(
         process.space.residency().lock(page(0), u64::MAX, false),
@@ -246,7 +246,7 @@ fn a_sealed_area_stays() {
     let protected = space.protect(page(0), 6 * PAGE, R);
     assert_eq!(protected, Err(ProtectError::Sealed(sealed)));
     assert_eq!(process.areas(), "2r 2rw 2rw");
-    // The sealed area is writable, so discarding its contents is allowed.
+    // Discarding the contents of the sealed area is allowed, because the area is writable.
     assert_eq!(
         space.advise(sealed, PAGE, Advice::DontNeed),
         Ok(Advised::Done)

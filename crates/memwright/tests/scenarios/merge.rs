@@ -32,7 +32,7 @@ fn advise(process: &Process<'_>, first: u64, pages: u64, advice: Advice) {
     process.check();
 }
 
-/// Scans all memory until every page whose contents stay the same is merged.
+/// Scans all memory until every page whose contents do not change is merged.
 fn scan(world: &World) {
     for _ in 0..3 {
         while !world.memory.merge_pages(5) {}
@@ -80,8 +80,8 @@ fn the_last_that_shows_a_merged_frame_copies_it_too() {
     let mut process = filled(&world, 2, 7);
     scan(&world);
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
-    // The KSM frame, which a single entry still maps, can still be found by its contents, so it is not exclusive: a
-    // store copies it.
+    // The KSM frame can still be found by its contents although only a single entry maps it. It is therefore not
+    // exclusive: a store copies it.
     assert_eq!(process.store(1, 2), Ok(vec![COPY]));
     assert_eq!(counts(&world).shared, 0);
     assert_eq!(world.memory.merging().shed(&world.memory), 1);
@@ -206,14 +206,14 @@ fn pinned_and_lent_pages_are_not_merged() {
     let lent = process.space.lend(page(1)).unwrap().into_raw();
     scan(&world);
     assert_eq!(process.space.ksm().merged_pages().merged, 2);
-    // The pinned page was not merged, so the program sees a write by the device.
+    // The pinned page was not merged, so a write by the device is visible to the program.
     world.frames.write(pinned, 0, &[9]);
     assert_eq!((process.load(0), process.load(2)), (9, 7));
     world.frames.unpin(pinned);
     drop((world.frames.adopt(pinned), world.frames.adopt(lent)));
     scan(&world);
     assert_eq!(process.space.ksm().merged_pages().merged, 3);
-    // Pinning a merged page unshares it: the caller gets a private copy.
+    // Pinning a merged page unmerges it: the caller gets a private copy.
     let pinned = process.space.pin(page(2)).unwrap().into_raw();
     world.frames.write(pinned, 0, &[1]);
     assert_eq!((process.load(2), process.load(3)), (1, 7));

@@ -11,7 +11,7 @@ fn name(text: &str) -> Arc<AreaName> {
     Arc::new(AreaName::new(text.into()))
 }
 
-/// Returns the sizes in pages and the names of the areas.
+/// Returns, as text, the size in pages and the name of each area.
 fn names(process: &Process<'_>) -> String {
     let mut row = Vec::new();
     process.space.areas(&mut |area| {

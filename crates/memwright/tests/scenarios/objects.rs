@@ -1,4 +1,4 @@
-//! Tests of objects: files and shared memory, and an object that is notified of the first store.
+//! Tests of objects: of files and shared memory, and of an object that is notified of the first store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn a_read_of_a_file_maps_what_is_cached_around_it() {
     let account = world.counted(|| {
         assert_eq!(process.load_with(4 + 20), Ok((5, vec![FaultKind::File])));
     });
-    // Fault-around maps an aligned window of 16 pages: 15 besides the one that was accessed.
+    // Fault-around maps an aligned window of 16 pages: 15 pages besides the accessed page.
     assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 15]);
     assert_eq!(process.resident(), 16);
     // The object has 40 pages in memory. Fault-around maps only pages of the window that are in memory.
@@ -185,7 +185,7 @@ fn objects_are_sparse() {
 /// An object that must be notified of the first store to a clean page, like a file of a file system on a disk, and that
 /// writes its pages back.
 pub struct Notified {
-    /// Guards the pages.
+    /// The pages, behind a lock.
     pages: Mutex<Pages<Machine>>,
     mappings: Mappings<Machine>,
     heard: AtomicU64,
@@ -418,7 +418,8 @@ fn a_run_of_pages_is_looked_up_like_each_of_them() {
     let world = World::new();
     let memory = &world.memory;
     let object = world.shmem(530);
-    // Pages on both sides of index 512, where a node of the tree ends, and pages just before the object's end.
+    // Two kinds of pages are tested: pages around index 512, where a node of the tree ends, and pages just before the
+    // object's end.
     for index in [0, 1, 63, 500, 509, 511, 512, 515, 529] {
         object.write_at(index * PAGE, &[3]).unwrap();
     }
@@ -461,8 +462,8 @@ fn a_run_of_pages_is_looked_up_like_each_of_them() {
 fn a_run_is_found_wherever_the_last_page_is() {
     let world = World::new();
     let object = world.shmem(1 << 40);
-    // Each row stores one more page: the first one, one below it, and one whose index does not fit in 32 bits. The last
-    // row stores its page after a truncation has left only page 8.
+    // Each row stores one more page: first a page, then one below it, then one whose index does not fit in 32 bits. The
+    // last row stores its page after a truncation has left only page 8.
     for (stored, cut) in [(40, None), (8, None), ((1 << 33) + 3, None), (9, Some(9))] {
         if let Some(pages) = cut {
             object.set_size(pages * PAGE).unwrap();
@@ -496,7 +497,7 @@ fn sparse_pages_behave_as_a_map() {
         number = number
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        // Indices from a small set. They differ at every level of the tree.
+        // The index is one of few, which differ at every level of the tree.
         let index = ((number >> 33) % 12) << ((number >> 40) % 6 * 9);
         match (number >> 60) % 4 {
             0 | 1 if pages.get(index).is_none() => {

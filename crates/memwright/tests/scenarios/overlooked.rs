@@ -1,5 +1,5 @@
 //! Tests of state that one part of the memory manager must keep for another part: pins, copies in swap, locks,
-//! userfaultfd contexts, and one dirty bit with several readers.
+//! userfaultfd contexts, and the one dirty bit that has several readers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, RW, World, page, watch};
 
-/// The number of 4 KiB pages in 2 MiB, and the index of the first page that is aligned to 2 MiB.
+/// The number of 4 KiB pages in 2 MiB, and also the index of the first page that is aligned to 2 MiB.
 const HUGE: u64 = 512;
 const FIRST: u64 = 4;
 

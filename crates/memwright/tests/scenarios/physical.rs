@@ -1,5 +1,5 @@
-//! Tests of device memory: what maps it, what each operation does with it, and that no frame of it is counted, freed or
-//! accessed by the memory manager.
+//! Tests of device memory: which calls map it, what each operation does with it, and that the memory manager counts,
+//! frees and accesses no frame of it.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
@@ -20,9 +20,9 @@ use crate::world::{NONE, PAGE, Process, R, RW, World, page, watch};
 const FIRST: u64 = 4;
 /// The number of 4 KiB pages in 2 MiB.
 const HUGE: u64 = 512;
-/// The frames of ordinary memory. Device memory begins after them, aligned to 2 MiB.
+/// The number of frames of ordinary memory. Device memory begins after them, aligned to 2 MiB.
 const FRAMES: u32 = 8192;
-/// The frames of device memory.
+/// The number of frames of device memory.
 const DEVICE: u32 = 4096;
 
 fn world() -> World {
@@ -43,7 +43,8 @@ fn device(index: u64) -> PhysAddr {
     PhysAddr::new((u64::from(FRAMES) + index) * PAGE)
 }
 
-/// Returns a request for `pages` pages from page `first` of device memory on, at page `index`.
+/// Returns a request that maps `pages` pages of device memory, from its page `first` on, at page `index` of the
+/// process.
 fn request(
     index: u64,
     first: u64,
@@ -64,7 +65,7 @@ fn present(process: &Process<'_>, index: u64) -> Present {
     process.space.entry(page(index)).present().unwrap()
 }
 
-/// Returns the page of device memory that is mapped at page `index`.
+/// Returns the number of the page of device memory that is mapped at page `index`.
 fn shown(process: &Process<'_>, index: u64) -> u64 {
     let page = page(index).page();
     let frame = present(process, index).frame_of(page);
@@ -110,7 +111,7 @@ fn device_memory_is_mapped_at_once_and_never_counted() {
         assert_eq!(process.load(FIRST + 7), 9);
     });
     assert_eq!(account.count(Row::FramesZeroed), 0);
-    // The bytes are in device memory, at the congruent pages.
+    // Each byte is in the page of device memory that is mapped at the byte's address.
     let byte = |index: u64| {
         let frame = device(index).frame();
         let byte = world.machine.memory().byte(frame, 0);
@@ -197,7 +198,8 @@ fn only_device_memory_can_be_mapped_as_such() {
     };
     let end = device(u64::from(DEVICE)).as_u64();
     let refused = |start: u64| Err(MapError::NotDevice(PhysAddr::new(start)));
-    // Managed frames, wholly or in part; frames beyond the machine; numbers that a frame cannot have.
+    // The rows are frames that the allocator manages, completely or in part; frames beyond the machine; and numbers
+    // that a frame cannot have.
     for (start, pages) in [
         (PAGE, 1),
         (0, 1),
@@ -229,7 +231,7 @@ fn a_free_range_is_chosen_so_that_huge_entries_fit() {
     assert_eq!(start.number() % HUGE, 3);
     let index = (start.address().as_u64().wrapping_sub(page(0).as_u64())) / PAGE;
     assert_eq!(sizes(&process, index, 2 * HUGE), "sHs");
-    // At an address that is not congruent modulo 2 MiB, small entries map the memory.
+    // The virtual and the physical address are not congruent modulo 2 MiB, so small entries map the memory.
     map(&process, FIRST, 3, HUGE);
     assert_eq!(sizes(&process, FIRST, HUGE), "s");
     assert_eq!(shown(&process, FIRST + 5), 8);
@@ -321,7 +323,7 @@ fn a_mapping_moves_and_shrinks_but_does_not_grow() {
         (process.load(to + 1), shown(&process, to + HUGE + 1)),
         (5, HUGE + 1)
     );
-    // At an address that is not congruent modulo 2 MiB, small entries map the memory.
+    // The virtual and the physical address are not congruent modulo 2 MiB, so small entries map the memory.
     let to = FIRST + 8 * HUGE + 1;
     let from = FIRST + 4 * HUGE;
     assert_eq!(
@@ -441,7 +443,7 @@ fn locking_changes_nothing_and_every_page_is_in_memory() {
     assert_eq!(here, HUGE + 4);
     let flags = SyncFlags::WAIT | SyncFlags::INVALIDATE;
     assert_eq!(process.space.sync(page(FIRST), PAGE, flags), Ok(()));
-    // Population skips the memory, which is mapped already.
+    // Population skips device memory, because it is mapped already.
     let populating = MapRequest {
         populate: true,
         ..request(0, 8, 2, RW, CacheMode::WriteBack)
@@ -466,7 +468,8 @@ fn the_kernel_does_not_access_device_memory() {
 
 #[test]
 fn a_missing_entry_is_beyond_the_object() {
-    // The memory manager removes no entry of device memory. If one is missing nevertheless, no page is invented.
+    // The memory manager removes no entry of device memory. If an entry is missing nevertheless, a fault maps no other
+    // page in its place.
     let world = world();
     let mut process = world.process();
     map(&process, FIRST, 0, 2);
@@ -518,7 +521,7 @@ fn writes_are_not_tracked() {
     let mut flags = AreaFlags::empty();
     process.space.areas(&mut |area| flags = area.flags());
     assert!(!flags.intersects(AreaFlags::SOFT_DIRTY | AreaFlags::WATCH_STORES));
-    // Stores still take no fault, after a change of rights too.
+    // Stores still take no fault, even after a change of rights.
     process.protect(FIRST, HUGE, R);
     process.protect(FIRST, HUGE, RW);
     assert_eq!(process.store(FIRST + 1, 1), Ok(vec![]));

@@ -75,8 +75,8 @@ fn a_page_whose_other_owner_is_gone_is_written_without_a_fault() {
         }
         let mut child = parent.fork();
         child.store(0, 2).unwrap();
-        // While the child lives, a store to a shared page faults under every policy. Page 0 is not shared, because the
-        // child has copied it.
+        // While the child lives, a store to a page that it shares with the parent faults under every policy. Page 0 is
+        // not shared, because the child has copied it.
         parent.protect(0, 6, R);
         parent.protect(0, 6, RW);
         assert_eq!(parent.store(1, 3).unwrap().len(), 1);
@@ -127,8 +127,8 @@ fn locked_private_memory_that_becomes_writable_is_there() {
     assert_eq!(process.store(1, 1), Ok(vec![]));
 }
 
-/// Memory without pages is accounted only while it is writable. When it is no longer accounted, it merges with its
-/// neighbours.
+/// Memory without pages is accounted only while it is writable. When the memory is no longer accounted, it merges with
+/// its neighbours.
 #[test]
 fn untouched_memory_that_is_read_only_is_not_promised() {
     let world = World::new();

@@ -351,7 +351,8 @@ fn areas_that_a_fork_made_take_no_new_neighbour_in() {
         process.map(2, 2, RW);
         assert_eq!(process.areas(), areas);
     }
-    // In the child, the two parts of one area do not merge: the fork has given each part an anon_vma of its own.
+    // In the child, the two parts of the area do not merge, because the fork has given each part an anon_vma of its
+    // own.
     parent.space.protect(page(0), PAGE, R).unwrap();
     let second = parent.fork();
     for process in [&parent, &second] {
@@ -424,7 +425,7 @@ fn of_several_areas_none_is_watched() {
     let watch = watch.unwrap();
     let modes = WatchModes::WRITE_PROTECT;
     let refused = |index| Err(RemapError::NoArea(page(index)));
-    // The first area of the range is registered with a userfaultfd: nothing moves.
+    // The first area of the range is registered with a userfaultfd, so nothing moves.
     process
         .space
         .uffd()
@@ -433,7 +434,7 @@ fn of_several_areas_none_is_watched() {
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(0));
     assert_eq!(process.areas(), "1rw 1rw 2r 2rw");
     process.space.uffd().forget_watch(&watch);
-    // A later area is registered with a userfaultfd: the areas before it have moved.
+    // A later area of the range is registered with a userfaultfd. The areas before it have moved.
     process
         .space
         .uffd()

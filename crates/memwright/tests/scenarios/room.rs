@@ -1,5 +1,5 @@
 //! Tests of objects that share a size limit, like the files of a mounted tmpfs: how many pages they can have, which
-//! folios they get, and after which operations other pages fit within the limit.
+//! folios they get, and which operations make space below the limit again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,7 +59,7 @@ fn order(process: &Process<'_>, index: u64) -> u8 {
     process.world.frames.folio_order(present.frame)
 }
 
-/// Returns the number of folios of this order that were allocated for shared memory.
+/// Returns the number of folios of order `order` that were allocated for shared memory.
 fn given(world: &World, order: u8) -> u64 {
     let counts = world.memory.huge().sizes.counts(order);
     counts.shared_filled.load(Ordering::Relaxed)
@@ -91,7 +91,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     private.map_object(FIRST, 8, RW, &one, false);
     assert_eq!(private.store(FIRST, 9), Ok(vec![FaultKind::Copy]));
     assert_eq!(room.used(), 5);
-    // This access allocates the last page that the limit allows. After it, any access that needs another page fails.
+    // This access allocates the last page that the limit allows. Afterwards, any access that needs another page fails.
     assert_eq!(first.load_with(FIRST + 7), Ok((0, vec![FILE])));
     assert_eq!(room.used(), 6);
     assert_eq!(first.store(FIRST + 6, 1), Err(FaultError::BeyondObject));
@@ -103,7 +103,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     let refused = two.put(&world.memory, 7, frame, &mut || true);
     assert_eq!(refused, Err(ObjectError::NoRoom));
     drop(world.frames.adopt(frame));
-    // A write to present pages succeeds. The write ends at the first page that the limit does not allow.
+    // A write to present pages succeeds, and ends at the first page that the limit does not allow.
     assert_eq!(
         two.write_at(PAGE, &[3; 2 * PAGE as usize]),
         Ok(PAGE as usize)
@@ -137,8 +137,8 @@ fn what_goes_gives_its_room_back() {
         .advise(page(FIRST + 2), 4 * PAGE, Advice::Remove);
     advised.unwrap();
     assert_eq!(room.used(), 12);
-    // `MADV_DONTNEED` unmaps the pages and leaves them in the object. A call of `allocate` that fails frees only the
-    // pages that it has allocated beyond the size of the file.
+    // `MADV_DONTNEED` unmaps the pages and leaves them in the object. If `allocate` fails, it frees only those pages
+    // that it has allocated beyond the size of the file.
     let advised = process
         .space
         .advise(page(FIRST), 16 * PAGE, Advice::DontNeed);
@@ -242,9 +242,9 @@ fn pages_come_together_as_the_room_says() {
     const SMALL: Option<PageSize> = Some(PageSize::Size4K);
     #[rustfmt::skip]
     let table = [
-        // Columns: the mode for every size, the mode of the mount, and the results without and with `MADV_HUGEPAGE`.
-        // Each result is the page size with which the first 2 MiB are mapped, and the order of the folio in the last
-        // 256 pages of the object.
+        // Columns: the mode for every size; the mode of the mount; the results, first without and then with
+        // `MADV_HUGEPAGE`. A result is the page size with which the first 2 MiB are mapped, and the order of the folio
+        // in the last 256 pages of the object.
         (Never, Always,     [(WHOLE, 8), (WHOLE, 8)]),
         (Never, WithinSize, [(WHOLE, 8), (WHOLE, 8)]),
         (Never, Advised,    [(SMALL, 0), (WHOLE, 8)]),
@@ -304,7 +304,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST + HUGE + 33, 3), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + HUGE + 32), 3);
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
-    // The new part of a file that grows is zero. A huge page may be allocated only where the file has no page yet.
+    // The new part of a file that has grown is zero. A huge page may be allocated only where the file has no page yet.
     object.set_size(3 * HUGE * PAGE).unwrap();
     let mut other = showing(&world, &object);
     assert_eq!(other.load(FIRST + HUGE + 40), 0);
@@ -377,7 +377,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         (room.used(), pages(&in_room)),
         (pages_written, pages_written)
     );
-    // `prepare_write` does not replace present pages, and allocates no folio if the write covers only a part of a page.
+    // `prepare_write` does not replace present pages. It allocates no folio if the write covers only a part of a page.
     assert_eq!(in_room.prepare_write(0, HUGE * PAGE), PAGE);
     assert_eq!(
         in_room.prepare_write(4 * HUGE * PAGE, 4 * HUGE * PAGE + 100),
@@ -401,11 +401,11 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
     world.memory.huge().set_shared_mode(SharedMode::Always);
     assert_eq!(write(&file, HUGE, HUGE), [HUGE]);
     assert_eq!((given(&world, FOLIO_ORDER), pages(&file)), (3, 2 * HUGE));
-    // A system call writes without an area, so the mode `Advised` never applies to it.
+    // The mode `Advised` never applies to a write by a system call, because it does not go through an area.
     let room = self::room(&world, None, SharedMode::Advised);
     let advised = object(&world, &room, 0);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), u64::MAX);
-    // A new mode of the mount also applies to existing objects.
+    // If the mode of the mount changes, the new mode also applies to existing objects.
     room.set_huge(world.memory.huge(), SharedMode::Always);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), HUGE * PAGE);
     assert_eq!((room.used(), pages(&advised)), (HUGE, HUGE));

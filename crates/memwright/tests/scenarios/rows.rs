@@ -80,7 +80,8 @@ fn frames_in_use() -> Checked {
 fn page_tables_that_went() -> Checked {
     let world = World::new();
     drop(stored(&world, 4));
-    // The peak has a root more: the CPU loaded that of another address space before the page tables were freed.
+    // The peak includes one more root, because the CPU loaded the root of another address space before the page tables
+    // were freed.
     let peak = u64::from(Arch::LEVELS + 1) * u64::from(Arch::TABLE_FRAMES);
     let expected = vec![(Row::TableFrames, 0), (Row::TableFramesPeak, peak)];
     (world.account(), expected)
@@ -128,8 +129,8 @@ fn few_pages_protected() -> Checked {
     (account, expected)
 }
 
-/// A full local flush also drops translations that the operation did not change: here those of ten pages that map the
-/// zero page.
+/// A full local flush also drops translations that the operation did not change. Here these are the translations of ten
+/// pages that map the zero page.
 fn many_pages_unmapped() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 40);
@@ -372,7 +373,7 @@ fn swap_slots() -> Checked {
     advise(&process, 0, 8, Advice::PageOut);
     let account = world.counted(|| {
         process.load(0);
-        // A load has swapped in the page, and has mapped it writable: the first store does not fault.
+        // The load has swapped in the page and mapped it writable, so the first store does not fault.
         assert_eq!(process.store(0, 1), Ok(vec![]));
         process.unmap(1, 3);
     });
@@ -604,11 +605,11 @@ fn flushes_under(policy: &str) -> (u64, u64) {
         for pages in [2, 40] {
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
-            // No CPU has accessed the pages since these two changes.
+            // No CPU has accessed the pages since the two changes above.
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
         }
-        // No page is populated here, so these changes need no flush under any policy.
+        // No page is populated in this range, so its change needs no flush under any policy.
         process.protect(100, 4, R);
     });
     let on_second = world.machine.run_on(second);
@@ -631,13 +632,13 @@ fn an_elided_flush_is_one_that_a_kernel_without_elision_makes() {
     assert_eq!(flushes_under("gather"), (16, 0));
     // Each changed entry is flushed separately, locally and by a shootdown.
     assert_eq!(flushes_under("immediate"), (2 * 4 * (2 + 40), 0));
-    // The entries keep their accessed bits, so their translations could be in a TLB: no flush is elided.
+    // The entries keep their accessed bits, so their translations could be in a TLB. No flush is therefore elided.
     assert_eq!(flushes_under("elide"), (16, 0));
-    // The first change of each range clears the accessed bits, so the flushes of the other three are elided.
+    // The first change of each range clears the accessed bits, so the flushes of the other three changes are elided.
     assert_eq!(flushes_under("elide+grow"), (4, 12));
 }
 
-/// Returns whether the source text has the name of the row, and not only a longer name that begins with it.
+/// Returns whether the source text contains the name of the row. A longer name that begins with it does not count.
 fn is_named(text: &str, row: Row) -> bool {
     let name = format!("Row::{row:?}");
     text.match_indices(&name).any(|(at, _)| {

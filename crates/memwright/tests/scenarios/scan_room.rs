@@ -1,5 +1,5 @@
-//! Scans for written pages over several page tables: which pages are reported and protected if the caller has room for
-//! all of them, if it has room for some, and if the scan calls it for each run.
+//! Scans for written pages over several page tables. The tests check which pages are reported and protected in three
+//! cases: the caller has space for all of them, it has space for some of them, or the scan calls it for each run.
 
 use memwright::track::{Categories, Scan, Share, Take};
 use memwright::uffd::WatchModes;
@@ -12,13 +12,13 @@ const PAGES: u64 = 3 * 512;
 
 const WRITTEN: Scan = Scan::written(true);
 
-/// A callback that takes pages until its room for runs or for pages is used up.
+/// A callback that takes pages until its space for runs or for pages is used up.
 struct Room {
     runs: Vec<PageRange>,
     most_runs: usize,
     pages: u64,
-    /// Whether `room` returns the room that is left. If not, it returns 0, and the scan calls `take` before it protects
-    /// a run.
+    /// Whether `room` returns the space that is left. If not, `room` returns 0, and the scan calls `take` before it
+    /// protects a run.
     tells: bool,
 }
 
@@ -76,7 +76,7 @@ fn watched(policy: &str, work: impl Fn(&mut Process<'_>)) {
     work(&mut process);
 }
 
-/// Pages in three tables: alone, in pairs, a long run over the end of a table, and the last page.
+/// Returns pages in three tables: single pages, pairs, a long run across the end of a table, and the last page.
 fn pages_to_write() -> Vec<u64> {
     let mut pages = vec![0, 7, 8, 100, 101, 300, 511];
     pages.extend((520..1000).step_by(9));

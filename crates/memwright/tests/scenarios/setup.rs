@@ -1,4 +1,4 @@
-//! What the construction of an address space refuses.
+//! Tests of the requests for an address space that are refused.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use memwright_testkit::HostSwap;
 
 use crate::world::{PAGE, Process, R, RW, World, page, rows, watch};
 
-/// The rows of page tables: those that forks shared, and those that were copied and taken over.
+/// The rows that count page tables: tables that forks shared, tables that were copied, and tables that were taken over.
 const TABLES: [Row; 3] = [Row::TablesShared, Row::TablesCopied, Row::TablesTaken];
 
 /// The number of pages that a last-level table maps.
@@ -90,7 +90,7 @@ fn a_protection_change_takes_back_the_table_before_the_store() {
 
 #[test]
 fn a_table_is_shared_only_if_all_its_areas_permit_it() {
-    // The flags of the second area of the table, and the number of tables that the fork shares.
+    // Each row: the flags of the second area of the table, and the number of tables that the fork shares.
     let rows_of = [
         (AreaFlags::empty(), 1),
         (AreaFlags::DONTFORK, 0),
@@ -115,7 +115,8 @@ fn a_table_is_shared_only_if_all_its_areas_permit_it() {
     assert_eq!(account.count(Row::ForkCopied), 3);
 }
 
-/// A fork that copies gives the child no entry of memory that was only read. A table with such entries is copied.
+/// A fork that copies entries gives the child none for memory that was only read. A table with such entries is
+/// therefore copied.
 #[test]
 fn a_table_with_entries_that_a_fork_omits_is_copied() {
     // The areas that were never written: their first pages, whether their first page was read, and whether the table is
@@ -169,8 +170,8 @@ fn a_pinned_page_prevents_sharing() {
     assert_eq!(account.count(Row::FramesCopied), 0, "the pin has ended");
 }
 
-/// The parent lends a page, as `vmsplice` does, and unmaps it after a fork: what the child then stores is not read from
-/// the frame that was lent.
+/// The parent lends a page, as `vmsplice` does, and unmaps the page after a fork. A later store of the child does not
+/// reach the lent frame.
 #[test]
 fn a_store_after_a_fork_does_not_reach_a_lent_page() {
     let world = world("1");
@@ -179,7 +180,7 @@ fn a_store_after_a_fork_does_not_reach_a_lent_page() {
     parent.space.read(page(0), &mut before).unwrap();
     let lent = parent.space.lend(page(0)).unwrap();
     let child = parent.fork();
-    // All pages of the table, so that the parent leaves it as it is.
+    // The range has all pages of the table, so that the parent leaves the table unchanged.
     let start = memwright_table::VirtAddr::new(page(0).as_u64() >> 21 << 21);
     parent.space.unmap(start, 2 << 20).unwrap();
     child.space.write(page(0), &[before[0] + 1]).unwrap();
@@ -188,8 +189,8 @@ fn a_store_after_a_fork_does_not_reach_a_lent_page() {
     assert_eq!(read, before);
 }
 
-/// After a fork, one process lends a page while both share its table, and then unmaps it. A later store of the other
-/// process does not change the lent frame.
+/// After a fork, while both processes share its table, one of them lends a page and then unmaps it. A later store of
+/// the other process does not change the lent frame.
 #[test]
 fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
     for parent_lends in [true, false] {
@@ -213,7 +214,7 @@ fn a_store_does_not_reach_a_page_that_was_lent_from_a_shared_table() {
     }
 }
 
-/// Returns how many entries map the page, as each process counts them in a walk over its entries.
+/// Returns, for each process, how many entries map page `index`, as the process counts them in a walk over its entries.
 fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     let range = PageRange::single(page(index).page());
     let count = |process: &&Process<'_>| {
@@ -230,8 +231,8 @@ fn entries(world: &World, processes: &[&Process<'_>], index: u64) -> Vec<u32> {
     processes.iter().map(count).collect()
 }
 
-/// Two of three processes share a table, and the third has a copy of it. Each process counts three entries for each
-/// page. A table whose pages no other table maps stays shared.
+/// Two of three processes share a table, and the third has a copy of the table. Each process counts three entries for
+/// each page. A table stays shared if no other table maps its pages.
 #[test]
 fn each_entry_of_a_shared_table_is_counted() {
     let world = world("1");
@@ -248,7 +249,7 @@ fn each_entry_of_a_shared_table_is_counted() {
     assert_eq!(entries(&world, &all, START), [3; 3]);
     let account = world.counted(count);
     assert_eq!(rows(&account, &TABLES), [0, 0, 0]);
-    // A copy of a table whose pages had no other references makes it ambiguous.
+    // The pages of this table had no other references. The copy adds some and so makes the table ambiguous.
     parent.store(START, 2).unwrap();
     let account = world.counted(count);
     assert_eq!(rows(&account, &TABLES), [0, 1, 0]);
@@ -366,7 +367,8 @@ fn a_fork_that_runs_out_of_frames_leaves_the_parent_as_it_was() {
         }
         assert_eq!(world.frames.earmarked(), 0);
     }
-    // The root and two upper tables of the child. An earmark that fails is tried again for fewer frames.
+    // Three allocations can fail: those of the root and of two upper tables of the child. An earmark that fails is
+    // tried again for fewer frames.
     assert_eq!(failures, 3);
 }
 

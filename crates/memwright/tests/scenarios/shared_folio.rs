@@ -21,7 +21,7 @@ const FIRST: u64 = 4;
 const FOLIO: FaultKind = FaultKind::Folio;
 const FILE: FaultKind = FaultKind::File;
 
-/// Enables folios of these orders for shared anonymous memory.
+/// Enables folios of `orders` for shared anonymous memory.
 fn allow(world: &World, orders: &[u8]) {
     for order in orders {
         let settings = world.memory.huge();
@@ -59,8 +59,8 @@ fn order(process: &Process<'_>, index: u64) -> u8 {
     process.world.frames.folio_order(present.frame)
 }
 
-/// Returns the number of folios of this order that were allocated for shared memory, and the number of allocations that
-/// failed.
+/// Returns the number of folios of order `order` that were allocated for shared memory, and the number of such
+/// allocations that failed.
 fn counts(world: &World, order: u8) -> (u64, u64) {
     let counts = world.memory.huge().sizes.counts(order);
     let filled = counts.shared_filled.load(Ordering::Relaxed);
@@ -175,7 +175,7 @@ fn a_folio_ends_with_its_object_and_its_area() {
     let object = anonymous(&world, 10);
     let mut process = world.process();
     process.map_object(FIRST, 32, RW, &object, true);
-    // The last page of the object is a partial one, which counts as a page.
+    // The last page of the object is only partly in it, but counts as a page.
     object.set_size(10 * PAGE - 1).unwrap();
     assert_eq!(process.store(FIRST + 9, 1), Ok(vec![FILE]));
     assert_eq!(process.store(FIRST + 5, 1), Ok(vec![FOLIO]));
@@ -202,7 +202,7 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(apart.store(FIRST + 20, 1), Ok(vec![FILE]));
     let mut whole = showing(&world, &object);
     assert_eq!(whole.store(FIRST + 40, 1), Ok(vec![FOLIO]));
-    // A folio that is present already is mapped completely, whatever its alignment in the area.
+    // A folio that is present already is mapped completely, however it is aligned in the area.
     assert_eq!(apart.store(FIRST + 2 + 40, 2), Ok(vec![FILE]));
     assert_eq!((apart.resident(), object.resident()), (17, 17));
     apart.check();
@@ -357,8 +357,8 @@ fn a_file_asks_the_setting_of_every_size_and_2_mib_come_first() {
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 1024, 1), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + 1024), 8);
-    // A process that disables huge pages gets no folios either, and no process gets any while the mode forces huge
-    // pages of 2 MiB.
+    // A process that disables huge pages gets no folios either. While the mode forces huge pages of 2 MiB, no process
+    // gets smaller folios.
     process.space.huge_pages().refuse(HugeRefusal::Everywhere);
     assert_eq!(process.store(FIRST + 128, 1), Ok(vec![FILE]));
     process.space.huge_pages().refuse(HugeRefusal::Nothing);
@@ -388,8 +388,8 @@ fn shared_memory_goes_where_its_largest_folios_fit() {
             "{pages} from {offset}"
         );
     }
-    // Mappings that are smaller than the largest folio are placed at the highest free address. So are mappings of
-    // objects that no huge-page setting controls.
+    // Two kinds of mappings are placed at the highest free address: mappings that are smaller than the largest folio,
+    // and mappings of objects whose huge pages no setting controls.
     let last = map(0, 31);
     assert_eq!(map(0, 31), last - 31);
     let plain = world.shmem(64);

@@ -84,7 +84,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     let object = shared(&world, HUGE);
     let (mut whole, mut part) = (world.process(), world.process());
     whole.map_object(FIRST, HUGE, RW, &object, true);
-    // The second mapping is not aligned to 2 MiB, so it maps the huge page by small entries.
+    // The second mapping is not aligned to 2 MiB, so small entries map the huge page in it.
     part.map_object(FIRST + 1, HUGE, RW, &object, true);
     assert_eq!(whole.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(part.store(FIRST + 1 + 30, 2), Ok(vec![FaultKind::File]));
@@ -146,7 +146,8 @@ fn a_part_that_changes_splits_the_entry_and_not_the_object() {
     process.protect(FIRST + 4, 2, RW);
     assert_eq!(process.store(FIRST + 5, 6), Ok(vec![]));
     process.check();
-    // A process that maps the object only now maps the huge page by one entry.
+    // The split changed only the entry of the first process. A process that maps the object later maps the huge page by
+    // one entry.
     let mut later = world.process();
     later.map_object(FIRST, HUGE, RW, &object, true);
     assert_eq!(later.load_with(FIRST + 5), Ok((6, vec![FaultKind::Huge])));

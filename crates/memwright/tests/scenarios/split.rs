@@ -1,5 +1,5 @@
-//! Tests of splitting folios on request: at an address, of an object, or all of them. Also tests of the zero-filled
-//! pages that a split frees.
+//! Tests of splitting folios on request: at an address, of an object, or all folios. Other tests check which
+//! zero-filled pages a split frees.
 
 use memwright_sim::Arch;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ fn world() -> World {
     world
 }
 
-/// Creates a process with a huge page. Each small page of it contains its number, except that pages whose number is a
-/// multiple of `zeroes` are zero.
+/// Creates a process with a huge page. Each small page of the huge page contains its number, but is zero if its number
+/// is a multiple of `zeroes`.
 fn filled(world: &World, zeroes: u64) -> Process<'_> {
     let mut process = world.process();
     process.map(FIRST, HUGE, RW);
@@ -114,7 +114,7 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
             assert_eq!(after.frame.number(), before.frame.number() + index as u32);
             assert_eq!(after.bits, before.bits);
             assert_eq!(process.load(FIRST + index), value(index, HUGE * 2));
-            // The small page is exclusive like the huge page before: a store does not fault.
+            // Like the huge page before, the small page is exclusive: a store does not fault.
             assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
         }
         assert_eq!(process.resident(), HUGE);
@@ -349,7 +349,7 @@ fn what_is_pinned_or_held_stays_whole() {
     let pinned = process.space.pin(page(FIRST + 9)).map(Pinned::into_raw);
     let pinned = pinned.unwrap();
     let all_but_one = FolioSplits {
-        // The folio that cannot be split is found again at each of its four pages.
+        // The folio that cannot be split is found once at each of its four pages.
         found: HUGE / 4 + 3,
         split: HUGE / 4 - 1,
     };

@@ -1,5 +1,5 @@
-//! Tests of pages that are swapped out and in: how many faults a load and a store take, which process the pages are
-//! exclusive to, and how they are tracked.
+//! Tests of pages that are swapped out and in: how many faults a load and a store take, to which process the pages are
+//! exclusive, and how they are tracked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,12 +134,13 @@ fn neighbours_come_back_with_the_page_as_if_they_had_been_loaded() {
         assert_eq!(byte, index as u8 + 1);
         major += kinds.len();
     }
-    // Four faults: readahead reads 4 pages up to the end of a page table, then 16, 16 and the remaining ones.
+    // There are four faults. Readahead first reads 4 pages, up to the end of a page table, then 16, 16 and the
+    // remaining ones.
     assert_eq!(major, 4);
     for index in 0..40 {
         assert_eq!(process.store(index, 1), Ok(vec![]));
     }
-    // Readahead reads only pages with consecutive slots: here each page is swapped in alone.
+    // Readahead reads only pages with consecutive slots, so each page is swapped in alone here.
     page_out(&process, 4, 1);
     page_out(&process, 6, 1);
     page_out(&process, 5, 1);
@@ -197,12 +198,12 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     assert_eq!(child.store(0, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!(parent.load(0), 1);
     assert_eq!(parent.store(0, 8), Ok(vec![FaultKind::WriteOnly]));
-    // A store swaps in a private copy. Afterwards only the entry of the other process names the slot.
+    // The child's store swaps in a private copy. Afterwards only the parent's entry names the slot.
     assert_eq!(child.store(1, 9), Ok(vec![IN]));
     assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
     assert_eq!(parent.store(1, 3), Ok(vec![]));
     assert_eq!((parent.load(1), child.load(1)), (3, 9));
-    // A store finds the page in the swap cache while the other process maps it.
+    // The child's store finds the page in the swap cache, because the parent maps it.
     assert_eq!(parent.load_with(2), Ok((3, vec![IN])));
     assert_eq!(child.store(2, 4), Ok(vec![CACHED]));
     assert_eq!((parent.load(2), child.load(2)), (3, 4));
@@ -381,7 +382,7 @@ fn transfers_end_in_any_order_and_wait_for_room() {
         });
         // Reads of readahead fail too. These failures are counted, but not reported to the program.
         let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
-        // A device that takes one transfer at a time has no room for readahead.
+        // If a device takes only one transfer at a time, no pages are read ahead.
         let ahead = u64::from(depth > 1);
         assert!(
             rows[0] > 10 && rows[1] >= failed + ahead,
@@ -485,8 +486,8 @@ fn a_store_after_madv_free_is_kept_by_parent_and_child() {
         freed.unwrap();
         process
     };
-    // The frame stays in the swap cache while the child maps it. The parent then maps it again by a clean entry, but
-    // page 1 was written and must not be discarded.
+    // The frame stays in the swap cache while the child maps it. The parent then maps it again by a clean entry. But
+    // page 1 was written, so it must not be discarded.
     let mut parent = written();
     assert_eq!(parent.store(1, 9), Ok(vec![]));
     let child = parent.fork();
@@ -587,7 +588,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
         });
         rows.map(|row| account.count(row))
     };
-    // While the child maps the frames, no page is written: that would free no frame.
+    // While the child maps the frames, no page is written, because a write would free no frame.
     assert_eq!(counted(&parent, 0), [4, 0]);
     assert_eq!((parent.resident(), child.resident()), (0, 4));
     assert_eq!(swapping.slots(), 4);
@@ -636,7 +637,7 @@ fn a_device_is_taken_away_when_everything_is_back() {
     let mut parent = filled(&swapping, 6);
     page_out(&parent, 0, 6);
     let mut child = parent.fork();
-    // Page 0 is in swap for the parent, and in memory for the child. Page 1 is in memory for the child alone, and its
+    // Page 0 is in swap for the parent, and in memory for the child. Page 1 is in memory only for the child, and its
     // slot keeps a copy until the page is written.
     assert_eq!(child.load(0), 1);
     assert_eq!(parent.store(1, 9), Ok(vec![IN]));
@@ -676,7 +677,7 @@ fn a_device_is_taken_away_when_everything_is_back() {
     assert_eq!(child.load(2), 3);
 }
 
-/// A device without pending transfers that is nevertheless busy.
+/// A device that is always busy although it has no pending transfers.
 #[cfg(debug_assertions)]
 struct AlwaysBusy;
 
@@ -721,7 +722,7 @@ fn a_first_pass_of_reclaim_ages_and_a_second_one_frees() {
     assert_eq!(process.space.reclaim(Page::new(0), &mut effort), None);
     assert_eq!((effort.wanted, process.resident()), (2, 3));
     process.space.reclaim(Page::new(0), &mut effort);
-    // Adjacent pages are reclaimed together, so one page more than wanted.
+    // Adjacent pages are reclaimed together, so one page more than `effort.wanted` is reclaimed.
     assert_eq!((effort.wanted, process.resident()), (0, 0));
 }
 

@@ -41,7 +41,7 @@ fn out(swapping: &Swapping, pages: u64) -> Process<'_> {
     process
 }
 
-/// Loads the page `index` after [`FIRST`].
+/// Loads page `FIRST + index`.
 fn load(process: &mut Process<'_>, index: u64) -> Result<(u8, Vec<FaultKind>), FaultError> {
     process.load_with(FIRST + index)
 }
@@ -63,7 +63,7 @@ fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     (index..index + count).map(order).collect()
 }
 
-/// Returns the expected result of `orders` for these folios, each given by its number of pages and its order.
+/// Returns the expected result of `orders` for `folios`. Each folio is given by its number of pages and its order.
 fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
     let pages = folios
         .iter()
@@ -158,8 +158,8 @@ fn pages_of_several_owners_are_in_no_folio() {
     let swapping = around();
     let mut parent = out(&swapping, 16);
     let mut child = parent.fork();
-    // The child stores to all pages except 4 and 11, which therefore keep two owners. Each other page has a single
-    // owner.
+    // The child stores to all pages except 4 and 11. These two therefore keep two owners, and each other page has a
+    // single owner.
     for index in (0..16).filter(|index| ![4, 11].contains(index)) {
         assert_eq!(child.store(FIRST + index, 99), Ok(vec![IN]));
     }
@@ -170,7 +170,7 @@ fn pages_of_several_owners_are_in_no_folio() {
     for index in 1..4 {
         load(&mut parent, index).unwrap();
     }
-    // Page 11, which has two owners, is the first page that is read. The pages after it form a folio.
+    // Page 11, which has two owners, is the first page that is read. The pages after page 11 form a folio.
     load(&mut parent, 11).unwrap();
     assert_eq!(orders(&parent, 11, 5), each(&[(1, 0), (4, 2)]));
     assert!(!present(&parent, 11).unwrap().bits.contains(Bits::EXCLUSIVE));
@@ -326,7 +326,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
         let stored = process.store(FIRST + index, 50);
         match index {
             2 | 6 => assert_eq!(stored, Err(REFUSED)),
-            // The tracking mode decides whether this store faults, but it must not swap in a page.
+            // Whether this store faults depends on the tracking mode, but it must not swap in a page.
             _ => assert!(stored.is_ok_and(|kinds| !kinds.contains(&IN)), "{index}"),
         }
     }

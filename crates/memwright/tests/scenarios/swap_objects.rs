@@ -28,7 +28,7 @@ fn around(slots: u32) -> Swapping {
     swapping
 }
 
-/// Creates an object that no process maps, whose pages contain their number plus one.
+/// Creates an object that no process maps. Each of its pages contains the page's number plus one.
 fn unmapped(swapping: &Swapping, pages: u64) -> Arc<Memory> {
     let object = swapping.world.shmem(pages);
     for index in 0..pages {
@@ -72,11 +72,11 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
             major += kinds.iter().filter(|kind| **kind == IN).count();
         }
     });
-    // The first fault reads 8 pages, each of the others 16.
+    // The first fault reads 8 pages. Each of the other faults reads 16.
     assert_eq!(major, 13);
     assert_eq!(rows(&account, &AROUND), [200, 187, 172, 0]);
     assert_eq!((places(&object), swapping.slots()), ((200, 0), 0));
-    // Stores swap pages in too, and each store faults. The first one reads 4 pages, because no page of the last
+    // Stores swap pages in too, and each store faults. The first store reads 4 pages, because no page of the last
     // readahead was used. The next ones read 8 and then 16.
     page_out(&process, 0, 200);
     let mut major = 0;
@@ -85,7 +85,7 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
         major += kinds.iter().filter(|kind| **kind == IN).count();
     }
     assert_eq!(major, 14);
-    // The area ends before the consecutive slots do, so readahead stops there.
+    // Readahead stops at the end of the area, although more consecutive slots follow.
     page_out(&process, 0, 200);
     process.unmap(10, 190);
     process.load(9);
@@ -171,7 +171,7 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
     let swapping = around(64);
     let (mut process, object) = filled(&swapping, 8);
     page_out(&process, 0, 8);
-    // Every second read fails, but not that of the page that faulted.
+    // Every second read fails, but the read of the page that faulted succeeds.
     swapping.device.fail_each(2);
     let account = swapping.world.counted(|| {
         assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -184,7 +184,8 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
         assert_eq!(process.load(index), index as u8 + 1);
     }
     page_out(&process, 0, 8);
-    // A thread that accesses a page that cannot be read gets an error, even if other pages were read with it.
+    // A thread that accesses a page that cannot be read gets an error, even if other pages of the same readahead were
+    // read.
     swapping.device.fail_each(1);
     assert_eq!(process.load_with(3), Err(FaultError::Io));
     assert_eq!(byte(&object, 3), Err(ObjectError::Io));
@@ -208,7 +209,7 @@ fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
     page_out(&process, 0, 2);
     assert_eq!(swapping.slots(), 2);
     // After the device has read the first page and before it reads the second, the second page is punched out and
-    // written again. The new page cannot be swapped out: the slot of the old one is in use by the read.
+    // written again. The new page cannot be swapped out, because the read still uses the slot of the old page.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(PAGE, 2 * PAGE).unwrap();
@@ -233,7 +234,8 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     let swapping = Swapping::new();
     let object = unmapped(&swapping, 40);
     let bytes = &mut [0; 1];
-    // All pages except the first ten are accessed after their creation. The first pass reclaims only those ten.
+    // All pages except the first ten are accessed after their creation. The first pass therefore reclaims only these
+    // ten.
     for index in 10..40 {
         object.read_at(index * PAGE, bytes).unwrap();
     }
@@ -290,7 +292,7 @@ fn what_somebody_shows_holds_or_keeps_stays() {
     assert_eq!(round(&swapping), 0);
     assert_eq!(places(&object), (3, 3));
     drop(held);
-    // Pages are reclaimed like the others after they were unmapped.
+    // After the pages were unmapped, they are reclaimed like the others.
     process.unmap(0, 3);
     assert_eq!(round(&swapping), 3);
     assert_eq!((byte(&object, 1), byte(&object, 4)), (Ok(20), Ok(5)));
@@ -321,8 +323,8 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (1, 3));
     assert_eq!(process.load(2), 50);
-    // An unmapped page that is accessed during the write also stays, even if the scan visits it again before the write
-    // has ended.
+    // An unmapped page that is accessed during the write stays, too. It stays even if the scan visits it again before
+    // the write has ended.
     process.unmap(0, 4);
     for index in 0..4 {
         assert!(byte(&object, index).is_ok());
@@ -404,7 +406,7 @@ fn an_object_is_paid_for_by_whoever_came_first() {
     assert_eq!(round(&swapping), 8);
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 8]);
     assert_eq!(swap.paid_by(above), 13);
-    // A new memcg inherits no charges of a closed one. Those charges stay with the parent memcg.
+    // A new memcg does not inherit the charges of a closed memcg. Those charges stay with the parent memcg.
     let frames = |memcg| {
         let mut frames = 0;
         let memory = &swapping.world.memory;

@@ -66,8 +66,8 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     assert_eq!(told, [false, false]);
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(1, 20), Ok(vec![IN]));
-    // A page that was swapped in has no slot any more. One fault also maps its neighbours in memory, but not those in
-    // swap.
+    // A page that was swapped in no longer has a slot. One fault also maps those of its neighbours that are in memory,
+    // but none that are in swap.
     assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));
     assert_eq!(byte(&object, 2), Ok(3));
     object.write_at(3 * PAGE + 1, &[9]).unwrap();
@@ -107,8 +107,8 @@ fn what_several_show_stays_until_nobody_uses_it() {
         100 - effort.wanted
     };
     assert_eq!(look(&two), 0, "the other used what this one did not");
-    // The scan of the second process has cleared the accessed bits of both processes' entries. Only page 1 is accessed
-    // again.
+    // The scan of the second process has cleared the accessed bits in the entries of both processes. Only page 1 is
+    // accessed again.
     two.load(101);
     assert_eq!(look(&one), 3);
     assert_eq!(
@@ -133,8 +133,8 @@ fn the_scan_of_one_process_ages_the_entries_of_all() {
             other.load(100 * (number as u64 + 1) + index);
         }
     }
-    // The first scan finds the accesses by this process, the second those by the others, and the third finds none, so
-    // it reclaims.
+    // The first scan finds the accesses by this process, and the second scan those by the others. The third scan finds
+    // none, so it reclaims.
     for _ in 0..3 {
         assert_eq!(places(&object), (4, 0));
         let mut effort = memwright::Effort {
@@ -260,7 +260,7 @@ fn a_device_that_fails_loses_no_page_and_tells_who_needs_it() {
     assert_eq!(object.set_size(1), Err(ObjectError::Io));
     assert_eq!(object.punch(1, 2), Err(ObjectError::Io));
     assert_eq!(object.size(), 8 * PAGE);
-    // A punched page is zero and need not be read from the device, so the read failures do not affect it.
+    // A punched page is zero and need not be read from the device. The read failures therefore do not affect it.
     object.punch(0, PAGE).unwrap();
     assert_eq!(process.load(0), 0);
     swapping.device.fail_each(0);
@@ -308,7 +308,8 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 4);
     let write = object.clone();
-    // A store to the page while it is written: the device has the old contents, and the newer page stays in memory.
+    // A page is stored to while it is written to the device. The device then has the old contents, and the newer page
+    // stays in memory.
     swapping.device.before_write(move || {
         write.write_at(2 * PAGE, &[50]).unwrap();
     });
@@ -348,7 +349,8 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     assert_eq!(process.load_with(0), Ok((77, vec![IN])));
     assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 1);
     assert_eq!(swapping.slots(), 1);
-    // The page is truncated before the first CPU has completed its read, and the slot is allocated for another page.
+    // The page is truncated before the first CPU has completed its read, and the page's slot is allocated for another
+    // page.
     let (second, also) = filled(&swapping, 1);
     let cut = object.clone();
     let free = move || cut.punch(PAGE, 2 * PAGE).unwrap();
@@ -410,7 +412,7 @@ fn protection_outlives_the_page() {
     assert_eq!(process.store(2, 9), Err(REFUSED));
     assert_eq!(places(&object), (3, 1));
     assert_eq!(process.store(3, 9), Ok(vec![IN]));
-    // A process that maps the same page without a userfaultfd can store to it.
+    // A process that maps the page without a userfaultfd can store to it.
     other.map_object(0, 4, RW, &object, true);
     assert_eq!(other.store(2, 8), Ok(vec![FILE]));
     let space = &process.space;
@@ -547,7 +549,7 @@ fn a_huge_page_goes_in_parts() {
     for index in [0, 1, 99, 100, 511] {
         assert_eq!(process.load(FIRST + index), index as u8);
     }
-    // A collapse swaps in all pages in swap, unless they are more than the limit allows.
+    // A collapse swaps in all pages that are in swap, unless their number exceeds the limit.
     let limits = |swapped| CollapseLimits {
         missing: 0,
         swapped,
@@ -587,7 +589,7 @@ fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
     assert_eq!(memory.bring_objects_back(0, &mut place, 3), Ok(false));
     assert_eq!((places(&first), places(&second)), ((3, 2), (0, 5)));
     assert_eq!(byte(&second, 0), Ok(1));
-    // Two frames are free: they suffice for the first object, but not for the next page of the second one.
+    // Two frames are free. They suffice for the first object, but not for the next page of the second object.
     swapping.world.frames.fail_after(Some(2));
     let failed = memory.bring_objects_back(0, &mut place, 100);
     assert_eq!(failed, Err(ObjectError::OutOfMemory));

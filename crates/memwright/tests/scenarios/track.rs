@@ -1,4 +1,5 @@
-//! Tests of soft-dirty tracking: which pages count as written since soft-dirty was cleared, under either tracking mode.
+//! Tests of soft-dirty tracking: which pages count as written since soft-dirty was cleared, under each of the two
+//! tracking modes.
 
 use memwright::Sight;
 use memwright::{Advice, AreaFlags, RemapRequest};
@@ -6,7 +7,7 @@ use memwright_table::PageRange;
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page};
 
-/// Returns the soft-dirty pages among the first `count`.
+/// Returns the soft-dirty pages among the first `count` pages.
 fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
     let first = page(0).page().number();
     let range = PageRange::new(page(0).page(), page(count).page());
@@ -107,7 +108,7 @@ fn pages_shared_after_a_fork_are_tracked_by_their_copies() {
         assert_eq!(soft_dirty(&parent, 3), [1]);
         assert_eq!(soft_dirty(&child, 3), [2]);
         drop(child);
-        // The child has exited: the pages are exclusive to the parent again, but nothing was stored to them.
+        // The child has exited, so the pages are exclusive to the parent again. But nothing was stored to them.
         parent.protect(0, 3, R);
         parent.protect(0, 3, RW);
         assert_eq!(soft_dirty(&parent, 3), [1]);

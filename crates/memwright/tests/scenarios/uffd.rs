@@ -14,7 +14,7 @@ use crate::world::{PAGE, Process, R, RW, World, page, watch};
 
 const WP: WatchModes = WatchModes::WRITE_PROTECT;
 
-/// Registers the first `pages` pages.
+/// Registers the first `pages` pages with `watch`.
 fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes) {
     process
         .space
@@ -38,7 +38,7 @@ fn fill(process: &Process<'_>, index: u64, what: Fill<'_>) -> Result<(), FillErr
     process.space.uffd().fill(page(index).page(), what, false)
 }
 
-/// Returns the written pages among the first `count`. Write-protects them again if `rearm`.
+/// Returns the written pages among the first `count` pages. Write-protects them again if `rearm` is set.
 fn written(process: &Process<'_>, count: u64, rearm: bool) -> Vec<u64> {
     let scan = Scan::written(rearm);
     let range = PageRange::new(page(0).page(), page(count).page());
@@ -316,7 +316,7 @@ fn written_pages_are_found_and_protected_again_in_one_step() {
         process.store(9, 3).unwrap();
         process.store(40, 3).unwrap();
         assert_eq!(written(&process, 64, true), [9, 40]);
-        // Soft-dirty and the scan both read the dirty bit: each must see the store.
+        // Soft-dirty and the scan both read the dirty bit, so each of them must detect the store.
         process.store(5, 1).unwrap();
         process.space.tracking().clear_soft_dirty();
         assert_eq!(written(&process, 64, true), [5]);
@@ -415,7 +415,7 @@ fn registrations_are_checked() {
             .write_protect(page(first), pages * PAGE, true)
     };
     assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
-    // A userfaultfd can protect memory that is registered with another userfaultfd.
+    // A call for one userfaultfd can protect memory that is registered with another.
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
         process.space.uffd().unwatch(page(1), PAGE, &two),
@@ -428,11 +428,11 @@ fn registrations_are_checked() {
 /// The number of pages that a lowest-level table maps. The second table of the scenario begins at page 4.
 const TABLE: u64 = 512;
 
-/// The number of tables that a scan skips if neither was accessed.
+/// The number of tables that a scan skips if neither table was accessed.
 const SKIPPED: u64 = if Arch::SKIPS_TABLES { 2 } else { 0 };
 
-/// Returns how many of the two tables that lie completely in the scenario's memory a scan would skip before it visits a
-/// table.
+/// Returns the number of tables that a scan would skip before it visits a table. Only the two tables that are
+/// completely in the scenario's memory count.
 fn quiet(process: &Process<'_>) -> u64 {
     let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
     let passed = process.space.table().pass_quiet(range, Tracked::Stores);
@@ -458,8 +458,8 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         assert_eq!(quiet(&process), SKIPPED);
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), SKIPPED);
-        // A load sets the accessed bit of the entry that points to the table. The next scan visits the table, and finds
-        // no written page.
+        // A load sets the accessed bit of the entry that points to the page table. The next scan visits this table, and
+        // finds no written page.
         process.load(4 + TABLE + 7);
         assert_eq!(quiet(&process), SKIPPED / 2);
         assert!(written(&process, pages, true).is_empty());

@@ -1,5 +1,5 @@
-//! Tests of userfaultfd events other than faults, for unmapped, moved and discarded memory. Also tests of which
-//! operations wait for a handler.
+//! Tests of userfaultfd events for unmapped, moved and discarded memory. Other tests check which operations wait for a
+//! handler.
 
 use memwright::uffd::{Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{
@@ -66,7 +66,7 @@ fn what_is_unmapped_is_told_once_and_as_a_whole_even_if_a_seal_refuses_it() {
     assert_eq!(unmap(5, 1), (refused, vec![]), "the seal comes first");
 }
 
-/// Calls `mremap`. Returns its result, and the events that the userfaultfd receives.
+/// Calls `mremap`. Returns the result of `mremap`, and the events that the userfaultfd receives.
 fn told_of_remap(process: &Process<'_>, request: RemapRequest) -> (Option<u64>, Vec<WatchEvent>) {
     let mut told = Vec::new();
     let moved = process
@@ -294,7 +294,7 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
         .residency()
         .lock_all(true, LockFuture::OnFault, false);
     let mut rest = locked.unwrap();
-    // The guard page has ended the population of the first area, so the next fault is in the second one.
+    // The guard page has ended the population of the first area, so the next fault is in the second area.
     assert_eq!(all(&mut rest), missing(4, Access::WRITE));
     assert_eq!(process.resident(), 1);
     process.space.residency().pass_area(&mut rest);

@@ -64,7 +64,7 @@ fn world() -> World {
     world
 }
 
-/// Creates a process with `huge_pages` times 2 MiB, all of them registered.
+/// Creates a process with `huge_pages` times 2 MiB of memory, all of it registered.
 fn watched(
     world: &World,
     huge_pages: u64,
@@ -110,7 +110,7 @@ fn collapse(process: &Process<'_>, index: u64) -> Result<(), AdviseError> {
     advised.map(drop)
 }
 
-/// Returns the written pages of the first 2 MiB, counted from 0, and write-protects them again.
+/// Returns the written pages of the first 2 MiB, counted from 0. Write-protects them again.
 fn written(process: &Process<'_>) -> Vec<u64> {
     let scan = Scan::written(true);
     let range = PageRange::new(page(FIRST).page(), page(FIRST + HUGE).page());
@@ -198,7 +198,7 @@ fn closing_a_descriptor_ends_registrations_without_a_free_frame() {
     let world = world();
     let (mut process, watch) = watched(&world, 1, SYNC, WP);
     protect(&process, FIRST, HUGE, true);
-    // The areas share one marker for 2 MiB, and no frame is free for a page table to split it.
+    // The areas share one marker for 2 MiB. To split the marker, a page table is needed, for which no frame is free.
     process.protect(FIRST, HUGE / 2, R);
     assert_eq!(process.areas(), "256r 256rw");
     let frames = &*world.frames;
@@ -226,7 +226,7 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     );
     assert_eq!(process.store(FIRST + 1, 1), Err(MISSING), "told of each");
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Copy]));
-    // A huge page that was mapped before the registration is not missing.
+    // A huge page that was mapped before the registration does not count as missing.
     let mut before = world.process();
     before.map(FIRST, HUGE, RW);
     before.store(FIRST, 1).unwrap();
@@ -270,7 +270,7 @@ fn a_tracked_huge_page_is_split_by_its_first_store_and_one_page_is_told() {
 }
 
 /// Scans and write-protects a part of the first 2 MiB. The callback takes at most `most` pages. Returns, for each
-/// reported run, the number of its pages and whether they belong to a huge page.
+/// reported run, the number of its pages, and true if they belong to a huge page.
 fn told_of_part(
     process: &Process<'_>,
     (first, pages): (u64, u64),
@@ -501,7 +501,8 @@ fn a_huge_page_is_moved_whole_where_it_fits() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.load_with(FIRST), Ok((1, vec![])));
     assert_eq!(process.load(from), 0, "nothing is left behind");
-    // A part of a huge page is moved page by page. So is a complete huge page if the target is not aligned to 2 MiB.
+    // A part of a huge page is moved page by page. If the target is not aligned to 2 MiB, a complete huge page is moved
+    // page by page, too.
     let moved = relocate(&process, &watch, (from + HUGE, FIRST + HUGE, 3));
     assert_eq!(moved, (3, Ok(())));
     assert_eq!(size(&process, FIRST + HUGE), PageSize::Size4K);
@@ -579,8 +580,8 @@ fn pinned_pages_are_told_by_every_scan_until_they_are_unpinned() {
         let pinned = process.space.pin(page(FIRST + 9)).unwrap().into_raw();
         let told = |found: Vec<u64>| match mode {
             HugeMode::Never => assert_eq!(found, [9]),
-            // The owner of a pin on one page can write to the complete huge page, so all of its small pages count as
-            // written.
+            // The owner of a pin on one small page can write to the complete huge page. All small pages of the huge
+            // page therefore count as written.
             HugeMode::Always | HugeMode::Advised => assert_eq!(found.len() as u64, HUGE),
         };
         protect(&process, FIRST, HUGE, true);

@@ -1,4 +1,4 @@
-//! Tests of userfaultfd's read-write protection: which accesses wait for its handler, which pages count as accessed,
+//! Tests of userfaultfd's read-write protection: which accesses wait for the handler, which pages count as accessed,
 //! and how other operations treat armed pages.
 
 use memwright::track::{Categories, Scan};
@@ -58,7 +58,7 @@ fn disarm(process: &Process<'_>, first: u64, pages: u64) {
     disarmed.unwrap();
 }
 
-/// Returns the accessed pages among the first `count`.
+/// Returns the accessed pages among the first `count` pages.
 fn accessed(process: &Process<'_>, count: u64) -> Vec<u64> {
     let scan = Scan {
         inverted: Categories::empty(),
@@ -140,7 +140,7 @@ fn the_other_readers_of_the_accessed_bit_hide_no_access_and_miss_none() {
     let world = World::new();
     let (mut process, _watch) = filled(&world, 4, true);
     arm(&process, 0, 4);
-    // The software accessed bit records accesses before the arming, for the count of referenced pages.
+    // The software accessed bit records accesses before the arming, because the count of referenced pages needs them.
     assert!(bits(&process, 2).contains(Bits::FOLDED_ACCESSED));
     process.load(0);
     let cold = process.space.advise(page(0), 4 * PAGE, Advice::Cold);
@@ -386,7 +386,7 @@ fn huge_pages_are_armed_as_a_whole_and_in_part() {
             let all = accessed(&process, FIRST + HUGE).len();
             assert_eq!(all as u64, HUGE);
             arm(&process, FIRST, HUGE);
-            // After the huge page was split, each small page is armed like it.
+            // After the huge page was split, each small page is armed as the huge page was.
             disarm(&process, FIRST, 1);
             assert_eq!(accessed(&process, FIRST + HUGE), [FIRST]);
             process.load(FIRST + 7);

@@ -15,7 +15,7 @@ use memwright_testkit::leak::LeakOnPanic;
 
 pub type Machine = SimulatedMachine;
 
-/// Bytes of a page.
+/// The number of bytes of a page.
 pub const PAGE: u64 = 4096;
 /// The address at which scenarios map by default. It is 4 pages below the end of a lowest-level table and of the table
 /// one level above, so that mappings cross both ends.
@@ -127,7 +127,7 @@ impl Drop for Process<'_> {
         }
         self.check();
         self.stop();
-        // Unmap before the address space is dropped. If unmapping panics here, the address space is leaked: its drop
+        // Unmap before the address space is dropped. If unmapping panics, the address space is leaked, because its drop
         // would unmap the rest.
         self.space.clear();
     }
@@ -149,7 +149,7 @@ impl<'w> Process<'w> {
         found
     }
 
-    /// Audits the address space and the translations that the CPUs have cached.
+    /// Audits the address space, and the translations that the CPUs have cached.
     pub fn check(&self) {
         assert_eq!(self.space.audit(), Ok(()));
         assert!(
@@ -163,8 +163,9 @@ impl<'w> Process<'w> {
         CpuId::new(0)
     }
 
-    /// Loads the page table of the process on the CPU, unless the CPU uses it. The table stays loaded until the process
-    /// ends, even while the CPU uses those of other processes, so that it receives invalidations of all of them.
+    /// Loads the page table of the process on the CPU, unless the CPU uses it. The table counts as loaded until the
+    /// process ends, even while the CPU uses tables of other processes, so that the CPU receives the invalidations of
+    /// all of these tables.
     pub fn run(&mut self) {
         let (machine, root) = (&self.world.machine, self.space.table().root());
         if machine.loaded_root(Self::cpu()) == Some(root) {
@@ -177,7 +178,7 @@ impl<'w> Process<'w> {
         }
     }
 
-    /// Makes the CPU stop using the page table of the process: loads another one.
+    /// Loads another page table, so that the CPU stops using that of the process.
     fn stop(&mut self) {
         if let Some(loaded) = self.running.take() {
             let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT).unwrap();
@@ -251,7 +252,7 @@ impl<'w> Process<'w> {
         self.space.fault(fault.address, access)
     }
 
-    /// Stores a byte, as a program does. Returns how the faults were resolved.
+    /// Stores a byte, as a program does. Returns the kinds of the faults that the store took.
     pub fn store(&mut self, index: u64, byte: u8) -> Result<Vec<FaultKind>, FaultError> {
         self.run();
         let mut kinds = Vec::new();
@@ -267,7 +268,7 @@ impl<'w> Process<'w> {
         Ok(kinds)
     }
 
-    /// Loads a byte, as a program does. Returns it, and how the faults were resolved.
+    /// Loads a byte, as a program does. Returns the byte and the kinds of the faults that the load took.
     pub fn load_with(&mut self, index: u64) -> Result<(u8, Vec<FaultKind>), FaultError> {
         self.run();
         let mut kinds = Vec::new();
@@ -288,7 +289,7 @@ impl<'w> Process<'w> {
         self.load_with(index).unwrap().0
     }
 
-    /// Returns the areas as text: the length and rights of each, and `.` for a hole.
+    /// Returns the areas as text: for each area its length and rights, and `.` for a hole.
     pub fn areas(&self) -> String {
         let mut row = String::new();
         let mut end = None;

@@ -19,9 +19,9 @@ const FILE: FaultKind = FaultKind::File;
 
 /// A file on a simulated disk that stores only the first byte of each page.
 struct Backed {
-    /// Guards the pages.
+    /// The pages, behind a lock.
     pages: Mutex<Pages<Machine>>,
-    /// The pages that were stored to since they were written back.
+    /// The pages that were stored to since they were last written back.
     dirty: Mutex<BTreeSet<u64>>,
     disk: Mutex<BTreeMap<u64, u8>>,
     /// Whether writes to the disk fail.
@@ -52,12 +52,12 @@ impl Backed {
         self.dirty.lock().unwrap().contains(&index)
     }
 
-    /// Writes a page back if it is dirty. Returns whether it was dirty, or an error if the disk fails the write.
+    /// Writes page `index` back if it is dirty. Returns whether it was dirty, or an error if the disk fails the write.
     fn write_back(&self, memory: &Memory<Machine>, index: u64) -> Result<bool, ObjectError> {
         if !self.dirty.lock().unwrap().remove(&index) {
             return Ok(false);
         }
-        // Write-protect the mappings before the page is copied: a later store then notifies the file, and makes the
+        // Write-protect the mappings before the page is copied. A later store then notifies the file, which makes the
         // page dirty again.
         let _ = self.mappings.clean(index, index + 1);
         if self.refuses.load(Ordering::Relaxed) {
@@ -223,7 +223,7 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
     assert_eq!(process.load(2), 12);
     file.refuses.store(false, Ordering::Relaxed);
     // The failed attempt made the dirty pages read-only. No store follows that would notify the file and make them
-    // dirty again, so they must have stayed dirty. They are written back now.
+    // dirty again. They must therefore have stayed dirty, and are written back now.
     page_out(&process, 0, 8);
     assert_eq!((file.in_memory(), file.on_disk(2)), (0, 12));
 }
