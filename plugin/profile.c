@@ -16,12 +16,14 @@
  * the frame whose slot it loads from. A block of instructions without a jump is credited at the next event,
  * when it is known how many of its instructions have begun. An instruction that faulted is subtracted again.
  *
- * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: the number of frames that were left
- * without a return, 1 if the end of the run is further back than the journal reaches, and the number of nodes, blocks and
- * cells that follow; nodes (parent and kind, 32 bits each, the address after the call or of the interrupted instruction, and
- * the first instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits,
- * and their number, 32 bits) with the length of each instruction in a byte; cells (node and block, 32 bits each, the number
- * of executions, 64 bits). The first block has no instruction: its cells count how often a node was entered.
+ * All numbers in the file are little-endian. The file begins with the 8 bytes "MWPROF1\n" and five words of
+ * 64 bits: the number of frames that were left without a return; 1 if the end of the run is further back than
+ * the journal reaches, and otherwise 0; the number of nodes; the number of blocks; the number of cells. Then
+ * follow the nodes, of which the first is the root: parent and kind (32 bits each), the address after the
+ * call or of the interrupted instruction, and the address of the first instruction (64 bits each). Then the
+ * blocks: the address of the first instruction (64 bits), the number of instructions (32 bits), and the
+ * length of each instruction (8 bits). Then the cells: node and block (32 bits each), and the number of
+ * executions (64 bits). The first block has no instructions; its cells count how often a node was entered.
  */
 #include "profile.h"
 #include "alone.h"
@@ -400,7 +402,7 @@ static void follow_cpu(void)
 		begin_task();
 }
 
-/* Switches to the chain of another stack: of a task that slept, or of one that was not seen before. */
+/* Switches to the chain of the task on another stack. The task slept, or was not seen before. */
 static void change_task(uint64_t slot)
 {
 	struct chain *sleeper = take_sleeper(slot);

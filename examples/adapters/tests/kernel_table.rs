@@ -165,7 +165,7 @@ fn user_tables_have_the_kernel_half_of_the_table() {
         let expected = if index < 256 { 0 } else { word(root, index) };
         assert_eq!(word(program.root(), index), expected);
     }
-    // The tables of the kernel are not those of the program.
+    // Dropping the program's table does not free tables of the kernel.
     drop(program);
     let query = kernel.query(at(HIGH)).unwrap();
     assert_eq!(query, (physical(block.frame()), READ, PageSize::Size4K));

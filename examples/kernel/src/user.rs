@@ -89,7 +89,8 @@ const CALL: [u8; 4] = [0x01, 0, 0, 0xd4];
 #[cfg(target_arch = "riscv64")]
 const CALL: [u8; 4] = [0x73, 0, 0, 0];
 
-/// The bits of an entry that points to a table, of one that maps instructions, and of one that maps data, for user mode.
+/// The bits of entries for user mode: of an entry that points to a table, of one that maps instructions, and of one
+/// that maps data.
 #[cfg(target_arch = "x86_64")]
 const BITS: [u64; 3] = [0x07, 0x25, 1 << 63 | 0x67];
 #[cfg(target_arch = "aarch64")]

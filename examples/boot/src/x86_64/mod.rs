@@ -18,7 +18,7 @@ const TRAMPOLINE: u64 = 0x8000;
 
 const PAGE_FAULT: u64 = 14;
 const SYSTEM_CALL: u64 = 0x80;
-const INTERRUPT: u64 = 0xff; // also spurious ones, whose end has no effect
+const INTERRUPT: u64 = 0xff; // also for spurious interrupts, for which the EOI has no effect
 
 /// The selector of the task state of CPU 0. The selector for CPU 1 is 16 higher.
 const TASK: u32 = 0x30;
