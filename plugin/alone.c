@@ -2,10 +2,11 @@
  *
  * Counts a kernel that runs no program. Its run begins at its entry, after the firmware, and ends with the machine.
  *
- * A kernel ends the machine by an OUT, to isa-debug-exit or to the register that turns the power off. Only some devices of
- * some versions of QEMU then exit at once. Otherwise the main loop stops the CPU as soon as it wakes up, after more or fewer
- * instructions. Therefore the block that follows an OUT waits until the main loop sleeps again: either it has nothing to do,
- * or it has asked the CPU to stop, and waits for it. The CPU then stops after this block, and the run has ended at the OUT.
+ * A kernel ends the machine by an OUT, to isa-debug-exit or to the register that turns the power off. Only
+ * some devices of some versions of QEMU then exit at once. Otherwise the main loop stops the CPU as soon as
+ * it wakes up, after a number of instructions that varies. Therefore the block that follows an OUT waits
+ * until the main loop sleeps again. The main loop then either has nothing to do, or has asked the CPU to stop
+ * and waits for it. In the second case, the CPU stops after this block, and the run has ended at the OUT.
  */
 #include "alone.h"
 #include "bytes.h"
@@ -16,7 +17,8 @@
 
 enum { MOST_RANGES = 64 };
 
-/* The last OUT: none that could have ended the run, the last instruction, or one that the current block follows. */
+/* The last OUT that could have ended the run: there was none, it was the last instruction, or the current
+ * block follows it. */
 enum out { NONE, JUST_NOW, BEFORE_THIS_BLOCK };
 
 static struct {
@@ -92,7 +94,7 @@ static void at_out(unsigned int cpu, void *data)
 	last_out = JUST_NOW;
 }
 
-/* OUT to a port in the instruction or in DX, and OUTS. */
+/* Whether the instruction is an OUT, to a port in the instruction or in DX, or an OUTS. */
 static int is_out(const uint8_t *bytes, size_t size)
 {
 	size_t at = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The addresses of the kernel's code, and the beginning and the end of the run of a kernel that runs no
- * program; see alone.c.
+ * For a kernel that runs no program: the addresses of its code, and the beginning and the end of its run; see
+ * alone.c.
  */
 #ifndef ALONE_H
 #define ALONE_H
@@ -28,10 +28,11 @@ int alone_enters(struct qemu_plugin_insn *instruction, const uint8_t *bytes, siz
 /* Returns whether the run begins now: whether the kernel has been entered for the first time. */
 int alone_begins(void);
 
-/* Keeps the counts after the instruction that begins now; count.c defines it. */
+/* Keeps the counts after the instruction that begins now. Defined in count.c. */
 void note_counts(int of_kernel);
 
-/* The run has ended, at the counts that were kept last or at those of now; count.c defines it. */
+/* The run has ended. Its counts are those that were kept last if `where_noted` is set, and otherwise those of
+ * now. Defined in count.c. */
 void end_run(int where_noted);
 
 #endif

@@ -56,7 +56,7 @@ void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn
 							 enum qemu_plugin_op operation, qemu_plugin_u64 counter,
 							 uint64_t amount);
 
-/* Registers of the CPU that a callback is for, identified by name. The two arrays are GLib's. */
+/* Registers of the CPU for which a callback is called, identified by name. The two arrays are GLib's. */
 struct qemu_plugin_register;
 typedef struct {
 	struct qemu_plugin_register *handle;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Counts the TLB flushes and the instructions that any x86-64 guest executes, without its symbols or its help: it recognises
- * instructions by their bytes when they are translated. It writes lines into QEMU's log, which also has the guest's
- * exceptions and its loads of CR3 (-d int,mmu,plugin), so that everything is in one order:
+ * Counts the TLB flushes and the instructions that any x86-64 guest executes, without symbols and without
+ * help of the guest: the plugin recognises instructions by their bytes when they are translated. It writes
+ * lines into QEMU's log, which also has the guest's exceptions and its loads of CR3 (-d int,mmu,plugin), so
+ * that everything is in one order:
  *
  *     memwright count API                                          once, when it is loaded
  *     memwright mark CODE CPU CR3 INVLPG INVPCID CR4 USER KERNEL [THREAD]  a mark was executed
@@ -14,23 +15,27 @@
  *     memwright cpu CPU                                            the following instructions are this CPU's
  *     memwright call ADDRESS CR3 NUMBER                            with calls=on: SYSCALL is next, at this user address
  *
- * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stops at each mark until an answer has
- * come from there, so that the reader of the log can read the guest's memory. An answer is a point; a "g" and the addresses
- * of the gates of vectors 0 to 255, 8 bytes each, which enables enter, return and switch; or an "e" and the number of kernel
- * instructions that had begun at the end of the run, 8 bytes. With profile=PATH,region=N a profile of that region is written
- * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
+ * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stops at each mark until
+ * an answer has come from there, so that the reader of the log can read the guest's memory. An answer is one
+ * of three: a "."; a "g" and the addresses of the gates of vectors 0 to 255, 8 bytes each, which enables the
+ * lines enter, return and switch; or an "e" and the number of kernel instructions that had begun at the end
+ * of the run, 8 bytes. With profile=PATH,region=N a profile of that region is written to a separate file;
+ * resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
- * For a kernel that runs no program, start=ADDRESS is its entry, where a line like that of the mark of the run is written, as
- * at the end of the machine; and code=FIRST-END, repeated, is where it was loaded.
+ * For a kernel that runs no program, start=ADDRESS is its entry. A line as for the mark of the complete run
+ * is written at the entry and at the end of the machine. Each code=FIRST-END is a range of addresses into
+ * which the kernel was loaded.
  *
- * Counts are those of the CPU in the line, or of the last one that a line named, since the start. An instruction is the
- * kernel's if its address is in the upper half or, with code=FIRST-END, in one of these ranges; others are user instructions.
- * It is counted when it begins, and the counts in its own line exclude it. One that faults begins again, and the log's reader
- * subtracts it. With counts=off the plugin counts and writes nothing, and only delays CPUs that halt (halt.c).
+ * Counts are since the start, for the CPU that the line names or, if it names none, that the last line before
+ * it named. An instruction is the kernel's if its address is in the upper half or in a range of
+ * code=FIRST-END; others are user instructions. An instruction is counted when it begins, and the counts in
+ * its own line exclude it. An instruction that faults begins a second time, so the log's reader subtracts
+ * one. With counts=off the plugin counts and writes nothing, and only delays CPUs that halt (halt.c).
  *
- * cpus=N is the number of the guest's CPUs, which must take turns (thread=single). Only with several CPUs are there the lines
- * counts and cpu, whose GS is the base of GS in the kernel, and THREAD, the base of FS. After the lines of all CPUs, one with
- * the number N has what belongs to no known CPU. CR3 is 0, and NUMBER is missing, where QEMU is too old to report them.
+ * cpus=N is the number of the guest's CPUs, which must take turns (thread=single). The lines counts and cpu,
+ * and THREAD, are written only with several CPUs. GS is the base of GS in the kernel, and THREAD is the base
+ * of FS. After the lines counts of all CPUs, one with the CPU number N has the counts that belong to no known
+ * CPU. If QEMU is too old to report CR3 and NUMBER, CR3 is 0 and NUMBER is missing.
  */
 #include "api.h"
 #include "alone.h"
@@ -58,8 +63,8 @@ struct counts {
 static int answers = -1, tells_calls;
 /* The counts after the last OUT of a kernel that runs alone. */
 static struct counts noted;
-/* The addresses of the gates, in a hash table. Each is in the first slot that was free, from the slot on that
- * its bits select. */
+/* The addresses of the gates, in a hash table. The bits of an address select a slot, and the address is in
+ * the first slot from there on that was free. */
 static uint64_t gates[SLOTS];
 static int knows_gates;
 
@@ -111,12 +116,12 @@ static void take_gates(const uint64_t *addresses)
 	profile_gates(addresses);
 }
 
-/* Waits for an answer. Returns the end of the run, if the answer has it. */
+/* Waits for an answer. Returns the end of the run if the answer contains it, and UINT64_MAX otherwise. */
 static uint64_t take_answer(void)
 {
 	char answer;
 	uint64_t addresses[VECTORS], end = UINT64_MAX;
-	/* If the reader is gone, do not wait any more. */
+	/* If the reader of the log is gone, do not wait any more. */
 	if (answers < 0)
 		return end;
 	if (!read_fully(&answer, 1) || (answer == 'g' && !read_fully(addresses, sizeof addresses)) ||
@@ -229,7 +234,8 @@ static int may_begin_handler(const uint8_t *bytes, size_t size)
 	return bytes[0] == 0xfc || bytes[0] == 0x68 || bytes[0] == 0x6a || bytes[0] == 0x90;
 }
 
-/* Callbacks for the begin and end of interrupts and for task switches, which load RSP from the structure at RSI. */
+/* Registers callbacks for the begin and end of interrupts, and for task switches, which load RSP from the
+ * structure at RSI. */
 static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size, int begins)
 {
 	uint64_t address = qemu_plugin_insn_vaddr(instruction);
@@ -273,7 +279,7 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 		return;
 	}
 	while (at < size && is_prefix(bytes[at])) {
-		/* REX.R selects another register with the same number. */
+		/* With the prefix REX.R, the same number means another register. */
 		extended = (bytes[at] & 0xf4) == 0x44;
 		at++;
 	}
@@ -299,7 +305,8 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	alone_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
-		/* Registers the line before the count, so that the counts in the line exclude this instruction. */
+		/* The line is registered before the count, so that the counts in the line exclude this
+		 * instruction. */
 		tell(block, i);
 		count_instruction(instruction, is_kernel(qemu_plugin_insn_vaddr(instruction)) ? KERNEL : USER);
 	}

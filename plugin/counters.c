@@ -2,17 +2,20 @@
  *
  * Counts the instructions and the flushes of each CPU.
  *
- * With one CPU, QEMU adds to a counter where it translates an instruction. With several CPUs that take turns this would be
- * wrong in QEMU 10: it takes the CPU that executes for the one that translated, and multiplies that constant in place by
- * the size of a scoreboard's element. Therefore the elements have one byte, so that QEMU multiplies by 1, and counters lie
- * one byte apart, over each other. What a counter holds means nothing, but while one block of instructions executes, only
- * its own counter changes: the difference is how many instructions of the block have begun.
+ * With one CPU, the code that QEMU generates for an instruction adds to a counter. With several CPUs that
+ * take turns, this would be wrong in QEMU 10: the generated code always uses the number of the CPU that
+ * translated the instruction, and multiplies that constant in place by the size of a scoreboard's element.
+ * Therefore the elements have one byte, so that QEMU multiplies by 1, and the counters overlap, one byte
+ * apart. The value of a counter has no meaning by itself. But while one block of instructions executes, only
+ * the block's counter changes, and the difference is the number of instructions of the block that have begun.
  *
- * The CPU that executes is known by the base of GS, which every x86-64 kernel sets to data of its CPU: it is in the upper
- * half, and in user mode in KERNEL_GS_BASE. The callback of each block reads it, which takes as long as the block; while the
- * kernel starts, up to the first SYSRETQ or mark, only HLT and PAUSE do, and no instructions are counted. QEMU's number of the
- * CPU comes with the accesses of IRETQ, far returns and LTR, which QEMU's own functions make. A CPU that has executed
- * none of them when the run begins, or that starts later, has the first free number, in the order in which the bases appeared.
+ * The CPU that executes is identified by the base of GS, which every x86-64 kernel sets to the address of
+ * per-CPU data in the upper half; in user mode, that base is in KERNEL_GS_BASE. The callback of each block
+ * reads the base, which takes as long as the block itself. While the kernel starts, up to the first SYSRETQ
+ * or mark, only the callbacks of HLT and PAUSE read it, and no instructions are counted. QEMU's number of the
+ * CPU is passed to the callbacks of memory accesses by IRETQ, far returns and LTR, because QEMU's own
+ * functions make these accesses. A CPU that has executed none of these instructions when the run begins, or
+ * that starts later, gets the first free number, in the order in which the bases appeared.
  */
 #include "counters.h"
 #include "alone.h"
@@ -32,8 +35,7 @@ struct cpu {
 	uint64_t begun[HALVES], flushes[FLUSHES];
 };
 
-/* The first element counts the instructions before the kernel has set a base, or all instructions if there is
- * only one CPU. */
+/* The first element has the counts before the kernel has set a base or, if there is only one CPU, all counts. */
 static struct cpu cpus[CPUS] = { { .number = UNKNOWN } };
 static unsigned int running, known = 1;
 
@@ -145,14 +147,15 @@ enum name { CR3, RAX, FS_BASE, GS_BASE, KERNEL_GS_BASE, REGISTERS };
 static const char *const names[REGISTERS] = { "cr3", "rax", "fs_base", "gs_base", "k_gs_base" };
 static struct qemu_plugin_register *registers[REGISTERS];
 static GByteArray *bytes_read;
-/* Whether the run has begun, so that the CPUs have their numbers. */
+/* Whether the run has begun. The numbers of the CPUs are then fixed. */
 static int telling;
 /* Whether every block is attributed to its CPU. */
 static int attributing;
 
 /* The counters of several CPUs, each of eight bytes, one byte apart. */
 static uint8_t overlaid[CPUS + sizeof(uint64_t)];
-/* The counter of the block that executes, what it held when the block began, and the half that the block is in. */
+/* The counter of the block that executes, the counter's value when the block began, and the half of the
+ * block's address. */
 static unsigned int block_counter;
 static uint64_t block_began;
 static enum half block_half;
@@ -164,7 +167,8 @@ static uint64_t value_of(unsigned int counter)
 	return value;
 }
 
-/* Adds the instructions that have begun to the CPU that executes. */
+/* Adds the instructions of the current block that have begun since the last call to the counts of the CPU
+ * that executes. */
 static void settle(void)
 {
 	uint64_t value = value_of(block_counter);
@@ -178,7 +182,8 @@ static qemu_plugin_u64 counter(enum half half)
 {
 	if (!has_several_cpus())
 		return (qemu_plugin_u64){ counters, half * sizeof(uint64_t) };
-	/* QEMU adds this offset to the address of the scoreboard, which may move until the CPUs have been made. */
+	/* QEMU adds this offset to the address of the scoreboard, which may move until all CPUs have been
+	 * created. */
 	return (qemu_plugin_u64){ counters, overlaid - (uint8_t *)qemu_plugin_scoreboard_find(counters, 0) };
 }
 
@@ -223,7 +228,8 @@ int call_number(unsigned long long *number)
 	return registers[RAX] != NULL;
 }
 
-/* Returns the sums of the CPUs with this number, or of all that have none. */
+/* Returns the sums over the elements with this CPU number or, if `number` is negative, over all elements
+ * without a number. */
 static struct cpu sum_of(int number)
 {
 	struct cpu sum = { .number = number };
@@ -275,7 +281,8 @@ static void forget_unknown(void)
 	memset(cpus[0].flushes, 0, sizeof cpus[0].flushes);
 }
 
-/* Adds a CPU that starts during the run. What has executed without a base since it was last clear was its code. */
+/* Adds a CPU that starts during the run. The counts without a base since they were last cleared belong to
+ * this CPU. */
 static void add_late(struct cpu *late)
 {
 	late->number = free_number();
@@ -301,7 +308,7 @@ static unsigned int cpu_with(uint64_t base)
 	return known - 1;
 }
 
-/* Returns the CPU that executes. A program cannot set a base in the upper half but by WRGSBASE. */
+/* Returns the CPU that executes. A program can set a base in the upper half only by WRGSBASE. */
 static unsigned int find_cpu(void)
 {
 	uint64_t base = read_register(GS_BASE);
@@ -335,7 +342,7 @@ static void at_sysretq(unsigned int cpu, void *data)
 	attribute();
 }
 
-/* A CPU waits: before blocks are attributed, it becomes known here. */
+/* Called when a CPU waits. Before blocks are attributed, this adds the CPU to the known CPUs. */
 static void at_wait(unsigned int cpu, void *data)
 {
 	(void)cpu, (void)data;
@@ -371,7 +378,7 @@ void counters_translated(struct qemu_plugin_tb *block)
 	qemu_plugin_register_vcpu_insn_exec_cb(first, at_block, QEMU_PLUGIN_CB_R_REGS, (void *)(uintptr_t)half);
 }
 
-/* Called by QEMU's functions for instructions, which pass the CPU that executes. */
+/* Called for accesses that QEMU's own functions make, which pass the number of the CPU that executes. */
 static void at_numbered(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t address, void *data)
 {
 	(void)about, (void)address, (void)data;
@@ -395,7 +402,8 @@ void counters_told(struct qemu_plugin_insn *instruction, const uint8_t *bytes, s
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_sysretq, QEMU_PLUGIN_CB_R_REGS, NULL);
 }
 
-/* Adds what an earlier CPU with the same number counted to this one: CPU 0 had other bases while the kernel started. */
+/* Adds the counts of earlier elements with the same CPU number to this element: the base of CPU 0 changed
+ * while the kernel started. */
 static void take_over(unsigned int cpu)
 {
 	for (unsigned int earlier = 1; earlier < cpu; earlier++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Under the instruction clock, QEMU's main loop advances the clock to the next timer whenever it wakes up and finds all CPUs
- * halted (icount_start_warp_timer in QEMU's softmmu/icount.c or accel/tcg/icount-common.c). A CPU that halts is considered
- * halted before the instructions that it executed last are added to the clock. If the main loop wakes up in between, the
- * timer is late by these instructions: two runs of a guest then differ. The main loop wakes up whenever the guest sets a
- * timer, which Linux does just before it halts.
+ * Under the instruction clock, QEMU's main loop advances the clock to the next timer whenever it wakes up and
+ * finds all CPUs halted (icount_start_warp_timer in QEMU's softmmu/icount.c or accel/tcg/icount-common.c). A
+ * CPU counts as halted before the instructions that it executed last are added to the clock. If the main loop
+ * wakes up in between, the timer is late by these instructions, and two runs of a guest differ. The main loop
+ * wakes up whenever the guest sets a timer, which Linux does just before it halts.
  *
- * Therefore a CPU executes HLT or MWAIT only after the main loop has gone back to sleep. QEMU's lock is not held while guest
- * code is executed, so the main loop can do so.
+ * Therefore a CPU executes HLT or MWAIT only after the main loop has gone back to sleep. The main loop can go
+ * to sleep meanwhile, because a CPU that executes guest code does not hold QEMU's lock.
  */
 #include "halt.h"
 
@@ -18,10 +18,11 @@
 
 enum { PAUSE_MICROSECONDS = 20 };
 
-/* The status of the thread of the main loop, which is the first of the process; -1 if it cannot be read. */
+/* The descriptor of the file that states whether the main loop's thread, the first of the process, sleeps; -1
+ * if it cannot be opened. */
 static int status = -1;
 
-/* Whether the main loop sleeps, or its state is unknown. */
+/* Whether the main loop sleeps. Also true if its state cannot be read. */
 static int main_loop_sleeps(void)
 {
 	char text[200];

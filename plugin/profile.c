@@ -2,25 +2,28 @@
  *
  * Attributes each instruction of the guest's kernel to the call chain in which it was executed, without symbols.
  *
- * A CALL stores its return address and a RET loads one: the address of that slot is the value of the stack pointer. A frame
- * is identified by its slot, and a RET ends the frames down to the one with the slot that it loads from. Tail calls,
- * retpolines and interrupt stacks do not disturb this, because only equality of slots is compared. Where the kernel loads the
- * stack pointer from memory, and the next slot is far away, it switches to another task: to the chain that was saved there,
- * or to a new one, of a task that is new or has slept since before the profile. A RET from a far slot that no frame has means
- * the same, for kernels that load it in another way.
+ * A CALL stores a return address in a slot of the stack, and a RET loads one from a slot. A frame is
+ * identified by the address of its slot. A RET ends the frame whose slot it loads from, and all frames above.
+ * Tail calls, retpolines and interrupt stacks do not disturb this, because only equality of slots is
+ * compared. If the kernel loads the stack pointer from memory, and the next slot is far away, the kernel has
+ * switched to another task. Its chain is the one that was saved for this part of the stack, or a new one if
+ * the task is new or has slept since before the profile. Some kernels load the stack pointer in another way;
+ * for these, a RET from a far slot that no frame has also means a switch.
  *
- * Each entry into the kernel is a separate frame, which IRETQ or SYSRETQ ends. If `resumes` is set, a kernel may also return
- * to user mode from within calls, and the next entry may continue by returning from the innermost of them: their frames
- * stay, and such a RET ends the entry's frame with the one whose slot it loads from. A block of instructions without a jump
- * is credited at the next event, when it is known how many of its instructions have begun. One that faulted is subtracted
- * again.
+ * Each entry into the kernel is a separate frame, which IRETQ or SYSRETQ ends. If `resumes` is set, a kernel
+ * may also return to user mode from within calls, and the next entry may continue by returning from the
+ * innermost of these calls. The frames of these calls stay, and such a RET ends both the entry's frame and
+ * the frame whose slot it loads from. A block of instructions without a jump is credited at the next event,
+ * when it is known how many of its instructions have begun. An instruction that faulted is subtracted again.
  *
- * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: the number of frames that were left
- * without a return, 1 if the end of the run is further back than the journal reaches, and the number of nodes, blocks and
- * cells that follow; nodes (parent and kind, 32 bits each, the address after the call or of the interrupted instruction, and
- * the first instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits,
- * and their number, 32 bits) with the length of each instruction in a byte; cells (node and block, 32 bits each, the number
- * of executions, 64 bits). The first block has no instruction: its cells count how often a node was entered.
+ * All numbers in the file are little-endian. The file begins with the 8 bytes "MWPROF1\n" and five words of
+ * 64 bits: the number of frames that were left without a return; 1 if the end of the run is further back than
+ * the journal reaches, and otherwise 0; the number of nodes; the number of blocks; the number of cells. Then
+ * follow the nodes, of which the first is the root: parent and kind (32 bits each), the address after the
+ * call or of the interrupted instruction, and the address of the first instruction (64 bits each). Then the
+ * blocks: the address of the first instruction (64 bits), the number of instructions (32 bits), and the
+ * length of each instruction (8 bits). Then the cells: node and block (32 bits each), and the number of
+ * executions (64 bits). The first block has no instructions; its cells count how often a node was entered.
  */
 #include "profile.h"
 #include "alone.h"
@@ -33,7 +36,8 @@
 
 enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
 enum { NO_GATE = -1, UNKNOWN_GATE = -2, CHAINS = 4096, ROOT = 0 };
-/* In bytes: a stack; and how far below, and above, the place where a task slept its next slot can be. */
+/* In bytes: the size of a stack; and the maximum distance of a task's next slot below, and above, the place
+ * where the task slept. */
 enum { STACK = 16384, NEAR = 256, BODY = 64 };
 enum { JOURNAL = 1 << 20 };
 #define NONE UINT32_MAX
@@ -57,7 +61,7 @@ struct frame {
 	uint64_t slot, from;
 	uint32_t node, parent;
 	enum kind kind;
-	/* Whether the CPU was in user mode. */
+	/* Whether the CPU was in user mode when the frame began. */
 	int from_user;
 };
 
@@ -65,7 +69,7 @@ struct frame {
 struct chain {
 	struct frame *frames;
 	size_t count, room;
-	/* The last slot that was used. */
+	/* The last slot that a CALL or RET used. */
 	uint64_t slot;
 	struct chain *next;
 };
@@ -76,7 +80,7 @@ struct cell {
 	uint64_t total, pass;
 };
 
-/* A counted block, and the number of instructions that had begun when it began. */
+/* A block that was credited, and the number of instructions that had begun when the block began. */
 struct entry {
 	uint64_t start;
 	uint32_t cell, count;
@@ -91,18 +95,19 @@ struct index {
 	size_t count, room;
 };
 
-/* What a CPU does. */
+/* The state of a CPU. */
 struct progress {
 	struct chain *now;
 	int leaves, switching, returned;
-	/* Whether the kernel was left for user mode with open calls. */
+	/* Whether the kernel has returned to user mode while calls are open. */
 	int in_user;
 	uint64_t left_at, returned_from;
-	/* The block that runs, or its rest after a mark, and the complete block. */
+	/* The block that executes, or only its rest after a mark; and the complete block. */
 	struct block *open_block, *open_whole;
 	uint32_t open_node;
 	uint64_t open_start, last_address;
-	/* Whether a pass of the region is open, the thread that began it, and the cells that it credited. */
+	/* Whether a pass of the region is open; the thread that began the pass; and the cells to which the
+	 * pass was credited. */
 	int counting;
 	uint64_t thread;
 	uint32_t *touched;
@@ -126,7 +131,7 @@ static uint64_t left_open, forgotten;
 static struct block *entered;
 
 static struct chain *asleep[CHAINS];
-/* The progress of each CPU, and that of the CPU that executes. */
+/* The progress of each CPU, and a pointer to that of the CPU that executes. */
 static struct progress progress[CPUS], *on = progress;
 
 /* The number of instructions that have begun on the CPU. */
@@ -145,7 +150,7 @@ static void *larger(void *old, size_t size)
 	return memory;
 }
 
-/* Makes room for one more in an array that grows by doubling. */
+/* Ensures that an array has room for one more element. The array grows by doubling. */
 #define ROOM_FOR(array, count) \
 	do { \
 		if (((count) & ((count) - 1)) == 0) \
@@ -161,7 +166,8 @@ static size_t place_of(const struct index *index, uint64_t one, uint64_t other)
 	return place;
 }
 
-/* Returns the number of a pair, NONE if the pair is new: the caller then stores a number there. */
+/* Returns where the number of a pair is stored. If the number is NONE, the pair is new, and the caller stores
+ * its number there. */
 static uint32_t *number_of(struct index *index, uint64_t one, uint64_t other)
 {
 	if (2 * index->count >= index->room) {
@@ -184,7 +190,7 @@ static uint32_t *number_of(struct index *index, uint64_t one, uint64_t other)
 	return &pair->number;
 }
 
-/* Equal code is one block, however often it is translated. */
+/* Returns the block with this code. Equal code is one block, however often it is translated. */
 static struct block *block_with(uint64_t start, const uint8_t *sizes, uint32_t count)
 {
 	uint64_t bytes = 0, hash = 0;
@@ -258,7 +264,7 @@ static uint64_t address_of(const struct block *block, uint32_t count)
 	return address;
 }
 
-/* Counts the executed instructions of the block that began last. `undone` is whether its last instruction was
+/* Counts the executed instructions of the block that began last. If `undone` is set, the last of them was
  * undone. */
 static void close_block(int undone)
 {
@@ -266,7 +272,7 @@ static void close_block(int undone)
 	on->open_block = NULL;
 	if (!block)
 		return;
-	/* Counts for no known CPU may have been moved to a CPU that has started since. */
+	/* The counts may have decreased: those of no known CPU move to a CPU that starts. */
 	if (begun(KERNEL) < on->open_start)
 		return;
 	uint64_t started = begun(KERNEL) - on->open_start;
@@ -280,7 +286,7 @@ static void close_block(int undone)
 	credit(on->open_node, block, first, on->open_start);
 	if (started == first)
 		return;
-	/* A repeated instruction that QEMU iterates within the block. */
+	/* QEMU iterates a repeated instruction within the block, so it has begun several times. */
 	struct block *last = block_with(on->last_address, block->sizes + block->count - 1, 1);
 	for (uint64_t i = first; i < started; i++)
 		credit(on->open_node, last, 1, on->open_start + i);
@@ -293,7 +299,7 @@ static struct chain *new_chain(void)
 	return chain;
 }
 
-/* Chains that sleep with a slot in this part of memory. */
+/* Returns the list of chains that sleep with their last slot in this part of memory. */
 static struct chain **sleepers(uint64_t part)
 {
 	return &asleep[(part ^ part >> 12) % CHAINS];
@@ -346,7 +352,7 @@ static void leave_entry(void)
 	}
 }
 
-/* Saves the current chain, and continues with this one. */
+/* Saves the current chain, and continues with `other`. */
 static void switch_to(struct chain *other)
 {
 	if (on->now->count) {
@@ -360,8 +366,9 @@ static void switch_to(struct chain *other)
 	on->now = other;
 }
 
-/* The chain whose task slept when its stack pointer was here: the first slot that it uses is a little below, never far above.
- * If there are several, it is the one saved last; the others are of tasks that have ended, and whose stack was reused.
+/* Returns the chain of the task that slept with its stack pointer near `slot`. The first slot that such a
+ * task uses is a little below the place where it slept, and never far above. If several chains match, returns
+ * the one saved last; the others are of tasks that have ended and whose stack was reused.
  */
 static struct chain *take_sleeper(uint64_t slot)
 {
@@ -390,12 +397,12 @@ static void follow_cpu(void)
 	if (on->now)
 		return;
 	on->now = new_chain();
-	/* A CPU that starts during the run. */
+	/* A CPU that starts during the run is in calls that are not known. */
 	if (following && has_several_cpus())
 		begin_task();
 }
 
-/* Switches to the chain of another stack: of a task that slept, or of one that was not seen before. */
+/* Switches to the chain of the task on another stack. The task slept, or was not seen before. */
 static void change_task(uint64_t slot)
 {
 	struct chain *sleeper = take_sleeper(slot);
@@ -405,10 +412,10 @@ static void change_task(uint64_t slot)
 	on->now->slot = slot;
 }
 
-/* Handles the use of a slot by a CALL or RET, which can be the first one after a task switch. */
+/* Handles the use of a slot by a CALL or RET, which can be the first use after a task switch. */
 static void arrive(uint64_t slot)
 {
-	/* The value loaded into the stack pointer may have been on the same stack. */
+	/* The new stack pointer may also be on the same stack. */
 	if (on->switching && on->now->slot && distance(on->now->slot, slot) >= STACK)
 		change_task(slot);
 	on->switching = 0;
@@ -432,12 +439,13 @@ static int pop_to(uint64_t slot)
 	return 0;
 }
 
-/* A RET loaded from this slot, and continues at `target`, or at an unknown address. */
+/* Handles a RET that loaded from `slot`, and continues at `target`, which is 0 if it is not known. */
 static void return_to(uint64_t slot, uint64_t target)
 {
 	if (pop_to(slot))
 		return;
-	/* The first function that an entry calls may move its return address from the entry stack to that of the task. */
+	/* The first function that an entry calls may move its return address from the entry stack to the
+	 * task's stack. */
 	struct frame *frame = newest();
 	int called_by_entry = on->now->count >= 2 && on->now->frames[on->now->count - 2].kind != CALLED;
 	if (called_by_entry && frame->kind == CALLED && frame->from == target) {
@@ -450,7 +458,7 @@ static void return_to(uint64_t slot, uint64_t target)
 		if (pop_to(slot))
 			return;
 	}
-	/* A frame that began before the profile, or a jump through the stack. */
+	/* The frame began before the profile, or the RET is a jump through the stack. */
 	on->now->slot = slot;
 	while ((frame = newest()) && frame->kind == CALLED && frame->slot < slot) {
 		left_open++;
@@ -478,8 +486,8 @@ static uint32_t enter(const struct frame *frame, uint64_t start)
 	return node;
 }
 
-/* Whether an exception undoes the instruction that it interrupts: not debug, NMI, breakpoint, overflow, double fault and
- * machine check.
+/* Whether an exception undoes the instruction that it interrupts. All exceptions do, except debug, NMI,
+ * breakpoint, overflow, double fault and machine check.
  */
 static int is_fault(int vector)
 {
@@ -487,13 +495,14 @@ static int is_fault(int vector)
 	       vector != 8 && vector != 18;
 }
 
-/* Returns whether IRETQ and SYSRETQ themselves can raise this exception: of segments, of the stack, of protection. */
+/* Returns whether IRETQ and SYSRETQ themselves can raise this exception: a segment, stack or protection
+ * exception. */
 static int is_of_return(int vector)
 {
 	return vector >= 10 && vector <= 13;
 }
 
-/* Records that this block, or the rest of the block `whole`, runs in the newest frame. */
+/* Records that `block` runs in the newest frame. `whole` is the complete block if `block` is only its rest. */
 static void open_in_frame(struct block *block, struct block *whole)
 {
 	struct frame *frame = newest();
@@ -529,15 +538,16 @@ static void at_block(unsigned int cpu, void *data)
 	open_in_frame(block, block);
 }
 
-/* Returns whether an access belongs to the last instruction of the block that runs. QEMU 7.2 reports accesses of later
- * instructions, which its own functions make for them, to the last instruction with a callback.
+/* Returns whether a reported access belongs to the last instruction of the current block. This is checked
+ * because QEMU 7.2 attributes accesses of later instructions, which its own functions make, to the last
+ * instruction with a callback.
  */
 static int is_of(const struct block *block)
 {
 	return following && on->open_block && on->open_whole == block;
 }
 
-/* Called for the accesses of a block's final CALL. A call through memory loads the address first: ignored. */
+/* Called for the accesses of a block's final CALL. The load of a call through memory is ignored. */
 static void at_call(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot, void *data)
 {
 	const struct block *block = data;
@@ -586,7 +596,7 @@ static int is_return(const uint8_t *bytes)
 	return bytes[0] == 0xc3 || bytes[0] == 0xc2;
 }
 
-/* Returns the instructions of a block from this one on; NULL where they are not the kernel's. */
+/* Returns a block with the instructions from number `from` on; NULL if they are not the kernel's. */
 static struct block *block_from(struct qemu_plugin_tb *translated, size_t from)
 {
 	size_t count = qemu_plugin_tb_n_insns(translated) - from;
@@ -692,7 +702,8 @@ static void end_pass(struct progress *of)
 	of->counting = 0;
 }
 
-/* Begins the run on every CPU. A CPU whose last instruction was the kernel's is in calls that are not known. */
+/* Begins the run on every CPU. If the last instruction of a CPU was the kernel's, the CPU is in calls that
+ * are not known. */
 static void begin_run(void)
 {
 	struct progress *marked = on;
@@ -707,7 +718,7 @@ static void begin_run(void)
 	on = marked;
 }
 
-/* Ends the pass of this thread on the CPU that executes. One that it began on another CPU is discarded. */
+/* Ends this thread's pass on the CPU that executes. A pass that the thread began on another CPU is discarded. */
 static void end_pass_of(uint64_t thread)
 {
 	if (on->counting && on->thread == thread) {
@@ -719,10 +730,11 @@ static void end_pass_of(uint64_t thread)
 			discard_pass(&progress[cpu]);
 }
 
-/* Begins or ends a pass of the complete run, which is on every CPU. */
+/* Begins or ends a pass of the complete run, which covers every CPU. */
 static void pass_run(int ends, uint64_t end)
 {
-	/* With several CPUs, the run ends with the mark. */
+	/* With one CPU, counts after the end of the run are removed. With several CPUs, the run ends with the
+	 * mark. */
 	if (ends && on->counting && !has_several_cpus())
 		cut_at(end);
 	struct progress *marked = on;
@@ -790,7 +802,7 @@ void profile_marked(const struct mark *mark, uint64_t end, uint64_t thread)
 		following = 0;
 		write_profile();
 	} else if (following && mark->rest) {
-		/* The kernel executed the mark, among counted instructions. */
+		/* The kernel executed the mark: the rest of the block is counted as a block of its own. */
 		if (on->now->count == 0)
 			push(FROM_USER, 0, 0);
 		open_in_frame(mark->rest, mark->whole);

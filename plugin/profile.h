@@ -7,39 +7,40 @@
 
 #include "api.h"
 
-/* Vectors of an interrupt descriptor table, and the first that is no exception. */
+/* The number of vectors of an interrupt descriptor table, and the first vector that is not an exception. */
 enum { VECTORS = 256, FIRST_INTERRUPT = 32 };
-/* The region that is the complete run. */
+/* The number of the region that is the complete run. */
 enum { THE_RUN = 32767 };
 
-/* Writes the profile of this region to this file when the run has ended. If `resumes` is set, the kernel may return to user
- * mode from within calls, and continue in them at the next entry.
+/* Writes the profile of `region` to the file `path` when the run has ended. If `resumes` is set, the kernel
+ * may return to user mode from within calls, and continue in them at the next entry.
  */
 void profile_open(const char *path, unsigned int region, int resumes);
 
 /* Follows the calls and returns of a block of the kernel. */
 void profile_translated(struct qemu_plugin_tb *block);
 
-/* IRETQ or SYSRETQ begins. */
+/* Is called when IRETQ or SYSRETQ begins. */
 void profile_leaves(unsigned int cpu, void *data);
 
-/* The stack pointer is loaded from memory next. */
+/* Is called before the stack pointer is loaded from memory. */
 void profile_switches(unsigned int cpu, void *data);
 
-/* A handler begins at each of these addresses that is not 0. */
+/* Passes the address of each vector's handler, or 0 if there is none. */
 void profile_gates(const uint64_t *gates);
 
-/* A mark in a block of instructions: its code; if the kernel executes it, the rest of the block, and the complete block. */
+/* A mark in a block of instructions: the mark's code and, if the block is the kernel's, the rest of the block
+ * from the mark on, and the complete block. */
 struct mark {
 	unsigned int code;
 	struct block *rest, *whole;
 };
 
-/* Returns the mark that is this instruction of a block. */
+/* Returns a mark with the code `code`, which is the instruction number `at` of a block. */
 struct mark *profile_mark(struct qemu_plugin_tb *block, size_t at, unsigned int code);
 
-/* A thread executed a mark; `end` is how many instructions of the kernel had begun where the run ended. Threads are known by
- * the base of FS, with several CPUs only.
+/* A thread executed a mark. `end` is the number of kernel instructions that had begun at the end of the run.
+ * `thread` is the base of FS, by which threads are identified with several CPUs; otherwise it is 0.
  */
 void profile_marked(const struct mark *mark, uint64_t end, uint64_t thread);
 

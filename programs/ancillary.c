@@ -342,7 +342,7 @@ static void streams(void)
 	set(file, SOL_IPV6, IPV6_RECVTCLASS, 1);
 	set(file, SOL_IPV6, IPV6_UNICAST_HOPS, 7);
 	CHECK_EQ(get(file, SOL_IPV6, IPV6_UNICAST_HOPS), 7);
-	/* The protocol itself sets the bits that report congestion. */
+	/* The two bits that report congestion belong to the protocol, so a program cannot set them. */
 	set(file, SOL_IPV6, IPV6_TCLASS, 255);
 	CHECK_EQ(get(file, SOL_IPV6, IPV6_TCLASS), 252);
 	set(file, SOL_IP, IP_TOS, 255);

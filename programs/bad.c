@@ -1,5 +1,5 @@
-/* How does a program end that violates a rule? `bad WHAT` violates one, and must be killed by the same signal as on
- * Linux.
+/* How does a program end that violates a rule? `bad WHAT` violates the rule WHAT, and must be killed by the
+ * same signal as on Linux.
  *
  *   jump-to-zero       SIGSEGV      write-kernel      SIGSEGV      overflow-stack    SIGSEGV
  *   write-text         SIGSEGV      execute-data      SIGSEGV      divide            SIGFPE

@@ -114,7 +114,8 @@ static void three_writers(enum kind kind, enum fill fill, const int order[3])
 	munmap(page, PAGE);
 }
 
-/* A later write to a file is visible in a private page that was not written, and invisible in one that was. */
+/* A later write to a file is visible in a private page that was not written, and invisible in a private page
+ * that was written. */
 static void private_and_file(void)
 {
 	int file = scratch_file(2 * PAGE);

@@ -79,7 +79,7 @@ static void inherited(void *unused)
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK(soft_limit() <= 1);
-		/* The next SIGXCPU is for the child's own CPU time, and has the default action. */
+		/* The next SIGXCPU is caused by the child's own CPU time, and has the default action. */
 		CHECK(signal(SIGXCPU, SIG_DFL) != SIG_ERR);
 		spin(unused);
 	}

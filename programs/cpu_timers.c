@@ -1,7 +1,7 @@
 /* Do timers of CPU time expire when a process or thread has used that time, and at no other time?
  *
- * ITIMER_VIRTUAL and ITIMER_PROF, POSIX timers with CPU clocks, the clocks of other processes and threads, and
- * clock_nanosleep (kernel/time/posix-cpu-timers.c and itimer.c of Linux).
+ * Tests ITIMER_VIRTUAL and ITIMER_PROF, POSIX timers with CPU clocks, the clocks of other processes and
+ * threads, and clock_nanosleep (kernel/time/posix-cpu-timers.c and itimer.c of Linux).
  */
 #include "check.h"
 #include <pthread.h>
@@ -174,7 +174,8 @@ static void posix_timers(void)
 	CHECK(read_clock(other) - before >= 39 * MILLISECOND);
 	CHECK(read_clock(CLOCK_THREAD_CPUTIME_ID) - own < 30 * MILLISECOND);
 
-	/* A sleep by the CPU time of the process ends because the other thread uses CPU time. */
+	/* A sleep that is measured by the CPU time of the process ends because the other thread uses CPU
+	 * time. */
 	struct timespec nap = { 0, 30 * MILLISECOND };
 	long long start = read_clock(CLOCK_PROCESS_CPUTIME_ID);
 	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &nap, NULL), 0);
@@ -183,8 +184,8 @@ static void posix_timers(void)
 
 	stop = 1;
 	CHECK_EQ(pthread_join(helper, NULL), 0);
-	/* A timer of that thread does not expire any more, and cannot be set after the thread has exited, which
-	 * pthread_join waits for. */
+	/* A timer of the other thread's CPU time does not expire any more, and cannot be set, after that
+	 * thread has exited. pthread_join waits for the exit. */
 	caught[SIGVTALRM] = 0;
 	struct itimerspec soon = { { 0, 0 }, { 0, MILLISECOND } };
 	CHECK(timer_settime(others, 0, &soon, NULL) == 0 || errno == ESRCH);

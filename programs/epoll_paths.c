@@ -33,12 +33,12 @@ static void layers(void)
 			for (int below = 0; layer > 0 && below < WIDTH; below++)
 				CHECK_EQ(watch(epolls[layer][place], epolls[layer - 1][below]), 0);
 		}
-	/* One more layer exceeds the maximum depth, and a loop is detected whatever its length. */
+	/* One more layer exceeds the maximum depth. A loop is detected whatever its length. */
 	int over = new_epoll();
 	CHECK_FAILS(watch(over, epolls[LAYERS - 1][0]), ELOOP);
 	CHECK_FAILS(watch(epolls[0][0], epolls[LAYERS - 1][WIDTH - 1]), ELOOP);
 	CHECK_FAILS(watch(epolls[0][0], epolls[0][0]), EINVAL);
-	/* More than 10 paths with four links would lead to this file. */
+	/* If epolls[0][0] watched this file, more than 10 paths with four links would lead to the file. */
 	int file = eventfd(0, 0);
 	CHECK(file >= 0);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
@@ -77,8 +77,8 @@ static void fan(int links, int most)
 	CHECK_EQ(epoll_ctl(outer[0], EPOLL_CTL_DEL, top, NULL), 0);
 	CHECK_EQ(watch(outer[most], top), 0);
 	CHECK_FAILS(watch(outer[most], top), EEXIST);
-	/* The number of paths that do not end in a file is not limited. If there are too many, no file can be added at their
-	   end. */
+	/* The number of paths that do not end in a file is not limited. But if there are too many, no file
+	 * can be added at their end. */
 	CHECK_EQ(epoll_ctl(bottom, EPOLL_CTL_DEL, file, NULL), 0);
 	CHECK_EQ(watch(outer[0], top), 0);
 	CHECK_FAILS(watch(bottom, file), EINVAL);

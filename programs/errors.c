@@ -1,9 +1,9 @@
 /* Which error does a memory call return if there is one reason to fail, and which if there are two?
  *
- * For each call there is an invocation that succeeds, and there are reasons to fail: changes of the arguments or of
- * the process's state. The program makes every call with each reason, and with each two reasons that can be
- * combined, in a separate child each time, and prints one line for each. It does not judge the results; those of
- * Linux 7.3 are in errors.linux.
+ * For each call the program has an invocation that succeeds, and reasons to fail: changes of the arguments or
+ * of the process's state. It makes every call with each reason, and with each pair of reasons that can be
+ * combined, each time in a separate child, and prints one line for each. It does not judge the results;
+ * errors.linux has the results of Linux 7.3.
  *
  * Needs root, /dev/zram0 as swap, and a machine without other users, because some states change settings of the
  * system.

@@ -1,4 +1,4 @@
-//! Any bytes are a file that is executed: it runs or is refused, nothing panics, and nothing leaks.
+//! Executes arbitrary bytes as a file: the file runs or is refused, nothing panics, and nothing leaks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,7 @@
-//! Any bytes are a program of system calls and accesses: nothing panics, nothing leaks, nothing stays reachable.
+//! Interprets arbitrary bytes as a program of system calls and accesses: nothing panics, nothing leaks, and nothing
+//! stays reachable.
 //!
-//! With `MEMWRIGHT_CALLS` in the environment it says what each program asked for.
+//! If `MEMWRIGHT_CALLS` is set in the environment, the target prints the system calls that each program makes.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Marks of a region of interest: a tool that counts from outside sees them; they have no effect on the program.
+ * Marks of a region of interest. They have no effect on the program; a tool that counts from outside the
+ * guest sees them.
  *
  * A mark is the 7-byte NOP with a 32-bit displacement. The upper half of the displacement is a magic number. The lower
  * half is twice the region's number, plus one in the mark at the end of the region. Every x86-64 processor executes a
@@ -27,11 +28,13 @@
 /*
  * MARK_NAME(1, "toggle"); at file scope, or in a function, names region 1 "toggle" in every report.
  *
- * The region is a number, or a macro for one; the name is a string literal: a letter, then up to 63 letters, digits, "_" and
- * "-". A header may name a region for all files that include it. Two names for one region, or one name for two, are refused.
+ * The region is a number, or a macro for one; the name is a string literal: a letter, then up to 63 letters,
+ * digits, "_" and "-". A header may name a region for all files that include it. Two names for one region, or
+ * one name for two regions, are refused.
  *
- * A name is not an instruction, and the loader does not read it. It is an entry of the section .memwright.regions, which is not
- * allocated: the number in 4 bytes, little-endian, then the name and a NUL. Entries follow each other without padding.
+ * A name is not an instruction, and the loader does not read it. Each name is an entry of the section
+ * .memwright.regions, which is not allocated: the number in 4 bytes, little-endian, then the name and a NUL.
+ * Entries follow each other without padding.
  */
 #ifdef __x86_64__
 #define MARK_NAME(region, name) \

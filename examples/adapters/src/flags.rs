@@ -7,15 +7,15 @@ use memwright_table::{Bits, CacheMode, Present};
 use page_table_multiarch::MappingFlags;
 use x86_64::structures::paging::PageTableFlags;
 
-/// Flags that a page of user memory cannot have, or that it lacks.
+/// Why a page of user memory cannot have given flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// The page would not be accessible in user mode. All pages of a Memwright table are.
+    /// User mode could not access the page, but it can access all pages of a Memwright table.
     NotUser,
-    /// The entry would not be present.
+    /// The entry of the page would not be present.
     NotPresent,
-    /// The page has flags with these bits, which only other entries have: global pages, cache modes of memory that the
-    /// allocator manages, and bits that Memwright uses itself.
+    /// The flags contain these bits, which only entries of other memory have: global pages, cache modes of memory that
+    /// the allocator manages, and bits that Memwright uses itself.
     Flags(u64),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Unsupported {
 
 impl core::error::Error for Unsupported {}
 
-/// Returns the rights of an area with these flags, and how its memory is cached.
+/// Returns the rights of an area with `flags`, and how its memory is cached.
 pub(crate) fn rights(flags: MappingFlags) -> Result<(Rights, CacheMode), Unsupported> {
     let known = MappingFlags::all();
     if !known.contains(flags) {
@@ -52,7 +52,7 @@ pub(crate) fn rights(flags: MappingFlags) -> Result<(Rights, CacheMode), Unsuppo
     Ok((rights, cache))
 }
 
-/// Returns the rights of an entry with these flags. As on x86-64, each right includes reading.
+/// Returns the rights of an entry with `flags`. As on x86-64, each right includes reading.
 pub(crate) fn bits(flags: MappingFlags) -> Result<Bits, Unsupported> {
     let (rights, cache) = rights(flags)?;
     match cache {
@@ -77,7 +77,7 @@ pub(crate) fn mapping_flags(page: Present) -> MappingFlags {
     flags
 }
 
-/// Returns the bits of an entry with these flags. `HUGE_PAGE` is ignored, because the size of the page determines it.
+/// Returns the bits of an entry with `flags`. `HUGE_PAGE` is ignored, because the size of the page determines it.
 pub(crate) fn entry_bits(flags: PageTableFlags) -> Result<Bits, Unsupported> {
     const KNOWN: PageTableFlags = PageTableFlags::PRESENT
         .union(PageTableFlags::WRITABLE)

@@ -10,7 +10,7 @@ use memory_addr::{PAGE_SIZE_4K, PhysAddr, VirtAddr};
 use memwright_table::{FrameKind, Frames, Machine, Page, PhysAddr as TableAddr};
 use page_table_multiarch::{PagingHandler, PagingMetaData};
 
-/// The kernel, as far as its table needs it. `PagingHandler` has no receiver, so the frames are global.
+/// What a kernel provides for its table. The functions of `PagingHandler` have no receiver, so the frames are global.
 pub trait Kernel: Send + Sync + 'static {
     /// The machine.
     type Machine: Machine;

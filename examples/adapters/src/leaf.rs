@@ -11,11 +11,11 @@ use memwright_table::{
 /// Why an operation on a page failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// This page is mapped, or a smaller one that is part of the page.
+    /// The page, or a smaller page that is part of it, is mapped.
     Mapped(Present),
     /// No page is mapped.
     NotMapped,
-    /// The page is part of a larger one.
+    /// The page is part of a larger page.
     InLarger,
     /// Smaller pages are mapped, or a table for them exists.
     HasTable,
@@ -41,13 +41,13 @@ impl Failure {
     }
 }
 
-/// Creates a gather that also flushes, on every CPU, pages whose rights grew. The interfaces have no place for the fault
-/// that another CPU would otherwise take.
+/// Creates a gather that also flushes, on every CPU, pages whose rights grew. Without the flush, another CPU could take
+/// a spurious fault, for which the interfaces have no handler.
 pub(crate) fn gather<M: Machine>(table: &Table<M>) -> Gather<'_, M> {
     table.gather_by(FlushPolicy::Elide)
 }
 
-/// Maps a page to a frame. Frees tables for smaller pages if they are empty. The flush is the gather's.
+/// Maps `page` to the frame of `new`. Frees tables for smaller pages if they are empty. `gather` makes the flush.
 pub(crate) fn map<'t, M: Machine>(
     table: &'t Table<M>,
     page: Page,
@@ -85,15 +85,15 @@ pub(crate) fn map<'t, M: Machine>(
     Ok(())
 }
 
-/// Records that CPUs may have cached that the page could not be accessed. On x86-64, they do not, and a fault drops what
-/// they cached.
+/// Records that CPUs may have cached that `page` could not be accessed. Not needed on x86-64, where CPUs do not cache
+/// this, and a fault drops what they have cached.
 fn record_absent<M: Machine>(page: Page, size: PageSize, gather: &mut Gather<'_, M>) {
     if !M::Arch::FAULT_DROPS_STALE {
         gather.record(page, size, Change::Grew);
     }
 }
 
-/// Unmaps a page, and returns it. The flush is the gather's.
+/// Unmaps `page`, and returns what it mapped. `gather` makes the flush.
 pub(crate) fn unmap<'t, M: Machine>(
     table: &'t Table<M>,
     page: Page,
@@ -105,7 +105,7 @@ pub(crate) fn unmap<'t, M: Machine>(
     Ok(old)
 }
 
-/// Gives a page these rights. The other bits do not change. The flush is the gather's.
+/// Gives `page` these rights, and returns the new entry. Its other bits do not change. `gather` makes the flush.
 pub(crate) fn protect<'t, M: Machine>(
     table: &'t Table<M>,
     page: Page,
@@ -120,7 +120,8 @@ pub(crate) fn protect<'t, M: Machine>(
     Ok(new)
 }
 
-/// Maps a page to another frame, with other rights. The old translation is flushed before the new one exists.
+/// Maps `page` to the frame of `new`, with the rights of `new`. The old translation is flushed before the new one
+/// exists.
 pub(crate) fn remap<'t, M: Machine>(
     table: &'t Table<M>,
     page: Page,
@@ -135,7 +136,7 @@ pub(crate) fn remap<'t, M: Machine>(
     map(table, page, new, gather)
 }
 
-/// Returns the page that is mapped at `page`, of any size. A page without rights is one, too.
+/// Returns what is mapped at `page`, of any size. A page without rights counts as mapped.
 pub(crate) fn find<M: Machine>(table: &Table<M>, page: Page) -> Option<Present> {
     if !M::Arch::USER.contains(page) {
         return None;
@@ -143,7 +144,7 @@ pub(crate) fn find<M: Machine>(table: &Table<M>, page: Page) -> Option<Present> 
     table.look(PageRange::single(page)).peek().present()
 }
 
-/// Returns a cursor at the entry that maps a page of this size.
+/// Returns a cursor at the entry that maps `page` with this size, and the entry.
 fn at<M: Machine>(
     table: &Table<M>,
     page: Page,
@@ -164,7 +165,7 @@ fn at<M: Machine>(
     Ok((cursor, old))
 }
 
-/// Returns the range of a page of this size.
+/// Returns the range of the page of this size that begins at `page`.
 fn whole<M: Machine>(page: Page, size: PageSize) -> Result<PageRange, Failure> {
     if !page.number().is_multiple_of(size.pages()) {
         return Err(Failure::Misaligned);

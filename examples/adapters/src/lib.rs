@@ -7,8 +7,9 @@
 //! | [`managed`] | `page_table_multiarch` 0.6 | the methods of `PageTable64` and of its cursor, on a [`Table`] |
 //! | [`kernel_table`] | `page_table_multiarch` 0.6 | `PagingHandler` and `PagingMetaData` on [`Frames`]: a table of the kernel |
 //!
-//! `docs/embedding.md` lists what each interface cannot express. No function of this crate ignores an argument that it
-//! cannot honour: it returns an error of the interface, or panics where the interface has no such error.
+//! `docs/embedding.md` lists what each interface cannot express. If a function of this crate cannot honour an argument,
+//! it returns an error of the interface, or panics where the interface has no such error. No argument is silently
+//! ignored.
 //!
 //! [`AddressSpace`]: memwright::AddressSpace
 //! [`Table`]: memwright_table::Table

@@ -1,7 +1,7 @@
 //! The methods of `PageTable64` and `PageTable64Cursor` of `page_table_multiarch`, on the user half of a [`Table`].
 //!
-//! `page_table_multiarch` has no trait for tables, so a kernel changes the type of its table, but neither the calls nor
-//! the errors. The frames that are mapped belong to the caller. The frames of page tables come from the
+//! `page_table_multiarch` has no trait for tables, so a kernel changes the type of its table. The calls and the errors
+//! stay as they are. The frames that are mapped belong to the caller. The frames of page tables come from the
 //! [`Frames`](memwright_table::Frames) of the table.
 //!
 //! ```
@@ -34,14 +34,14 @@ use page_table_multiarch::{MappingFlags, PageSize, PagingError, PagingResult};
 use crate::flags;
 use crate::leaf::{self, Failure};
 
-/// The pages of user memory of a table. No other thread changes the table as long as a `ManagedTable` of it exists,
-/// except for the accessed and dirty bits, which processors set.
+/// The user pages of a table. No other thread changes the table as long as a `ManagedTable` of it exists; only
+/// processors set accessed and dirty bits.
 pub struct ManagedTable<'t, M: Machine> {
     table: &'t Table<M>,
 }
 
 impl<'t, M: Machine> ManagedTable<'t, M> {
-    /// Returns the pages of `table`.
+    /// Returns the user pages of `table`.
     pub fn new(table: &'t Table<M>) -> Self {
         Self { table }
     }
@@ -54,7 +54,7 @@ impl<'t, M: Machine> ManagedTable<'t, M> {
     /// Returns the physical address to which `vaddr` is mapped, the flags of its page, and the size of the page.
     ///
     /// # Errors
-    /// [`PagingError::NotMapped`] if no page is mapped, or one that was protected with no right.
+    /// [`PagingError::NotMapped`] if no page is mapped at `vaddr`, or if the page was protected with no right.
     pub fn query(&self, vaddr: VirtAddr) -> PagingResult<(PhysAddr, MappingFlags, PageSize)> {
         let found =
             leaf::find(self.table, page(vaddr)).filter(|page| page.bits.contains(Bits::READ));
@@ -104,8 +104,8 @@ impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
     ///
     /// # Errors
     /// [`PagingError::AlreadyMapped`] if the page or a part of it is mapped, [`PagingError::MappedToHugePage`] if it is
-    /// part of a larger page, [`PagingError::NoMemory`] if there is no frame for a table, and
-    /// [`PagingError::NotAligned`] if the page is not in user memory, or of a size that x86-64 lacks.
+    /// part of a larger page, [`PagingError::NoMemory`] if there is no frame for a table. [`PagingError::NotAligned`]
+    /// if the page is not in user memory, or has a size that x86-64 lacks.
     pub fn map(
         &mut self,
         vaddr: VirtAddr,
@@ -180,8 +180,8 @@ impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
     /// 2 MiB and 1 GiB are used where both addresses are aligned.
     ///
     /// # Errors
-    /// [`PagingError::NotAligned`] if `vaddr` or `size` is not a multiple of 4 KiB. The errors of [`map`](Self::map),
-    /// after which the pages below the failing one are mapped.
+    /// [`PagingError::NotAligned`] if `vaddr` or `size` is not a multiple of 4 KiB. Otherwise the errors of
+    /// [`map`](Self::map); the pages below the failing one stay mapped.
     pub fn map_region(
         &mut self,
         vaddr: VirtAddr,
@@ -211,7 +211,8 @@ impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
     ///
     /// # Errors
     /// [`PagingError::NotAligned`] if `vaddr` or `size` is not a multiple of 4 KiB, or if a page is only partly in the
-    /// range. [`PagingError::NotMapped`] if a page is not mapped; the pages below it are unmapped then.
+    /// range. [`PagingError::NotMapped`] if a page is not mapped. After an error, the pages below the failing one are
+    /// unmapped.
     pub fn unmap_region(&mut self, vaddr: VirtAddr, size: usize) -> PagingResult {
         check_region(vaddr, size)?;
         let mut done = 0;
@@ -230,7 +231,7 @@ impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
     ///
     /// # Errors
     /// [`PagingError::NotAligned`] if `vaddr` or `size` is not a multiple of 4 KiB, or if a page is only partly in the
-    /// range. The pages below it have changed then.
+    /// range. In the second case, the pages below it have already changed.
     pub fn protect_region(
         &mut self,
         vaddr: VirtAddr,
@@ -250,7 +251,8 @@ impl<'t, M: Machine> ManagedCursor<'_, 't, M> {
         Ok(())
     }
 
-    /// Returns the size of the page at `here`, or `None` if none is mapped. All of the page must be in the `rest` bytes.
+    /// Returns the size of the page at `here`, or `None` if none is mapped. Fails if the page does not begin at `here`
+    /// or is larger than `rest` bytes.
     fn whole_in(&self, here: VirtAddr, rest: usize) -> PagingResult<Option<PageSize>> {
         let Ok((found, _)) = self.found(here) else {
             return Ok(None);

@@ -42,8 +42,8 @@ use x86_64::{PhysAddr, VirtAddr};
 use crate::flags::{self, Unsupported};
 use crate::leaf::{self, Failure};
 
-/// The pages of user memory of a table. No other thread changes the table as long as a mapper of it exists, except for
-/// the accessed and dirty bits, which processors set.
+/// The user pages of a table. No other thread changes the table as long as a mapper of it exists; only processors set
+/// accessed and dirty bits.
 pub struct TableMapper<'t, M: Machine> {
     table: &'t Table<M>,
 }
@@ -71,7 +71,7 @@ impl<'t, M: Machine> TableMapper<'t, M> {
         NoFrames
     }
 
-    /// Returns an error if a page of user memory cannot have these flags. A method of [`Mapper`] panics with this error.
+    /// Returns an error if a page of user memory cannot have `flags`. A method of [`Mapper`] panics instead.
     ///
     /// # Errors
     /// See [`Unsupported`].
@@ -80,7 +80,7 @@ impl<'t, M: Machine> TableMapper<'t, M> {
     }
 }
 
-/// Returns the bits of an entry, or panics if `Mapper` has no error for these flags.
+/// Returns the bits of an entry with `flags`, or panics if `Mapper` has no error for these flags.
 #[track_caller]
 fn bits(flags: PageTableFlags) -> Bits {
     match flags::entry_bits(flags) {
@@ -89,7 +89,7 @@ fn bits(flags: PageTableFlags) -> Bits {
     }
 }
 
-/// Returns the size of the pages of a mapper.
+/// Returns the size of a mapper's pages.
 fn size<S: PageSize>() -> Size {
     match S::SIZE {
         0x1000 => Size::Size4K,
@@ -102,16 +102,16 @@ fn number<S: PageSize>(page: Page<S>) -> TablePage {
     TablePage::new(page.start_address().as_u64() >> 12)
 }
 
-/// Returns the frame of size `S` that contains a frame.
+/// Returns the frame of size `S` that contains `frame`.
 fn frame<S: PageSize>(frame: Frame) -> PhysFrame<S> {
     PhysFrame::containing_address(PhysAddr::new(frame.address().as_u64()))
 }
 
-/// The methods never panic, unless stated otherwise in `docs/embedding.md`: `map_to` and `update_flags` panic if a page
-/// of user memory cannot have the flags, and `map_to` if the page is not in user memory.
+/// Two methods can panic, as `docs/embedding.md` states: `map_to` and `update_flags` if a page of user memory cannot
+/// have the flags, and `map_to` also if the page is not in user memory.
 impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
-    /// Maps a page. Entries of upper levels permit all accesses, whatever `parent_table_flags` are, and `allocator` is
-    /// not used.
+    /// Maps a page. `parent_table_flags` and `allocator` are not used: entries above the last level always permit all
+    /// accesses, and the table allocates its page tables itself.
     ///
     /// # Safety
     /// See [`Mapper::map_to`].
@@ -189,7 +189,7 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
         }
     }
 
-    /// Fails: entries of upper levels permit all accesses.
+    /// Fails, because entries above the last level always permit all accesses.
     ///
     /// # Safety
     /// Nothing changes.
@@ -201,7 +201,7 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
         Err(FlagUpdateError::ParentEntryHugePage)
     }
 
-    /// Fails: entries of upper levels permit all accesses.
+    /// Fails, because entries above the last level always permit all accesses.
     ///
     /// # Safety
     /// Nothing changes.
@@ -213,7 +213,7 @@ impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
         Err(FlagUpdateError::ParentEntryHugePage)
     }
 
-    /// Fails: entries of upper levels permit all accesses.
+    /// Fails, because entries above the last level always permit all accesses.
     ///
     /// # Safety
     /// Nothing changes.
@@ -254,7 +254,7 @@ impl<M: Machine> Translate for TableMapper<'_, M> {
     }
 }
 
-/// Whether a processor finds the page. It finds none without rights.
+/// Whether a processor would find the page: not if it has no rights.
 fn is_present(page: &Present) -> bool {
     page.bits.contains(Bits::READ)
 }

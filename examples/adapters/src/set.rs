@@ -50,7 +50,7 @@ use crate::flags::{self, Unsupported};
 pub enum Backend<M: Machine> {
     /// Private anonymous memory.
     Alloc {
-        /// Whether all pages are populated at once. A page that cannot be is populated by a later fault.
+        /// Whether all pages are populated at once. A page that cannot be populated then is populated by a later fault.
         populate: bool,
     },
     /// An object, such as a file or shared memory.
@@ -59,12 +59,12 @@ pub enum Backend<M: Machine> {
         object: Arc<dyn Object<M>>,
         /// The virtual address at which the object begins. It can be below the start of the area.
         origin: VirtAddr,
-        /// Whether stores change the object, not a private copy of the page.
+        /// Whether stores change the object. Otherwise a store changes a private copy of the page.
         shared: bool,
     },
-    /// Device memory at a fixed distance.
+    /// Device memory at a fixed distance between virtual and physical addresses.
     Linear {
-        /// The virtual address of a byte less its physical address, wrapping.
+        /// The virtual address of each byte minus its physical address, wrapping.
         pa_va_offset: usize,
     },
 }
@@ -98,7 +98,7 @@ pub enum Refusal {
     Misaligned,
     /// The area begins below the origin of its object.
     BelowOrigin,
-    /// A page of user memory cannot have the flags, or only device memory can.
+    /// A page of user memory cannot have the flags, or only device memory can have them.
     Flags(Unsupported),
     /// The mapping failed.
     Map(MapError),
@@ -128,8 +128,8 @@ impl<M: Machine> Space<M> {
         &self.space
     }
 
-    /// Returns why the last operation that failed did so, and forgets it. `MemorySet::protect` returns no error if its
-    /// backend fails, so a kernel calls this method after each call of it.
+    /// Returns the reason for which the last failed operation failed, and clears it. `MemorySet::protect` returns no
+    /// error if its backend fails, so a kernel calls this method after each call of `protect`.
     pub fn take_refused(&mut self) -> Option<Refusal> {
         self.refused.take()
     }
@@ -189,7 +189,7 @@ impl<M: Machine> Space<M> {
                 };
             }
         }
-        // The set has checked that the range is free. If Memwright has an area there, the two disagree.
+        // The set has checked that the range is free. If Memwright has an area in it, the set and Memwright disagree.
         let request = request.at(Placement::FixedNoReplace(address(start)));
         self.space.map(&request).map_err(Refusal::Map).map(|_| ())
     }
@@ -200,8 +200,8 @@ impl<M: Machine> Space<M> {
         unmapped.map_err(Refusal::Unmap)
     }
 
-    /// The cache mode of an area does not change. That of device memory is known to its entries only, so all flags for
-    /// it are ignored here: `MemorySet` passes those of the area along with the new rights.
+    /// The cache mode of an area does not change. Only the entries of device memory record its cache mode. All flags
+    /// for the cache mode are therefore ignored here: `MemorySet` passes those of the area along with the new rights.
     fn protect(&self, start: VirtAddr, size: usize, flags: MappingFlags) -> Result<(), Refusal> {
         check_aligned(start, size)?;
         let (rights, _) = flags::rights(flags).map_err(Refusal::Flags)?;
@@ -209,7 +209,7 @@ impl<M: Machine> Space<M> {
         changed.map_err(Refusal::Protect)
     }
 
-    /// Records a refusal. Returns whether there was none.
+    /// Records the error of `result`, if it is one. Returns whether `result` was `Ok`.
     fn note(&mut self, result: Result<(), Refusal>) -> bool {
         match result {
             Ok(()) => true,
@@ -266,7 +266,7 @@ fn check_aligned(start: VirtAddr, size: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Returns an error if memory of the allocator would be uncached.
+/// Returns an error if `flags` would make memory of the allocator uncached.
 fn check_cached(cache: CacheMode, flags: MappingFlags) -> Result<(), Refusal> {
     match cache {
         CacheMode::WriteBack => Ok(()),

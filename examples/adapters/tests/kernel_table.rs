@@ -21,8 +21,8 @@ use page_table_multiarch::{
 const FIRST: CpuId = CpuId::new(0);
 const SECOND: CpuId = CpuId::new(1);
 
-/// An address of the lower half, which a kernel's table can map, too. The simulated CPUs are in user mode, so they access
-/// no others, and the test gives the pages the flag `USER`.
+/// An address of the lower half, which a kernel's table can map, too. The simulated CPUs are in user mode, so they
+/// cannot access the upper half, and the test gives the pages the flag `USER`.
 const LOW: usize = 0x40_0000;
 /// An address of the upper half.
 const HIGH: usize = 0xffff_8000_0040_0000;
@@ -60,7 +60,7 @@ macro_rules! kernel {
     };
 }
 
-/// Makes every simulated CPU drop translations. The simulated machine drops those of kernel memory, too.
+/// Makes every simulated CPU drop translations. The simulated machine drops translations of kernel memory, too.
 fn invalidate(machine: &SimulatedMachine, page: Option<Page>) {
     let what = page.map_or(Invalidation::AllAndTables, Invalidation::page);
     let own = SimulatedMachine::cpu();
@@ -122,7 +122,7 @@ fn both_cpus_see_each_change_after_the_flush() {
     assert_eq!(store(machine, SECOND, LOW), Ok(()));
     assert_eq!(store(machine, FIRST, LOW), Ok(()));
 
-    // A cursor of the crate calls `flush_tlb` on bare metal only. On a host, its caller does.
+    // A cursor of `page_table_multiarch` calls `flush_tlb` only on bare metal. On a host, its caller has to call it.
     kernel.cursor().protect(at(LOW), READ).unwrap();
     <MetaData<Simulated> as PagingMetaData>::flush_tlb(Some(at(LOW)));
     for cpu in [FIRST, SECOND] {
@@ -166,7 +166,7 @@ fn user_tables_have_the_kernel_half_of_the_table() {
         let expected = if index < 256 { 0 } else { word(root, index) };
         assert_eq!(word(program.root(), index), expected);
     }
-    // The tables of the kernel are not those of the program.
+    // Dropping the program's table does not free tables of the kernel.
     drop(program);
     machine.set_template(None);
     let query = kernel.query(at(HIGH)).unwrap();

@@ -136,7 +136,7 @@ fn pages_of_every_size_are_mapped() {
     unmap::<Size2MiB>(&mut mapper, HUGE).unwrap();
     assert!(bench.load(SECOND, HUGE + 0x5000).is_err());
 
-    // The simulated machine has less memory than a page of 1 GiB. Its CPUs find the entry, and refuse it.
+    // The simulated machine has less than 1 GiB of memory. Its CPUs find the entry of a 1 GiB page, and refuse it.
     let gib = 2 << 30;
     let inside = gib + 0x20_5000;
     map::<Size1GiB>(&mut mapper, gib, Frame::new(0x4_0000), READ).unwrap();
@@ -203,7 +203,7 @@ fn errors_are_those_of_the_trait() {
         Err(FlagUpdateError::ParentEntryHugePage)
     ));
 
-    // The flags of entries of upper levels do not exist.
+    // Entries above the last level have no flags of their own.
     let at = page::<Size4KiB>(PAGE);
     // SAFETY: nothing changes.
     let refused = unsafe {
@@ -217,7 +217,7 @@ fn errors_are_those_of_the_trait() {
         assert!(matches!(one, Err(FlagUpdateError::ParentEntryHugePage)));
     }
 
-    // Once its pages are unmapped, a table makes room for a huge page.
+    // Once all pages of a table are unmapped, a huge page can take the place of the table.
     unmap::<Size4KiB>(&mut mapper, PAGE).unwrap();
     unmap::<Size2MiB>(&mut mapper, HUGE).unwrap();
     map::<Size2MiB>(&mut mapper, PAGE, block, READ).unwrap();

@@ -262,7 +262,7 @@ fn areas_map_objects_and_device_memory() {
         .map(START, 4, READ_WRITE, backend(START, true))
         .unwrap();
     kernel.store(FIRST, START + 3 * PAGE_SIZE, 3).unwrap();
-    // A view of the last page alone, and one that keeps its stores.
+    // A shared mapping of the last page alone, and a private one.
     let view = START + 16 * PAGE_SIZE;
     let origin = view - 3 * PAGE_SIZE;
     kernel.map(view, 1, READ, backend(origin, true)).unwrap();
@@ -333,7 +333,7 @@ fn the_reason_of_a_refusal_is_kept() {
         assert_eq!(kernel.map(start, 1, flags, alloc()), bad);
         assert_eq!(kernel.space.take_refused(), Some(expected));
     }
-    // An area of Memwright that the set does not know of is not replaced.
+    // `MemorySet` does not know this area of Memwright, so mapping fails and does not replace it.
     let other = TableAddr::new(START as u64 + 0x8000);
     let request = memwright::MapRequest::anonymous(4096, memwright::Rights::READ)
         .at(memwright::Placement::Fixed(other));

@@ -12,7 +12,7 @@ use memwright_testkit::{Options, TestMachine, Trap, run};
 
 use machine::{Emulator, FRAMES};
 
-/// The CPU as which the thread acted before.
+/// The CPU that the thread emulated before.
 pub struct Before(CpuId);
 
 impl Drop for Before {
@@ -60,7 +60,7 @@ impl TestMachine for &'static Emulator {
     }
 }
 
-/// Returns the page fault of an access, unless it was performed.
+/// Returns the page fault of an access that was not performed.
 fn trap(address: VirtAddr, access: Access, performed: bool) -> Result<(), Trap> {
     match performed {
         true => Ok(()),

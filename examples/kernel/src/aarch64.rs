@@ -9,9 +9,9 @@ use memwright_table::{Aarch64, CpuId, CpuSet, Frame, FrameRange, Invalidation, M
 
 use crate::Hardware;
 
-// SAFETY: all physical memory is mapped from `MEMORY_BASE` on, and the kernel uses that of `memory` through this trait
-// only. TLBI invalidates on all CPUs, and the DSB after it waits until they have. The root table has no entries, so a CPU
-// that has it loaded caches no translation of user memory.
+// SAFETY: all physical memory is mapped from `MEMORY_BASE` on, and the kernel uses the memory of `memory` through this
+// trait only. TLBI invalidates on all CPUs, and the DSB after it waits until they have. The root table has no entries,
+// so a CPU that has it loaded caches no translation of user memory.
 unsafe impl Machine for Hardware {
     type Arch = Aarch64;
     type Threads = Self;
@@ -43,7 +43,7 @@ unsafe impl Machine for Hardware {
         invalidate(core::slice::from_ref(what));
     }
 
-    /// Needs no interrupt: the processors receive the invalidations.
+    /// Needs no interrupt, because the TLBI instructions apply to all processors.
     fn invalidate_remote(&self, _targets: CpuSet, _root: Frame, what: &[Invalidation]) {
         invalidate(what);
     }

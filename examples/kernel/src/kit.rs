@@ -60,7 +60,8 @@ fn main(memory: &boot::Memory) -> ! {
     boot::exit(&outcome(hardware, buffer))
 }
 
-/// Runs the kit, and then again with each mistake. Returns what is wrong, with the machine or with the kit.
+/// Runs the kit, and then again with each mistake. Returns an error that says what is wrong with the machine or with
+/// the kit.
 fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
     let run = |mistake, frames, programs| {
         let range = FrameRange {
@@ -74,13 +75,13 @@ fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
         };
         let options = Options {
             programs,
-            // The scripts, and not only the checks before them, must find each mistake.
+            // A mistake must be found by the scripts, so the checks before the scripts are omitted.
             preflight: mistake.is_none(),
             ..Options::default()
         };
         run(machine, &[Region { range, node: 0 }], &options)
     };
-    // After each step, the kit looks at all frames. Scripts with huge pages need many, the others few.
+    // After each step, the kit looks at all frames. Scripts with huge pages need many frames, the other scripts few.
     let report = run(None, FEW, PROGRAMS).map_err(|failure| format!("{failure}"))?;
     println!("the test kit: {report}");
     let report = run(None, u32::MAX, 0).map_err(|failure| format!("{failure}"))?;
@@ -89,7 +90,7 @@ fn outcome(hardware: Hardware, buffer: user::Buffer) -> Result<(), String> {
         let Err(failure) = run(Some(mistake), FEW, PROGRAMS) else {
             return Err(format!("{mistake:?} was not found"));
         };
-        // The run has left the roots loaded on the processors.
+        // The run has left its roots loaded on the processors.
         for cpu in (0..CPUS).rev() {
             thread::move_to(cpu);
             hardware.load_root(hardware.root);

@@ -23,7 +23,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// The mistakes that programs can notice under QEMU. On AArch64, an invalidation on the calling CPU is one on all
+    /// The mistakes that programs can notice under QEMU. On AArch64, an invalidation on the calling CPU applies to all
     /// CPUs. QEMU's RISC-V processors drop all translations at each fence.
     pub const ALL: &[Self] = if cfg!(target_arch = "aarch64") {
         &[Self::NothingHere, Self::FirstPage]
@@ -43,7 +43,7 @@ pub struct Mistaken {
 }
 
 impl Mistaken {
-    /// Returns what is invalidated in place of `what`.
+    /// Returns the invalidation that is performed instead of `what`.
     fn altered(&self, what: &Invalidation) -> Invalidation {
         match *what {
             Invalidation::Pages { first, stride, .. }
@@ -109,7 +109,7 @@ unsafe impl Machine for Mistaken {
     }
 }
 
-/// The CPU that ran the thread before.
+/// The CPU that ran the thread before the guard was created.
 pub struct Before(usize);
 
 impl Drop for Before {

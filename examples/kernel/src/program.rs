@@ -76,7 +76,7 @@ impl Program {
         unsafe { core::slice::from_raw_parts(start, length) }
     }
 
-    /// Returns the offset of the program in these instructions.
+    /// Returns the offset of the program in the instructions that `code` returns.
     fn offset(self) -> u64 {
         let start = match self {
             Self::Load => &raw const program_load,
@@ -101,9 +101,9 @@ pub struct Job {
 /// How a program ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its value.
+    /// The final value of the program.
     pub value: u64,
-    /// Its page faults, in order. After a fault that cannot be resolved, it does not continue.
+    /// The page faults of the program, in order. The program does not continue after a fault that cannot be resolved.
     pub faults: Vec<Result<FaultKind, FaultError>>,
 }
 
@@ -133,7 +133,7 @@ impl Job {
                     };
                     let outcome = self.space.fault(VirtAddr::new(address), access);
                     faults.push(outcome);
-                    // A program whose fault is resolved again and again would never end.
+                    // If a fault is resolved again and again, the program would never end.
                     if outcome.is_err() || faults.len() > 8 {
                         break;
                     }

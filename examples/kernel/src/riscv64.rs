@@ -13,9 +13,9 @@ use crate::Hardware;
 const REMOTE_FENCE: u64 = 0x5246_4e43;
 const SFENCE_VMA: u64 = 1;
 
-// SAFETY: all physical memory is mapped from `MEMORY_BASE` on, and the kernel uses that of `memory` through this trait
-// only. SFENCE.VMA invalidates before the next instruction. The firmware returns from a remote fence when each hart has
-// executed it. The root table is not in `memory`, and its upper half never changes.
+// SAFETY: all physical memory is mapped from `MEMORY_BASE` on, and the kernel uses the memory of `memory` through this
+// trait only. SFENCE.VMA invalidates before the next instruction. The firmware returns from a remote fence when each
+// hart has executed it. The root table is not in `memory`, and its upper half never changes.
 unsafe impl Machine for Hardware {
     #[cfg(not(feature = "sv39"))]
     type Arch = memwright_table::Riscv64;

@@ -43,7 +43,7 @@ const BYTES: u64 = PAGES * PAGE_SIZE as u64;
 /// A step of the scenario.
 type Step = fn(&mut Scenario, &Process) -> Outcome;
 
-/// The steps, and what traps in each.
+/// The steps, and for each what traps in it.
 const STEPS: [(Step, &str); 7] = [
     (Scenario::map, "the first store to each of 4 pages"),
     (Scenario::protect, "a store to a page that is read-only"),
@@ -104,7 +104,7 @@ impl Process {
 /// The state of the scenario.
 struct Scenario {
     memory: Arc<Memory<Hardware>>,
-    /// The number of page faults that the programs that have run had to take.
+    /// The number of page faults that the programs have had to take so far.
     expected: u64,
 }
 
@@ -160,7 +160,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Without the right to write, a store traps. When the right is restored, it does not.
+    /// Without the right to write, a store traps. After the right is restored, a store does not trap.
     fn protect(&mut self, process: &Process) -> Outcome {
         process.space.protect(process.data, BYTES, Rights::READ)?;
         self.store(On::First, process, 0, 7, DENIED)?;
@@ -186,7 +186,7 @@ impl Scenario {
             check("page 0, which is read-only", &process.read(0)?, &last)?;
             Hardware::relax();
         }
-        // The store that trapped was that of the next value.
+        // The store that trapped was the store of the value after `last`.
         self.check("the second CPU", &wait_for_second(), last + 1, DENIED)?;
         let interrupted = self.memory.account().count(Row::FlushCpusInterrupted) - interrupted;
         check("CPUs interrupted", &interrupted, &1)?;

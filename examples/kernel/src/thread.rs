@@ -14,8 +14,9 @@ use memwright_table::sync::Threads;
 #[cfg(target_arch = "x86_64")]
 use crate::Hardware;
 
-// fn switch_stack(from: &AtomicU64, to: u64): leaves the registers that a call preserves on the stack, and its stack
-// pointer in `from`. Continues where the stack `to` was left. The register with the number of the CPU stays.
+// fn switch_stack(from: &AtomicU64, to: u64): pushes the registers that a call preserves on the current stack, and
+// saves the stack pointer in `from`. Continues on the stack `to`, where that stack was left. The register with the
+// number of the CPU does not change.
 #[cfg(target_arch = "x86_64")]
 global_asm!(
     "switch_stack:",
@@ -68,7 +69,8 @@ unsafe extern "C" {
     fn switch_stack(from: &AtomicU64, to: u64);
 }
 
-/// The number of words that `switch_stack` leaves on a stack, and which of them is the address at which it continues.
+/// The number of words that `switch_stack` leaves on a stack, and the index of the word with the address at which the
+/// stack continues.
 const LEFT: (usize, usize) = if cfg!(target_arch = "x86_64") {
     (8, 6)
 } else if cfg!(target_arch = "aarch64") {
@@ -77,12 +79,12 @@ const LEFT: (usize, usize) = if cfg!(target_arch = "x86_64") {
     (28, 1)
 };
 
-/// The number of words of the stack of the first CPU when the thread is elsewhere.
+/// The number of words of the stack that the first CPU uses while the thread is on another CPU.
 const STACK: usize = 2048;
 
 /// The stack pointer of the thread while no CPU runs it.
 static THREAD: AtomicU64 = AtomicU64::new(0);
-/// The stack pointers of the CPUs that run the thread: those of `serve`.
+/// For each CPU that runs the thread, the stack pointer of its `serve`.
 static SERVERS: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 /// The CPU that runs the thread.
 static TURN: AtomicUsize = AtomicUsize::new(0);
@@ -99,25 +101,26 @@ pub fn begin() {
     SERVERS[0].store(pointer, Ordering::Relaxed);
 }
 
-/// Moves the thread, which calls this function, to the CPU with this number.
+/// Moves the thread that calls this function to the CPU with the number `cpu`.
 pub fn move_to(cpu: usize) {
     let here = boot::cpu();
     if cpu == here {
         return;
     }
     NEXT.store(cpu, Ordering::Relaxed);
-    // SAFETY: the stack is that of `serve` on this CPU, which was left by the same function, or was prepared as if it
-    // had been.
+    // SAFETY: the stack is that of `serve` on this CPU. Either this function left it, or `begin` prepared it in the
+    // same form.
     unsafe { switch_stack(&THREAD, SERVERS[here].load(Ordering::Relaxed)) };
 }
 
-/// The first code on the second stack of the first CPU.
+/// The first code that runs on the second stack of the first CPU.
 extern "C" fn leave_first() -> ! {
     give_turn();
     serve()
 }
 
-/// Runs the thread on the calling CPU whenever it moves there. Serves the requests of the other CPU meanwhile.
+/// Runs the thread on the calling CPU whenever it moves there. While the thread is elsewhere, serves the requests of
+/// the other CPU.
 pub fn serve() -> ! {
     let cpu = boot::cpu();
     loop {
@@ -130,7 +133,7 @@ pub fn serve() -> ! {
     }
 }
 
-/// Lets the CPU run the thread to which the thread moves.
+/// Lets the CPU to which the thread moves run it.
 fn give_turn() {
     let next = NEXT.load(Ordering::Relaxed);
     TURN.store(next, Ordering::Release);
@@ -160,7 +163,7 @@ fn wake(_: usize) {
     unsafe { asm!("dsb ishst", "sev", options(nostack, preserves_flags)) };
 }
 
-/// Waits for a software interrupt, which stays disabled otherwise.
+/// Waits for a software interrupt. Software interrupts are enabled only during the wait.
 #[cfg(target_arch = "riscv64")]
 fn wait() {
     // SAFETY: the kernel runs with interrupts disabled, so the interrupt only ends the wait.

@@ -89,7 +89,8 @@ const CALL: [u8; 4] = [0x01, 0, 0, 0xd4];
 #[cfg(target_arch = "riscv64")]
 const CALL: [u8; 4] = [0x73, 0, 0, 0];
 
-/// The bits of an entry that points to a table, of one that maps instructions, and of one that maps data, for user mode.
+/// The bits of entries for user mode: of an entry that points to a table, of one that maps instructions, and of one
+/// that maps data.
 #[cfg(target_arch = "x86_64")]
 const BITS: [u64; 3] = [0x07, 0x25, 1 << 63 | 0x67];
 #[cfg(target_arch = "aarch64")]
@@ -165,10 +166,10 @@ pub fn map(memory: &boot::Memory) -> Buffer {
     Buffer(pointer(buffer))
 }
 
-/// Runs the instructions at a symbol in user mode until they end by a system call.
+/// Runs the instructions at `symbol` in user mode until they end by a system call.
 ///
 /// # Errors
-/// Their page fault.
+/// The page fault of the instructions.
 fn run(symbol: *const u8, address: VirtAddr, length: usize) -> Result<(), Trap> {
     let offset = symbol as u64 - &raw const user_load as u64;
     let mut context = Context::new(CODE + offset, address.as_u64(), length as u64);
@@ -194,10 +195,10 @@ fn run(symbol: *const u8, address: VirtAddr, length: usize) -> Result<(), Trap> 
 }
 
 impl Buffer {
-    /// Loads bytes of one page.
+    /// Loads bytes of one page in user mode.
     ///
     /// # Errors
-    /// The page fault.
+    /// The page fault of the load.
     pub fn load(self, address: VirtAddr, into: &mut [u8]) -> Result<(), Trap> {
         assert!(into.len() <= PAGE_SIZE);
         run(&raw const user_load, address, into.len())?;
@@ -206,10 +207,10 @@ impl Buffer {
         Ok(())
     }
 
-    /// Stores bytes to one page.
+    /// Stores bytes to one page in user mode.
     ///
     /// # Errors
-    /// The page fault.
+    /// The page fault of the store.
     pub fn store(self, address: VirtAddr, from: &[u8]) -> Result<(), Trap> {
         assert!(from.len() <= PAGE_SIZE);
         // SAFETY: as in `load`.
@@ -218,14 +219,14 @@ impl Buffer {
     }
 }
 
-/// Jumps to an address. The frame that the page tables name for it, if any, has the instruction of a system call there
-/// meanwhile. Returns the byte that it has otherwise.
+/// Jumps to `address` in user mode. During the jump, `frame`, which the page tables name for the address, contains the
+/// instruction of a system call there. Returns the byte that the frame contains otherwise.
 ///
 /// # Errors
-/// The page fault.
+/// The page fault of the jump.
 ///
 /// # Panics
-/// If the processor executes another instruction, or an instruction where the tables name no frame.
+/// If the processor executes another instruction, or executes one although `frame` is `None`.
 pub fn fetch(frame: Option<Frame>, address: VirtAddr) -> Result<u8, Trap> {
     let Some(frame) = frame else {
         run(&raw const user_fetch, address, 0)?;
@@ -237,7 +238,7 @@ pub fn fetch(frame: Option<Frame>, address: VirtAddr) -> Result<u8, Trap> {
     unsafe {
         let bytes = place.read_volatile();
         place.write_volatile(CALL);
-        // Entering user mode completes this.
+        // Entering user mode completes this instruction.
         #[cfg(target_arch = "aarch64")]
         core::arch::asm!("dc cvau, {}", in(reg) place, options(nostack, preserves_flags));
         let outcome = run(&raw const user_fetch, address, 0);

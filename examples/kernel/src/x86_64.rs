@@ -15,9 +15,10 @@ use crate::Hardware;
 static REQUESTED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 static SERVED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 
-// SAFETY: all physical memory is mapped from `MEMORY_BASE` on, and the kernel uses that of `memory` through this trait
-// only. `mov cr3` and `invlpg` invalidate before the next instruction. `invalidate_remote` returns when each target has
-// served its request, which it does by `mov cr3`. The root table is not in `memory`, and its upper half never changes.
+// SAFETY: all physical memory is mapped from `MEMORY_BASE` on, and the kernel uses the memory of `memory` through this
+// trait only. `mov cr3` and `invlpg` invalidate before the next instruction. `invalidate_remote` returns when each
+// target has served its request, which it does by `mov cr3`. The root table is not in `memory`, and its upper half
+// never changes.
 unsafe impl Machine for Hardware {
     type Arch = X86_64;
     type Threads = Self;
@@ -78,8 +79,8 @@ impl Threads for Hardware {
         CpuId::new(boot::cpu() as u16)
     }
 
-    /// Serves the requests of the other CPU. The kernel runs with interrupts disabled. It calls this function in each
-    /// wait, and after an interrupt of a program.
+    /// Serves the requests of the other CPU. The kernel runs with interrupts disabled, so it calls this function in
+    /// each wait, and after an interrupt of a program.
     fn relax() {
         core::hint::spin_loop();
         let cpu = boot::cpu();
@@ -96,7 +97,8 @@ impl Threads for Hardware {
     }
 }
 
-/// Invalidates all translations and cached entries of the calling CPU. None is global.
+/// Invalidates all translations and cached entries of the calling CPU. No entry is global, so loading CR3 drops all of
+/// them.
 fn invalidate_all() {
     // SAFETY: the loaded root stays loaded.
     unsafe { asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _, options(nostack, preserves_flags)) };

@@ -14,7 +14,7 @@ pub struct Bench {
     pub machine: SimulatedMachine,
     pub frames: Arc<Frames<SimulatedMachine>>,
     pub table: Arc<Table<SimulatedMachine>>,
-    /// What each CPU has loaded.
+    /// For each CPU, the table that it has loaded.
     loaded: Vec<Loaded<Arc<Table<SimulatedMachine>>>>,
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::device_tree::memory;
 use crate::{MEMORY_BASE, Memory, STACK, STARTED, Trap, example_main, run_second};
 
-/// The physical address at which QEMU puts the device tree: that of the first byte of memory.
+/// The physical address at which QEMU puts the device tree: the beginning of memory.
 const TREE: u64 = 1 << 30;
 
 /// The memory up to this physical address is mapped.
@@ -18,14 +18,16 @@ const SERIAL: u64 = MEMORY_BASE + 0x900_0000;
 /// The function of PSCI (Arm Power State Coordination Interface) that starts a CPU.
 const CPU_ON: u64 = 0xc400_0003;
 
-// Semihosting: the operation that ends the machine, and its reason (Semihosting for AArch32 and AArch64).
+// Semihosting (Semihosting for AArch32 and AArch64): the operation that ends the machine, and the reason that it
+// passes.
 const SYS_EXIT: u64 = 0x18;
 const APPLICATION_EXIT: u64 = 0x2_0026;
 
 /// Write-back memory, non-cacheable memory, and device memory (nGnRE), in this order.
 const MAIR: u64 = 0x04_44ff;
 
-// For each of TTBR0_EL1 and TTBR1_EL1: 48 bits of address, tables in write-back memory that all CPUs share, 4 KiB.
+// For each of TTBR0_EL1 and TTBR1_EL1: addresses have 48 bits, the tables are in write-back memory that all CPUs share,
+// and pages have 4 KiB.
 const LOW: u64 = 16 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12;
 const HIGH: u64 = LOW << 16 | 0b10 << 30;
 /// HA and HD: the processor sets the access flag, and records stores.
@@ -34,7 +36,8 @@ const RECORD: u64 = 0b11 << 39;
 /// Paging and caches are on. `0x30d0_0800` has the bits that the first version of the architecture reserves as 1.
 const SCTLR: u64 = 0x30d0_0800 | 1 << 12 | 1 << 2 | 1;
 
-// Blocks of 1 GiB: valid, accessed, not executable in user mode. The first is of device memory, and not executable.
+// Blocks of 1 GiB: valid, accessed, not executable in user mode. The first constant is for device memory, which the
+// kernel cannot execute either.
 const DEVICE: u64 = 0b11 << 53 | 1 << 10 | 2 << 2 | 1;
 const MEMORY: u64 = 1 << 54 | 1 << 10 | 0b11 << 8 | 1;
 
@@ -181,7 +184,8 @@ extern "C" fn first() -> ! {
     })
 }
 
-/// Loads a root table without user memory on the calling CPU, in place of that of the start, which maps address 0.
+/// Loads a root table without user memory on the calling CPU. It replaces the root with which the CPU started, which
+/// maps address 0.
 pub fn setup(_cpu: usize) {
     let empty = &raw const no_user as u64 - MEMORY_BASE;
     // SAFETY: the kernel is mapped by TTBR1_EL1.

@@ -37,7 +37,7 @@ unsafe extern "C" {
     fn enter_user(context: *mut Context);
 }
 
-/// The numbers of the harts, by CPU.
+/// For each CPU, the number of its hart.
 static HARTS: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 
 /// The registers of a program.

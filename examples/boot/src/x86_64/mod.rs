@@ -18,9 +18,9 @@ const TRAMPOLINE: u64 = 0x8000;
 
 const PAGE_FAULT: u64 = 14;
 const SYSTEM_CALL: u64 = 0x80;
-const INTERRUPT: u64 = 0xff; // also spurious ones, whose end has no effect
+const INTERRUPT: u64 = 0xff; // also for spurious interrupts, for which the EOI has no effect
 
-/// The selector of the task state of CPU 0. That of CPU 1 is 16 higher.
+/// The selector of the task state of CPU 0. The selector for CPU 1 is 16 higher.
 const TASK: u32 = 0x30;
 
 global_asm!(
@@ -54,15 +54,15 @@ static TASKS: [[AtomicU32; 26]; CPUS] = [const { [const { AtomicU32::new(0) }; 2
 /// The number of words that a trap in user mode pushes.
 const WORDS: usize = 22;
 
-// Some of these words. The first ones are R15 to R8, RBP, RDI, RSI, RDX, RCX, RBX and RAX.
+// The indices of some of these words. The first words are R15 to R8, RBP, RDI, RSI, RDX, RCX, RBX and RAX.
 const RDI: usize = 9;
 const RSI: usize = 10;
 const VECTOR: usize = 15;
 const ERROR: usize = 16;
 const RIP: usize = 17;
 
-/// The registers of a program, and after them the stack pointer of the kernel while the program runs. A trap pushes the
-/// registers, beginning with the last.
+/// The registers of a program, followed by the stack pointer of the kernel while the program runs. A trap pushes the
+/// registers in descending order of their index.
 #[repr(C, align(16))]
 pub struct Context([u64; WORDS], u64);
 
@@ -135,7 +135,7 @@ pub fn cpu() -> usize {
 extern "C" fn first(start_info: u64) -> ! {
     for (vector, words) in (0..).zip(IDT.chunks(2)) {
         let handler = &raw const vectors as u64 + 16 * vector;
-        // An interrupt gate. User mode may use that of the system call only.
+        // An interrupt gate. User mode may use only the gate of the system call.
         let kind = if vector == SYSTEM_CALL { 0xee } else { 0x8e };
         let low = handler & 0xffff | 0x10 << 16 | kind << 40 | (handler >> 16 & 0xffff) << 48;
         words[0].store(low, Ordering::Relaxed);
@@ -159,8 +159,8 @@ pub fn setup(cpu: usize) {
     let pointer = |limit: u64, base: u64| [limit | base << 16, base >> 48];
     let new_gdt = pointer(79, gdt.as_ptr() as u64);
     let new_idt = pointer(4095, IDT.as_ptr() as u64);
-    // SAFETY: the tables are static and complete. The loaded selectors have the same descriptors as before, and no other
-    // CPU has the task state.
+    // SAFETY: the tables are static and complete. The loaded selectors select the same descriptors as before, and no
+    // other CPU uses the task state.
     unsafe {
         asm!("lgdt [{}]", "lidt [{}]", "ltr {:x}", in(reg) &new_gdt, in(reg) &new_idt, in(reg) selector,
             options(nostack, preserves_flags));
