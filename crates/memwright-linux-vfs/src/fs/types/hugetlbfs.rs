@@ -21,7 +21,7 @@ const MODE_BITS: u32 = 0o1777;
 enum Size {
     /// A number of bytes.
     Bytes(u64),
-    /// In percent of the pool.
+    /// A percentage of the pool.
     Percent(u64),
 }
 
@@ -181,7 +181,7 @@ impl Hugetlbfs {
     }
 
     /// Returns the capacity and the number of free huge pages that `statfs` reports. Without a limit on pages, Linux
-    /// reports -1 for both if pages are reserved, and 0 otherwise.
+    /// reports -1 for each of the two numbers if pages are reserved, and 0 otherwise.
     #[must_use]
     pub fn pages(&self) -> (u64, u64) {
         let counts = self.subpool.as_ref().and_then(|subpool| subpool.counts());

@@ -102,8 +102,9 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
-/// Returns whether `subject` has all permissions in `wanted` on a System V IPC object with this mode. The rights of the
-/// user and of the group are also those of the object's creator (`ipcperms` in `ipc/util.c` of Linux 7.3).
+/// Returns whether `subject` has all permissions in `wanted` on a System V IPC object with this mode. The object's
+/// creator has the same rights as its owner: the mode bits of the user and of the group also apply to the creator's
+/// user and group (`ipcperms` in `ipc/util.c` of Linux 7.3).
 #[must_use]
 pub fn permitted_object(
     subject: &Subject,

@@ -189,7 +189,8 @@ impl TmpfsOptions {
     /// unchanged.
     ///
     /// # Errors
-    /// Those of a new mount; `EINVAL` for a limit below the number in use, and for a limit that was not set before.
+    /// `EINVAL` for an unknown option, an invalid value, a limit below the number in use, and a limit that was not set
+    /// before.
     fn changed(self, total: u64, text: &[u8], pages: u64, nodes: u64) -> Result<Self, Errno> {
         let new = Self {
             permissions: self.permissions,
@@ -292,7 +293,7 @@ pub(in crate::fs) fn amount(text: &str) -> Option<(u64, &str)> {
     Some((value.checked_mul(1 << shift)?, &rest[1..]))
 }
 
-/// Parses a number like [`amount`]. Returns `None` if text follows the number.
+/// Parses a number with a suffix as [`amount`] does. Returns `None` if text follows the number.
 fn whole(text: &str) -> Option<u64> {
     amount(text)
         .filter(|(_, rest)| rest.is_empty())
