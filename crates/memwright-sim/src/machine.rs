@@ -136,8 +136,8 @@ impl Drop for Memory {
 
 /// The reaction of a CPU if its TLB holds a translation that forbids the access.
 ///
-/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor may fault even if
-/// the tables permit the access by now.
+/// The processor manual permits both reactions ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor
+/// may fault even if the tables permit the access by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RightsMiss {
     /// The CPU faults, and drops its cached entries for the address.
@@ -157,7 +157,7 @@ pub struct MachineOptions {
     /// The number of NUMA nodes, at least one. Frames and CPUs are divided evenly among the nodes; the first node gets
     /// the lowest numbers.
     pub nodes: usize,
-    /// See [`RightsMiss`].
+    /// The reaction of a CPU if its TLB holds a translation that forbids the access.
     pub rights_miss: RightsMiss,
     /// The number of address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. A CPU keeps
     /// the translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of
@@ -503,7 +503,8 @@ impl SimulatedMachine {
     }
 
     /// Records a violation if `cpu` has cached `made` while a CPU with the same root loaded has cached a translation
-    /// that contradicts it. Both may be cached if neither page can be written and their contents are equal.
+    /// that contradicts it. Both translations may be cached if neither permits writing and the contents of their pages
+    /// are equal.
     pub(crate) fn check_made(&self, cpu: CpuId, made: &Translation) {
         let root = self.core(cpu).root;
         for other in self.cpus() {

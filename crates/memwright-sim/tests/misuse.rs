@@ -300,7 +300,7 @@ fn write_to_a_free_frame() {
 #[test]
 fn every_misuse_is_reported() {
     for (misuse, expected, commit) in MISUSES {
-        // A kernel on RISC-V cannot read the register that matters.
+        // A kernel on RISC-V cannot read `menvcfg`, so this mistake is not detected there.
         if cfg!(simulated = "riscv64") && expected == "CPU 1: " {
             continue;
         }

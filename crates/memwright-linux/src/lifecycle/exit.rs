@@ -41,8 +41,8 @@ pub(crate) fn exit_thread<'a>(
         {
             signals.leader_tracer = tracing.tracer;
         }
-        // Add the usage under the lock under which the thread is removed: a sum over the process and its threads then
-        // counts the thread exactly once.
+        // Add the usage under the same lock as the removal of the thread, so that a sum over the process and its
+        // threads counts the thread exactly once.
         process.usage.add(&tasks.scheduler.usage_of(thread));
         signals.threads.remove(thread);
         if signals.threads.is_empty() {
@@ -52,7 +52,7 @@ pub(crate) fn exit_thread<'a>(
             leader = Some(signals.leader_tracer.take());
             (Some(status), None, traced)
         } else {
-            // Every thread but the last is subtracted here: the last one counts for its user until the process is
+            // Subtract every thread except the last here. The last thread counts for its user until the process is
             // reaped.
             process.identity.user().threads.remove(1);
             let unserved = signals.pending.set();

@@ -203,7 +203,7 @@ fn child_parts(
 ) -> Result<Parts, Errno> {
     let parent = current.process();
     // Copy the descriptors before the memory: the fork of the memory adds descriptors for userfaultfd contexts of the
-    // child, which the child must not inherit.
+    // child to the parent's table, and the child must not inherit them.
     let files = current.files();
     let files = if flags.contains(CloneFlags::FILES) {
         files

@@ -1,7 +1,7 @@
 //! The format in which the processors read entries, and what they cache.
 //!
-//! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. The two share only the bits
-//! in memory, so the tests detect an encoding that hardware would read differently.
+//! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. This module and `arch` have
+//! only the bits in memory in common, so the tests detect an encoding that hardware would read differently.
 //!
 //! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="aarch64"'` or
 //! `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64. With `--cfg simulated_by_fault` too, the processors
