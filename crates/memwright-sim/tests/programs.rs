@@ -55,7 +55,7 @@ fn compare(
 /// Calls `judge` with `cases` scripts, or in the first tier with one of every `FIRST_TIER`.
 ///
 /// # Panics
-/// If `judge` returns an error: with the error, and a short script for which it does.
+/// If `judge` returns an error. The message contains the error, and a short script for which `judge` returns it.
 fn each_script(
     seed: u64,
     cases: u64,
@@ -376,7 +376,8 @@ fn start(way: u64, seed: u64) -> Lockstep {
     lockstep
 }
 
-/// One in this number of setups has huge pages. Only few have them, because they take the longest.
+/// One in this number of setups has huge pages. Only a few setups have them, because setups with huge pages take the
+/// longest.
 const HUGE_EVERY: u64 = 48;
 
 fn is_huge(way: u64) -> bool {
@@ -386,8 +387,8 @@ fn is_huge(way: u64) -> bool {
 /// The number of setups.
 const WAYS: u64 = 240;
 
-/// Replays every saved script: in the first 16 setups and in those that its file names, or with each huge-page policy
-/// if the file has the line [`HUGE`].
+/// Replays every saved script. A script whose file has the line [`HUGE`] runs with each huge-page policy. Any other
+/// script runs in the first 16 setups and in the setups that its file names.
 #[test]
 fn kept_scripts_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../memwright-testkit/scripts");

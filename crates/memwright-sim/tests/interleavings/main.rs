@@ -16,7 +16,7 @@ mod fork;
 mod huge;
 mod merge;
 mod protect;
-// On the other architectures, forks copy all entries.
+// On AArch64 and RISC-V, forks copy all entries.
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 #[path = "../support/mod.rs"]

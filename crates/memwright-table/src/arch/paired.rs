@@ -23,7 +23,7 @@ pub trait HardwareFormat: Send + Sync + 'static {
 
 /// A slot of a table that has a frame for each of the two words.
 ///
-/// This is the word of software. The word of the processors is at the same place in the frame before it.
+/// The field `word` is the word of software. The word of the processors is at the same place in the frame before.
 #[repr(transparent)]
 pub struct PairedSlot<F> {
     word: AtomicU64,

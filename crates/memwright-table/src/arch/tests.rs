@@ -59,7 +59,7 @@ fn risc_v_processors_read_the_bits_of_the_manual() {
             page(1, R | Bits::EXCLUSIVE | Bits::WATCHED),
             1 << 10 | 0b1_0011,
         ),
-        // What they do not use is invalid.
+        // An entry that the processors do not use is invalid.
         (page(1, W | X | A | D), 0),
         (SWAPPED, 0),
         (migrating(1), 0),
