@@ -55,7 +55,7 @@ pub(crate) fn register(
 /// Ends a registration: resets the fields.
 ///
 /// # Errors
-/// `EFAULT` if the structure cannot be written. In that case, the thread stays registered.
+/// `EFAULT` if the structure cannot be written. After this error, the thread stays registered.
 pub(crate) fn unregister(user: UserMemory<'_>, thread: &Thread) -> Result<(), Errno> {
     let address = thread.registration.lock().address;
     write(user, address, [0, NOWHERE, 0, 0])?;

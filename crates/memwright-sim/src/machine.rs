@@ -159,9 +159,9 @@ pub struct MachineOptions {
     pub nodes: usize,
     /// The reaction of a CPU if its TLB holds a translation that forbids the access.
     pub rights_miss: RightsMiss,
-    /// The number of address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. A CPU keeps
-    /// the translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of
-    /// the loaded root only.
+    /// The number of address-space tags per CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. A CPU keeps the
+    /// translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of the
+    /// loaded root only.
     pub tags: usize,
     /// The number of frames of device memory, which follow the frames of physical memory.
     pub device: u32,
@@ -517,7 +517,7 @@ impl SimulatedMachine {
             if self.are_interchangeable(&stale, made) {
                 continue;
             }
-            // The entry may have changed since the access of `cpu`, and `cpu` has dropped `made` in that case.
+            // The entry may have changed since `cpu` accessed the page. If it has, `cpu` has dropped `made`.
             if self.core(cpu).tlb.leaves().any(|leaf| leaf == made) {
                 let text = format!("{other:?} has cached {stale:?} when {cpu:?} uses {made:?}");
                 locked(&self.board.violations).push(text);

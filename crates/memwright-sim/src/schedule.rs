@@ -425,8 +425,8 @@ impl<S: Send + Sync> Ask for Run<S> {
         let mut state = locked(&self.state);
         let waits = point == Point::Sync(sync::Step::Wait);
         if std::thread::panicking() {
-            // A thread that unwinds releases its locks without calling the scheduler. If it must wait for a lock, the
-            // other threads must end too.
+            // A thread that unwinds releases its locks without calling the scheduler. If such a thread must wait for a
+            // lock, the other threads must end too.
             if waits {
                 self.fail(&mut state, UNWINDING.to_owned());
             }

@@ -139,8 +139,8 @@ fn programs_see_it_where_forks_share_page_tables() {
     );
 }
 
-/// Returns the steps, without those that choose pages by accessed bits, which differ if tables are shared. With
-/// `private`, all memory is private and anonymous, and not registered with a userfaultfd, so that most tables can be
+/// Returns the steps, without those that choose pages by accessed bits, which differ if tables are shared. If `private`
+/// is true, all memory is private and anonymous, and not registered with a userfaultfd, so that most tables can be
 /// shared.
 fn comparable(script: &Script, private: bool) -> Script {
     let steps = script.0.iter().filter(|step| match step.action {
@@ -159,8 +159,8 @@ fn comparable(script: &Script, private: bool) -> Script {
     Script(steps)
 }
 
-/// What programs read about memory is the same whether forks copy page tables or share them, except for the accessed
-/// bits.
+/// Except for the accessed bits, programs read the same information about memory whether forks copy page tables or
+/// share them.
 #[test]
 fn programs_read_the_same_whether_forks_copy_or_share() {
     let mut shared = 0;

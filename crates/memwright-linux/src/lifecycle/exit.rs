@@ -171,7 +171,7 @@ struct End {
 
 impl End {
     /// Makes a process a zombie if its parent waits for it, and sends the exit signal. `tracer` is the process that
-    /// traced the leader. The caller holds the lock of the tasks for both steps: a parent that need not wait for the
+    /// traced the leader. The caller holds the lock of the tasks for both steps, so a parent that need not wait for the
     /// child never finds a zombie, on any CPU (`exit_notify` of Linux 7.2, `kernel/exit.c`). A parent that traces the
     /// child always waits for it (`do_notify_parent`).
     fn publish(

@@ -85,7 +85,7 @@ pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     if refused || level == 4 || is_block == (level == 1) {
         return None;
     }
-    // The entries of the page attribute table of x86-64 that select the same types.
+    // The indices in the page attribute table of x86-64 that select the same memory types.
     let pat = match (entry & MEMORY_TYPE) >> MEMORY_TYPE_SHIFT {
         0 => 0,
         1 => 1,

@@ -1,4 +1,4 @@
-//! The format in which the processors read entries, and what they cache.
+//! The format in which the processors read page-table entries, and the properties of their translation caches.
 //!
 //! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. This module and `arch` have
 //! only the bits in memory in common, so the tests detect an encoding that hardware would read differently.

@@ -85,7 +85,7 @@ pub(crate) fn leaf(_level: u8, entry: u64) -> Option<Leaf> {
     if entry & (RESERVED | GLOBAL) != 0 || entry & (READ | WRITE) == WRITE {
         return None;
     }
-    // The entries of the page attribute table of x86-64 that select the same types.
+    // The indices in the page attribute table of x86-64 that select the same memory types.
     let pat = match (entry & MEMORY_TYPE) >> MEMORY_TYPE_SHIFT {
         // PMA: memory is write-back.
         0 => 0,

@@ -1,7 +1,7 @@
 //! The architectures: the meaning of the bits of a page-table entry, and how a processor uses them.
 //!
-//! [`Machine::Arch`](crate::Machine::Arch) names the architecture of the page tables. It need not be that of the
-//! processor on which the crate runs: a simulator or an emulator has tables of the machine that it simulates.
+//! [`Machine::Arch`](crate::Machine::Arch) names the architecture of the page tables. This need not be the architecture
+//! of the processor on which the crate runs: a simulator or an emulator has tables of the machine that it simulates.
 //!
 //! In this crate, only this folder contains encodings. The loops of `table` over many entries use encoded words through
 //! [`word`]; all other code uses the types of [`entry`](crate::entry).

@@ -36,8 +36,8 @@ impl<F> PairedSlot<F> {
         let address = core::ptr::from_ref(self).addr() - PAGE_SIZE;
         let word = core::ptr::with_exposed_provenance_mut(address);
         // SAFETY: a `PairedSlot` exists only in the last frame of a table that `Frames` has allocated, which has a
-        // frame before it. Both are memory of the machine, whose base `Frames::new` has exposed. The words of the first
-        // frame are aligned, and are accessed only by atomics and by hardware.
+        // frame before it. Both frames are memory of the machine, whose base `Frames::new` has exposed. The words of
+        // the first frame are aligned, and are accessed only by atomics and by hardware.
         unsafe { AtomicU64::from_ptr(word) }
     }
 }

@@ -322,7 +322,7 @@ fn registers_of_aarch64_are_checked() {
         let checked = Aarch64::check(&with(change), USES);
         assert_eq!(field(checked), expected, "row {row}");
     }
-    // Processors that fault in place of setting the bits need not be able to set them.
+    // Processors that fault in place of setting accessed and dirty bits need not be able to set them.
     let by_fault = Uses {
         sets_accessed_and_dirty: false,
         ..USES

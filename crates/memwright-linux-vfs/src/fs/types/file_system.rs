@@ -131,7 +131,7 @@ pub struct FileSystem {
     next_number: AtomicU64,
     /// Number of users: open files in the file system, and root and working directories of processes.
     users: AtomicU64,
-    /// The flag of the mount tree that is set when the file system loses its last user after it was detached.
+    /// A flag of the mount tree. It is set when the file system loses its last user after the file system was detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
     /// Number of inodes.

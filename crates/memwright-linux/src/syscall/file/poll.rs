@@ -75,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Creates the entry of a negative descriptor. It never has an event.
+    /// Creates the entry of a negative descriptor. Such an entry never has an event.
     const fn nothing() -> Self {
         Self {
             open: None,
