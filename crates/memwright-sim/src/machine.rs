@@ -568,8 +568,8 @@ impl SimulatedMachine {
 
 // SAFETY: frame f is at `memory_base() + f * 4096` for every frame that `has_memory` accepts; the allocation lives as
 // long as any handle, and the only references to its bytes are to atomics. `invalidate_local` and `invalidate_remote`
-// have dropped what they name when they return (a planted mistake breaks that on purpose: it leads to wrong bytes in
-// simulated memory, never to undefined behaviour of the host).
+// have dropped the translations that their arguments name when they return (a planted mistake breaks that on purpose:
+// it leads to wrong bytes in simulated memory, never to undefined behaviour of the host).
 unsafe impl Machine for SimulatedMachine {
     type Arch = Arch;
     type Threads = Self;

@@ -139,9 +139,9 @@ fn programs_see_it_where_forks_share_page_tables() {
     );
 }
 
-/// Returns the steps, without those that choose pages by accessed bits, which differ if tables are shared. If `private`
-/// is true, all memory is private and anonymous, and not registered with a userfaultfd, so that most tables can be
-/// shared.
+/// Returns the steps of `script` that do not choose pages by accessed bits, because accessed bits differ if tables are
+/// shared. If `private` is true, all memory is private and anonymous, and not registered with a userfaultfd, so that
+/// most tables can be shared.
 fn comparable(script: &Script, private: bool) -> Script {
     let steps = script.0.iter().filter(|step| match step.action {
         Action::Reclaim | Action::Merge => false,

@@ -177,8 +177,9 @@ pub fn inherited(
 }
 
 /// Returns the permissions that a file with this mode has after a change of its owner or group. The set-user-id bit is
-/// cleared. The set-group-id bit is cleared if the mode has group execution, because the file would then run with the
-/// group's rights, or if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
+/// cleared. The set-group-id bit is cleared in two cases: if the mode has group execution, because the file would then
+/// run with the group's rights, and if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of
+/// Linux 7.3).
 #[must_use]
 pub fn after_new_owner(subject: &Subject, mode: u32, group: u32) -> u32 {
     let mode = mode & !SET_USER_ID;

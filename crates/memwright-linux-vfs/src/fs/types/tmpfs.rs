@@ -363,7 +363,7 @@ impl Tmpfs {
     /// caller serialises changes.
     ///
     /// # Errors
-    /// `EINVAL` for an invalid option or limit. The options are unchanged then.
+    /// `EINVAL` for an invalid option or limit. The options are unchanged after an error.
     pub fn change(&self, memory: &Memory, text: &[u8], nodes: u64) -> Result<u64, Errno> {
         let total = memory.frames().total();
         let used = self.room.used();
