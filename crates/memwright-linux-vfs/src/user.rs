@@ -195,7 +195,7 @@ impl<'a> UserMemory<'a> {
     /// order. Returns its length without the NUL.
     ///
     /// # Errors
-    /// Those of [`Self::read_string`] and of `take`.
+    /// The errors of [`Self::read_string`] and of `take`.
     pub fn each_string_part(
         self,
         from: u64,

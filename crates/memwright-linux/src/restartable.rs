@@ -104,7 +104,7 @@ pub(crate) fn abort(user: UserMemory<'_>, thread: &Thread, instruction: u64) -> 
 /// which user mode continues. If the thread leaves the CPU during the call, the scheduler sets the flag again.
 ///
 /// # Errors
-/// Those of [`abort`].
+/// The errors of [`abort`].
 pub(crate) fn settle(
     user: UserMemory<'_>,
     thread: &Thread,

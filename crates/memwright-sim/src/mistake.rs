@@ -18,7 +18,7 @@ pub enum Mistake {
     OnePageShort,
     /// Each translation of a range is taken to map a page of 4 KiB.
     NoStride,
-    /// The last of the CPUs to interrupt is not interrupted.
+    /// The last target of a remote invalidation is not interrupted.
     OneCpuShort,
     /// An interrupted CPU performs the invalidation only at the next interrupt of any CPU. The memory manager may have
     /// freed frames by then.

@@ -132,7 +132,7 @@ impl Programs {
     /// Replaces the program of the calling process.
     ///
     /// # Errors
-    /// Those of `execve(2)`. The process is unchanged after an error.
+    /// The errors of `execve(2)`. The process is unchanged after an error.
     pub fn execute(
         &self,
         current: &Current<'_>,

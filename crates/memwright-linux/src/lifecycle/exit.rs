@@ -273,7 +273,7 @@ fn release_orphaned_groups(
     parent: Option<&Arc<Process>>,
     children: &[Arc<Process>],
 ) {
-    // The exit can orphan only two kinds of groups: that of the process itself, and those of its children.
+    // The exit can orphan only two kinds of groups: the group of the process itself, and the groups of its children.
     let tied = |one: &Process, other: &Process| {
         one.group() != other.group() && one.session() == other.session()
     };

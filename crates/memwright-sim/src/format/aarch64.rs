@@ -1,6 +1,6 @@
-//! AArch64, the 4 KiB granule with four levels, with FEAT_HAFDBS unless the processors fault in place of setting bits,
-//! and without FEAT_HAFT (Arm Architecture Reference Manual for A-profile, "The AArch64 Virtual Memory System
-//! Architecture").
+//! AArch64 with the 4 KiB granule and four levels (Arm Architecture Reference Manual for A-profile, "The AArch64
+//! Virtual Memory System Architecture"). The processors have FEAT_HAFDBS, unless they fault in place of setting bits.
+//! They do not have FEAT_HAFT.
 
 use memwright_table::{Aarch64Registers, Uses};
 

@@ -33,8 +33,8 @@ pub type Arch = memwright_table::ByFault<Processor>;
 /// The number of levels of the page tables.
 pub(crate) const LEVELS: u8 = if cfg!(simulated_sv39) { 3 } else { 4 };
 
-/// Whether a walk records accesses and stores in the entry. Otherwise, an access that the entry does not record yet
-/// faults.
+/// Whether a walk records accesses and stores in the entry. If not, an access or a store faults unless the entry
+/// already records it.
 pub(crate) const RECORDS: bool = cfg!(not(simulated_by_fault));
 
 /// A leaf, decoded from its entry.

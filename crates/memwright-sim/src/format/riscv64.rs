@@ -1,5 +1,5 @@
-//! RISC-V, Sv48 or Sv39, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
-//! without Svvptc and Svnapot (RISC-V Privileged Architecture, "Supervisor-Level ISA").
+//! RISC-V with Sv48 or Sv39 (RISC-V Privileged Architecture, "Supervisor-Level ISA"). The processors have the extension
+//! Svpbmt, and Svadu, or Svade if they fault in place of setting bits. They have neither Svvptc nor Svnapot.
 
 use std::convert::Infallible;
 

@@ -1,9 +1,9 @@
 //! Slots of two words: one that software uses, and one that the processors read.
 //!
-//! An entry of RISC-V leaves software two bits and one of AArch64 four. Memwright keeps ten marks and a protection key
-//! in an entry. A table therefore has a second frame, after the one that the processors walk, with a word for each
-//! entry. The processors record accesses and stores in their own word only. The accessed bit of an entry is therefore
-//! set if it is set in either word, and so is the dirty bit.
+//! An entry of RISC-V leaves two bits to software, and an entry of AArch64 four bits. Memwright keeps ten marks and a
+//! protection key in an entry. A table therefore has a second frame, after the one that the processors walk, with a
+//! word for each entry. The processors record accesses and stores in their own word only. The accessed bit of an entry
+//! is therefore set if it is set in at least one of the two words. The same holds for the dirty bit.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -18,7 +18,7 @@ pub trait TableSlot: Sized + Debug + Send + Sync + 'static {
     /// Stores `word`.
     fn store(&self, word: u64, order: Ordering);
 
-    /// Stores `hardware`, an entry in the format of the processors that software does not use.
+    /// Stores `hardware`, which is an entry in the format of the processors. Software does not use the entry.
     fn store_hardware(&self, hardware: u64);
 
     /// Stores `word`, and returns the previous word, with the bits that hardware has set until then.

@@ -338,8 +338,8 @@ pub(crate) fn frame(word: u64, inverted: u64) -> Frame {
 /// if its entry holds no reference, or if the frame number is below `lowest`, the result is above every frame number.
 #[inline(always)]
 pub(crate) fn index_of_counted(word: u64, lowest: u32) -> u64 {
-    // One subtraction checks the right and removes its bit: the low bits are 0 after it only if the bit was set. The
-    // rotation moves the low bits to the top. `BORROWED` is above the address field.
+    // One subtraction checks that `READ` is set and clears it: the bits below the address are 0 afterwards only if
+    // `READ` was set. The rotation moves these bits to the top. `BORROWED` is above the address field.
     let bias = READ | (lowest as u64) << 12;
     (word & (ADDRESS | READ | Bits::BORROWED.bits()))
         .wrapping_sub(bias)

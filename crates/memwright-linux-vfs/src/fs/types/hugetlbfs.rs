@@ -122,7 +122,7 @@ impl HugetlbfsOptions {
     /// Writes the page size and the options that differ from the defaults, each preceded by a comma.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         if self.owner.user != 0 {
             write!(out, ",uid={}", self.owner.user)?;

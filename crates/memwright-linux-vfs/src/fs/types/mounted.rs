@@ -96,7 +96,7 @@ impl Mounted {
     /// Writes the options for `/proc/mounts`, each preceded by a comma. The machine has `total` pages of memory.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(&self, total: u64, out: &mut dyn fmt::Write) -> fmt::Result {
         match &self.files {
             Files::Tmpfs(tmpfs) => tmpfs.options().show(total, out),

@@ -88,7 +88,7 @@ impl MountFlags {
     /// Writes the text of the flags for `/proc/mounts`, each preceded by a comma.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(self, out: &mut dyn fmt::Write) -> fmt::Result {
         let set = Self::WORDS.iter().filter(|(flag, _)| self.contains(*flag));
         set.map(|(_, word)| word)
@@ -211,7 +211,7 @@ impl TmpfsOptions {
     /// preceded by a comma.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(&self, total: u64, out: &mut dyn fmt::Write) -> fmt::Result {
         let default = Self::default_of(total, Owner::ROOT);
         if self.pages != default.pages {

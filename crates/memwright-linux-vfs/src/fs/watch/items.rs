@@ -207,7 +207,7 @@ impl<F> Items<F> {
     /// entries, or `None` if there were none.
     ///
     /// # Errors
-    /// Those of `act`.
+    /// The errors of `act`.
     pub(in crate::fs) fn visit_some<E>(
         &self,
         from: Position,

@@ -249,7 +249,7 @@ pub fn finish(
 /// `address` is null.
 ///
 /// # Errors
-/// Those of [`finish`].
+/// The errors of [`finish`].
 pub fn finish_timespec(
     current: &Current<'_>,
     result: CallResult,
@@ -329,7 +329,7 @@ fn poll(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallRe
 /// Implements `poll` with an absolute deadline. A restart of the call keeps the deadline.
 ///
 /// # Errors
-/// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
+/// The errors of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
 pub fn poll_or_restart(
     current: &Current<'_>,
     oom: &OomKiller,
