@@ -33,7 +33,7 @@ pub const PATH_MAX: usize = 4096;
 /// Checks that a range is in user space.
 ///
 /// # Errors
-/// `EFAULT` if it is not.
+/// `EFAULT` if the range is not in user space.
 pub fn check_range(address: u64, length: usize) -> Result<(), Errno> {
     match address.checked_add(length as u64) {
         Some(end) if end <= USER_END => Ok(()),
@@ -51,7 +51,8 @@ impl<'a> UserMemory<'a> {
         Self(access)
     }
 
-    /// Returns the interface through which user memory is accessed. It does not check that addresses are in user space.
+    /// Returns the interface through which user memory is accessed. The interface does not check that addresses are in
+    /// user space.
     pub fn access(self) -> &'a dyn UserAccess {
         self.0
     }
@@ -117,7 +118,7 @@ impl<'a> UserMemory<'a> {
     /// Reads a value of type `T`.
     ///
     /// # Errors
-    /// `EFAULT` if it cannot be read.
+    /// `EFAULT` if the value cannot be read.
     pub fn read_value<T: Plain>(self, from: u64) -> Result<T, Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
         if T::SIZE <= SMALL {
@@ -137,7 +138,7 @@ impl<'a> UserMemory<'a> {
     /// Writes a value of type `T`.
     ///
     /// # Errors
-    /// `EFAULT` if it cannot be written.
+    /// `EFAULT` if the value cannot be written.
     pub fn write_value<T: Plain>(self, to: u64, value: &T) -> Result<(), Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
         if T::SIZE <= SMALL {
@@ -157,7 +158,7 @@ impl<'a> UserMemory<'a> {
     /// Writes a value unless the pointer is null.
     ///
     /// # Errors
-    /// `EFAULT` if it cannot be written.
+    /// `EFAULT` if the value cannot be written.
     pub fn write_optional<T: Plain>(self, to: u64, value: &T) -> Result<(), Errno> {
         if to == 0 {
             Ok(())
@@ -169,7 +170,7 @@ impl<'a> UserMemory<'a> {
     /// Reads a value unless the pointer is null.
     ///
     /// # Errors
-    /// `EFAULT` if it cannot be read.
+    /// `EFAULT` if the value cannot be read.
     pub fn read_optional<T: Plain>(self, from: u64) -> Result<Option<T>, Errno> {
         if from == 0 {
             Ok(None)
@@ -181,7 +182,7 @@ impl<'a> UserMemory<'a> {
     /// Reads a NUL-terminated string of at most `limit` bytes including the NUL. Returns it without the NUL.
     ///
     /// # Errors
-    /// `EFAULT` if it cannot be read, `too_long` if there is no NUL within `limit`, `ENOMEM`.
+    /// `EFAULT` if the string cannot be read, `too_long` if there is no NUL within `limit` bytes, `ENOMEM`.
     pub fn read_string(self, from: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
         let mut string = Vec::new();
         self.each_string_part(from, limit, too_long, |part| {
@@ -194,7 +195,7 @@ impl<'a> UserMemory<'a> {
     /// order. Returns its length without the NUL.
     ///
     /// # Errors
-    /// Those of [`Self::read_string`] and of `take`.
+    /// The errors of [`Self::read_string`] and of `take`.
     pub fn each_string_part(
         self,
         from: u64,

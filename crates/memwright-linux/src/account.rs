@@ -156,7 +156,7 @@ impl Kernel {
         let host = self.host;
         host.pause_clock();
         if self.memory.policy().count_locks() {
-            // Stop the lock statistics: they describe the run, without the report and the audit.
+            // Stop the lock statistics here, because they describe the run, but neither the report nor the audit.
             self.memory.set_lock_statistics(false);
         }
         let figures = Figures {

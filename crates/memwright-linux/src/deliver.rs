@@ -246,8 +246,8 @@ fn wait_while_stopped(thread: &Arc<Thread>, oom: &OomKiller) {
     if let Some(signal) = complete {
         report_change(process, Change::Stopped(signal));
     }
-    // Wait until SIGCONT clears the thread's stopped flag, not until the process runs: another stop may begin first,
-    // and that stop must count the thread again.
+    // Wait for SIGCONT to clear the thread's stopped flag. Waiting for the process to run would not suffice, because
+    // another stop may begin before this thread wakes, and that stop must count the thread again.
     let running = || {
         // Take the lock under which SIGCONT clears the flag. The sender wakes this thread afterwards.
         let _signals = process.signals.lock();

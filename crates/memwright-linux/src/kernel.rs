@@ -145,7 +145,7 @@ impl Kernel {
     /// Creates the state of a machine on which no thread runs yet, with the swap devices of the manifest.
     ///
     /// # Errors
-    /// Those of [`Swaps::start`].
+    /// The errors of [`Swaps::start`].
     pub(crate) fn create(
         host: &'static dyn Host,
         memory: Arc<Memory>,

@@ -14,7 +14,7 @@ use memwright_table::VirtAddr;
 const PAGE: u64 = 4096;
 
 /// Handles a breakpoint trap. If the breakpoint belongs to a uprobe, lets the thread continue with a copy of the
-/// instruction. Returns whether it does; if not, the caller raises SIGTRAP.
+/// instruction. Returns false if the thread cannot continue in this way. The caller then raises SIGTRAP.
 #[cold]
 pub(crate) fn met_breakpoint(
     probes: &Probes,

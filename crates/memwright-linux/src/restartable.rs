@@ -55,7 +55,7 @@ pub(crate) fn register(
 /// Ends a registration: resets the fields.
 ///
 /// # Errors
-/// `EFAULT` if the structure cannot be written. In that case, the thread stays registered.
+/// `EFAULT` if the structure cannot be written. After this error, the thread stays registered.
 pub(crate) fn unregister(user: UserMemory<'_>, thread: &Thread) -> Result<(), Errno> {
     let address = thread.registration.lock().address;
     write(user, address, [0, NOWHERE, 0, 0])?;
@@ -104,7 +104,7 @@ pub(crate) fn abort(user: UserMemory<'_>, thread: &Thread, instruction: u64) -> 
 /// which user mode continues. If the thread leaves the CPU during the call, the scheduler sets the flag again.
 ///
 /// # Errors
-/// Those of [`abort`].
+/// The errors of [`abort`].
 pub(crate) fn settle(
     user: UserMemory<'_>,
     thread: &Thread,

@@ -43,9 +43,9 @@ pub trait Execution: Host {
 /// A thread, as the machine sees it while it runs the thread in user mode.
 pub struct UserThread<'a>(Context<'a>);
 
-/// Clears [`Work::RESTARTABLE`] after a system call in which the thread waited, if no other flag is set and the thread
-/// is still on the CPU whose number its `struct rseq` contains. No critical section needs to be aborted, because a
-/// critical section contains no system call.
+/// Clears [`Work::RESTARTABLE`] after a system call in which the thread waited. Does nothing if another flag is set, or
+/// if the thread is no longer on the CPU whose number its `struct rseq` contains. No critical section needs to be
+/// aborted, because a critical section contains no system call.
 fn settle_after_call(thread: &Thread) {
     if thread.work() == Work::RESTARTABLE && thread.is_known_on(sync::cpu()) {
         thread.set_work(Work::RESTARTABLE, false);

@@ -12,8 +12,8 @@ use crate::walk::{self, Intent, WalkFault};
 /// effect, before an interrupt arrives at each of its targets, and at every step of the sync layer.
 ///
 /// A fill is a speculative load of any page that the loaded root, or a stale paging-structure cache, reaches. As the
-/// processor manual requires, it sets accessed bits and never the dirty bit. On a processor that can cache that a page
-/// is not mapped, it can also be a load of one of the three pages after the reached page.
+/// processor manual requires, a fill sets accessed bits and never the dirty bit. On a processor that can cache that a
+/// page is not mapped, a fill can also be a load of one of the three pages after the reached page.
 #[derive(Clone, Debug)]
 pub struct Adversary {
     chance: Chance,

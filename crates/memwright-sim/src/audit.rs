@@ -23,9 +23,10 @@ pub enum Incoherence {
     Shrank(CpuId, Translation, Rights),
     /// The entry is clean, so a write through the cached translation would not set its dirty bit.
     Cleaned(CpuId, Translation),
-    /// The entry selects another memory type, by this index in the page attribute table.
+    /// The entry selects another memory type. The field is the type's index in the page attribute table.
     Retyped(CpuId, Translation, u8),
-    /// An upper-level entry points to another table than the cached one, points to no table, or grants fewer rights.
+    /// The paging-structure cache holds an entry that pointed to a table. The page-table entry now points to another
+    /// table or to no table, or grants fewer rights.
     Table(CpuId, Directory, CachedDirectory),
 }
 

@@ -40,7 +40,7 @@ impl Cost {
         self.combine(earlier, |now, then| now - then)
     }
 
-    /// Returns the sum of both counts.
+    /// Returns the sum of the counts of `self` and `other`.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.combine(other, |one, two| one + two)

@@ -136,8 +136,8 @@ impl Drop for Memory {
 
 /// The reaction of a CPU if its TLB holds a translation that forbids the access.
 ///
-/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor may fault even if
-/// the tables permit the access by now.
+/// The processor manual permits both reactions ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor
+/// may fault even if the tables permit the access by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RightsMiss {
     /// The CPU faults, and drops its cached entries for the address.
@@ -157,11 +157,11 @@ pub struct MachineOptions {
     /// The number of NUMA nodes, at least one. Frames and CPUs are divided evenly among the nodes; the first node gets
     /// the lowest numbers.
     pub nodes: usize,
-    /// See [`RightsMiss`].
+    /// The reaction of a CPU if its TLB holds a translation that forbids the access.
     pub rights_miss: RightsMiss,
-    /// The number of address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. A CPU keeps
-    /// the translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of
-    /// the loaded root only.
+    /// The number of address-space tags per CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. A CPU keeps the
+    /// translations of this number of roots, including the loaded one. With 0 or 1, a CPU keeps the translations of the
+    /// loaded root only.
     pub tags: usize,
     /// The number of frames of device memory, which follow the frames of physical memory.
     pub device: u32,
@@ -511,7 +511,8 @@ impl SimulatedMachine {
     }
 
     /// Records a violation if `cpu` has cached `made` while a CPU with the same root loaded has cached a translation
-    /// that contradicts it. Both may be cached if neither page can be written and their contents are equal.
+    /// that contradicts it. Both translations may be cached if neither permits writing and the contents of their pages
+    /// are equal.
     pub(crate) fn check_made(&self, cpu: CpuId, made: &Translation) {
         let root = self.core(cpu).root;
         for other in self.cpus() {
@@ -524,7 +525,7 @@ impl SimulatedMachine {
             if self.are_interchangeable(&stale, made) {
                 continue;
             }
-            // The entry may have changed since the access of `cpu`, and `cpu` has dropped `made` in that case.
+            // The entry may have changed since `cpu` accessed the page. If it has, `cpu` has dropped `made`.
             if self.core(cpu).tlb.leaves().any(|leaf| leaf == made) {
                 let text = format!("{other:?} has cached {stale:?} when {cpu:?} uses {made:?}");
                 locked(&self.board.violations).push(text);
@@ -575,8 +576,8 @@ impl SimulatedMachine {
 
 // SAFETY: frame f is at `memory_base() + f * 4096` for every frame that `has_memory` accepts; the allocation lives as
 // long as any handle, and the only references to its bytes are to atomics. `invalidate_local` and `invalidate_remote`
-// have dropped what they name when they return (a planted mistake breaks that on purpose: it leads to wrong bytes in
-// simulated memory, never to undefined behaviour of the host).
+// have dropped the translations that their arguments name when they return (a planted mistake breaks that on purpose:
+// it leads to wrong bytes in simulated memory, never to undefined behaviour of the host).
 unsafe impl Machine for SimulatedMachine {
     type Arch = Arch;
     type Threads = Self;

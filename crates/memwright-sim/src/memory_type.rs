@@ -44,8 +44,8 @@ const OF_LINUX: [MemoryType; 8] = [
     WriteThrough,
 ];
 
-/// Returns the type in entry `index` of the PAT of a machine that has set it up for write-combining, or of one that has
-/// not.
+/// Returns the type in entry `index` of the PAT. `write_combining` states whether the machine has set up its PAT as
+/// Linux does. Otherwise, the PAT has the value after a reset.
 pub(crate) fn in_pat(index: u8, write_combining: bool) -> MemoryType {
     let pat = if write_combining { OF_LINUX } else { RESET };
     pat[usize::from(index & 7)]

@@ -18,7 +18,7 @@ pub enum Mistake {
     OnePageShort,
     /// Each translation of a range is taken to map a page of 4 KiB.
     NoStride,
-    /// The last of the CPUs to interrupt is not interrupted.
+    /// The last target of a remote invalidation is not interrupted.
     OneCpuShort,
     /// An interrupted CPU performs the invalidation only at the next interrupt of any CPU. The memory manager may have
     /// freed frames by then.
@@ -32,7 +32,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Returns the part of a local invalidation that is performed, or `None` if nothing is.
+    /// Returns the part of a local invalidation that is performed, or `None` if no part is performed.
     pub(crate) fn local(mistake: Option<Self>, what: &Invalidation) -> Option<Invalidation> {
         if mistake == Some(Self::NoLocal) {
             None
@@ -41,7 +41,7 @@ impl Mistake {
         }
     }
 
-    /// Returns the part of a remote invalidation that is performed, or `None` if nothing is.
+    /// Returns the part of a remote invalidation that is performed, or `None` if no part is performed.
     pub(crate) fn remote(mistake: Option<Self>, what: &Invalidation) -> Option<Invalidation> {
         if mistake == Some(Self::NoRemote) {
             None

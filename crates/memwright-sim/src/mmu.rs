@@ -119,8 +119,8 @@ impl Cpu<'_> {
         })
     }
 
-    /// Translates and performs one access inside a page. Both happen under the CPU's lock, so once an invalidation has
-    /// returned, no access uses an older translation.
+    /// Translates and performs one access inside a page. The CPU's lock is held from the translation to the end of the
+    /// access. Once an invalidation has returned, no access therefore uses an older translation.
     fn access<T>(
         &self,
         address: VirtAddr,

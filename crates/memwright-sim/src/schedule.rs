@@ -7,8 +7,8 @@
 //!
 //! **The bound.** A run *deviates* each time another thread preempts a ready thread, and each time hardware walks the
 //! tables before the thread continues. Every run with at most the given number of deviations is made, wherever in the
-//! run they are (Musuvathi and Qadeer: Iterative context bounding for systematic testing of multithreaded programs,
-//! 2007: most mistakes need one or two). When a thread waits or ends, any other thread can run next without a
+//! run the deviations are (Musuvathi and Qadeer: Iterative context bounding for systematic testing of multithreaded
+//! programs, 2007: most mistakes need one or two). When a thread waits or ends, any other thread can run next without a
 //! deviation. A page walk, an access of a user program and an update of a count are one step each, and are not divided.
 //!
 //! A failure prints its [`Schedule`], a short text, with which [`replay`] repeats the run.
@@ -425,8 +425,8 @@ impl<S: Send + Sync> Ask for Run<S> {
         let mut state = locked(&self.state);
         let waits = point == Point::Sync(sync::Step::Wait);
         if std::thread::panicking() {
-            // A thread that unwinds releases its locks without calling the scheduler. If it must wait for a lock, the
-            // other threads must end too.
+            // A thread that unwinds releases its locks without calling the scheduler. If such a thread must wait for a
+            // lock, the other threads must end too.
             if waits {
                 self.fail(&mut state, UNWINDING.to_owned());
             }

@@ -26,7 +26,7 @@ impl Rights {
         execute: true,
     };
 
-    /// Returns the rights that both `self` and `other` permit.
+    /// Returns the rights that `self` and `other` both permit.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Rights {
         }
     }
 
-    /// Returns whether `self` permits something that `other` does not.
+    /// Returns whether `self` permits anything that `other` forbids.
     #[must_use]
     pub fn exceeds(self, other: Self) -> bool {
         self.and(other) != self
@@ -62,8 +62,8 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// Returns whether the two translate the same page differently: to different frames, as parts of pages of different
-    /// sizes, or with different memory types.
+    /// Returns whether `self` and `other` translate the same page differently: to different frames, as parts of pages
+    /// of different sizes, or with different memory types.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
         let (first, last) = (self.page, self.page + self.size.pages());
@@ -80,7 +80,8 @@ impl Translation {
     }
 }
 
-/// The key of a cached upper level: the level, and the part of the page number that selects the entry.
+/// The key of an entry in the paging-structure caches: the level, and the part of the page number that selects the
+/// entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory {
     /// The level whose entry is cached: 2, 3 or 4.
@@ -100,7 +101,7 @@ impl Directory {
     }
 }
 
-/// One cached entry of an upper level.
+/// A cached entry that points to a table of the next level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedDirectory {
     /// The table of the next level.
@@ -109,7 +110,7 @@ pub struct CachedDirectory {
     pub rights: Rights,
 }
 
-/// The translations and upper-level entries of one root that one CPU has cached.
+/// The translations, and the entries that point to tables, which one CPU has cached for one root.
 ///
 /// A CPU with tags (PCIDs) has one `Tlb` for each tag, and does not clear it when the root changes
 /// ([`MachineOptions::tags`](crate::MachineOptions::tags)).
@@ -154,8 +155,8 @@ impl Tlb {
             .insert((translation.size.pages(), translation.page), translation);
     }
 
-    /// Returns the cached upper-level entry for `page` that is nearest to the leaf, and its level. A walk to `page`
-    /// starts from this entry.
+    /// Returns the cached entry for `page` that points to a table and is nearest to the leaf, and its level. A walk to
+    /// `page` starts from this entry.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
         (2..=4).find_map(|level| {
@@ -165,12 +166,12 @@ impl Tlb {
         })
     }
 
-    /// Caches an entry of an upper level.
+    /// Caches an entry that points to a table.
     pub fn insert_directory(&mut self, directory: Directory, cached: CachedDirectory) {
         self.directories.insert(directory, cached);
     }
 
-    /// Drops all entries that translate `page`: the leaves of every size, and the entries of the upper levels. INVLPG
+    /// Drops all entries that translate `page`: the leaves of every size, and the entries that point to tables. INVLPG
     /// and a page fault do the same. Returns the number of leaves dropped.
     pub fn drop_address(&mut self, page: u64) -> u64 {
         for level in 2..=4 {
@@ -181,8 +182,8 @@ impl Tlb {
 
     /// Drops exactly the entries that `what` names. Returns the number of leaves dropped.
     ///
-    /// The x86-64 instructions drop more (INVLPG empties the paging-structure caches). Other machines do not, and a
-    /// caller may rely only on the contract.
+    /// The x86-64 instructions drop more (INVLPG empties the paging-structure caches). A caller must not rely on that,
+    /// because other processors drop only the entries that `what` names.
     pub fn invalidate(&mut self, what: &Invalidation) -> u64 {
         match *what {
             Invalidation::Pages {
@@ -249,7 +250,7 @@ impl Tlb {
         self.leaves.values()
     }
 
-    /// Returns the cached upper levels.
+    /// Returns the cached entries that point to tables, with their keys.
     pub fn directories(&self) -> impl Iterator<Item = (&Directory, &CachedDirectory)> {
         self.directories.iter()
     }

@@ -80,12 +80,12 @@ fn table_below(memory: &Memory, level: u8, entry: u64) -> Option<Frame> {
 }
 
 /// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from the paging-structure caches in
-/// `tlb`, and caches the upper-level entries that it reads. Records the access in each entry, as far as the processors
-/// do, and a store in the leaf, with one atomic exchange per entry. If an entry changed since it was read, the walk
-/// starts again.
+/// `tlb`, and caches the entries that it reads and that point to tables. Records the access in each entry in which the
+/// processors record accesses, and a store in the leaf. Each of these changes is one atomic exchange. If an entry
+/// changed since it was read, the walk starts again.
 ///
-/// The leaf itself is not cached: the caller does that with the returned translation. Addresses of the upper half, and
-/// those that are not canonical, are not present for a program.
+/// The leaf itself is not cached: the caller caches the returned translation. For a program, no address of the upper
+/// half and no non-canonical address is present.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
     let mut reads = 0;
     loop {
@@ -233,7 +233,7 @@ pub fn look_directory(
 }
 
 /// Returns a page of the user half that a speculative walk from `root` could translate. `choose(n)` returns a number
-/// below `n`, which selects one of `n` present entries. Returns `None` if this leads to a table without present
+/// below `n`, which selects one of `n` present entries. Returns `None` if the choices lead to a table without present
 /// entries. The page may no longer be present when the caller walks to it.
 #[must_use]
 pub fn any_reachable(

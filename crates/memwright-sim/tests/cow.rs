@@ -1,5 +1,5 @@
-//! Tests of copy-on-write: after a fork, the writes of one process are not visible to the other, in whatever order they
-//! change rights and write, and whatever translations the CPUs have cached.
+//! Tests of copy-on-write: after a fork, the writes of one process are not visible to the other. The tests vary the
+//! order in which the processes change rights and write, and the translations that the CPUs have cached.
 
 mod support;
 

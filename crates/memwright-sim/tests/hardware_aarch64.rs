@@ -1,5 +1,5 @@
-//! Tests of the simulated CPUs of AArch64 on handwritten page tables: what the format of entries means, how a store is
-//! recorded, and that an entry that is made before the old one is broken everywhere is a violation.
+//! Tests of the simulated CPUs of AArch64 on handwritten page tables: the meaning of each entry, and how a store is
+//! recorded. Making a new entry before every CPU has dropped the old translation must be a violation.
 
 #![cfg(simulated = "aarch64")]
 

@@ -1,5 +1,5 @@
-//! Tests of the simulated CPUs of RISC-V on handwritten page tables: what the format of entries means, and that a CPU
-//! keeps what it has cached after a fault, including that an entry is invalid.
+//! Tests of the simulated CPUs of RISC-V on handwritten page tables: the meaning of each entry, and that a CPU keeps
+//! everything that it has cached after a fault, including the fact that an entry is invalid.
 
 #![cfg(simulated = "riscv64")]
 

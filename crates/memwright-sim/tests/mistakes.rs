@@ -135,7 +135,7 @@ fn a_freed_table_that_is_flushed_as_leaves_is_seen() {
     assert!(text.contains("Table("), "{text}");
 }
 
-/// A missing interrupt is detected not only by the audit: a program also observes its effect.
+/// The audit detects a missing interrupt, and a program observes its effect too.
 #[test]
 fn without_the_interrupt_a_child_sees_what_its_parent_writes() {
     let seen = |mistake| {

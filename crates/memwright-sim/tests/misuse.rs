@@ -19,7 +19,8 @@ type Lock<T> = memwright_table::sync::Lock<T, Machine>;
 
 const PAGE: Page = Page::new(0x1234);
 
-/// A row of the table in the page: the mistake, a part of the panic's message, and a function that makes the mistake.
+/// A row of the table in `docs/embedding.md`: the mistake, a part of the panic's message, and a function that makes the
+/// mistake.
 type Misuse = (&'static str, &'static str, fn());
 
 const MISUSES: [Misuse; 19] = [
@@ -300,7 +301,7 @@ fn write_to_a_free_frame() {
 #[test]
 fn every_misuse_is_reported() {
     for (misuse, expected, commit) in MISUSES {
-        // A kernel on RISC-V cannot read the register that matters.
+        // A kernel on RISC-V cannot read `menvcfg`, so this mistake is not detected there.
         if cfg!(simulated = "riscv64") && expected == "CPU 1: " {
             continue;
         }

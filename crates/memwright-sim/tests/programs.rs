@@ -55,7 +55,7 @@ fn compare(
 /// Calls `judge` with `cases` scripts, or in the first tier with one of every `FIRST_TIER`.
 ///
 /// # Panics
-/// If `judge` returns an error: with the error, and a short script for which it does.
+/// If `judge` returns an error. The message contains the error, and a short script for which `judge` returns it.
 fn each_script(
     seed: u64,
     cases: u64,
@@ -139,9 +139,9 @@ fn programs_see_it_where_forks_share_page_tables() {
     );
 }
 
-/// Returns the steps, without those that choose pages by accessed bits, which differ if tables are shared. With
-/// `private`, all memory is private and anonymous, and not registered with a userfaultfd, so that most tables can be
-/// shared.
+/// Returns the steps of `script` that do not choose pages by accessed bits, because accessed bits differ if tables are
+/// shared. If `private` is true, all memory is private and anonymous, and not registered with a userfaultfd, so that
+/// most tables can be shared.
 fn comparable(script: &Script, private: bool) -> Script {
     let steps = script.0.iter().filter(|step| match step.action {
         Action::Reclaim | Action::Merge => false,
@@ -159,8 +159,8 @@ fn comparable(script: &Script, private: bool) -> Script {
     Script(steps)
 }
 
-/// What programs read about memory is the same whether forks copy page tables or share them, except for the accessed
-/// bits.
+/// Except for the accessed bits, programs read the same information about memory whether forks copy page tables or
+/// share them.
 #[test]
 fn programs_read_the_same_whether_forks_copy_or_share() {
     let mut shared = 0;
@@ -376,7 +376,8 @@ fn start(way: u64, seed: u64) -> Lockstep {
     lockstep
 }
 
-/// One in this number of setups has huge pages. Only few have them, because they take the longest.
+/// One in this number of setups has huge pages. Only a few setups have them, because setups with huge pages take the
+/// longest.
 const HUGE_EVERY: u64 = 48;
 
 fn is_huge(way: u64) -> bool {
@@ -386,8 +387,8 @@ fn is_huge(way: u64) -> bool {
 /// The number of setups.
 const WAYS: u64 = 240;
 
-/// Replays every saved script: in the first 16 setups and in those that its file names, or with each huge-page policy
-/// if the file has the line [`HUGE`].
+/// Replays every saved script. A script whose file has the line [`HUGE`] runs with each huge-page policy. Any other
+/// script runs in the first 16 setups and in the setups that its file names.
 #[test]
 fn kept_scripts_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../memwright-testkit/scripts");

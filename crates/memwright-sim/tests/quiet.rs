@@ -1,6 +1,6 @@
-//! Tests of scans for written pages and for accessed pages. These scans skip page tables in which no page was accessed,
-//! and rely on the accessed bits of upper-level entries. A CPU that has cached an upper-level entry does not set its
-//! accessed bit again (rule: fold-before-clearing).
+//! Tests of scans for written pages and for accessed pages. These scans skip page tables in which no page was accessed.
+//! To find such tables, they rely on the accessed bits of the entries that point to tables. A CPU that has cached such
+//! an entry does not set its accessed bit again (rule: fold-before-clearing).
 
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ fn range() -> PageRange {
 )]
 fn a_store_through_what_a_cpu_had_cached_is_found() {
     let bench = Bench::new();
-    // The other CPU has cached a clean translation of the page, and the entries of the upper levels.
+    // The other CPU has cached a clean translation of the page, and the entries that point to tables.
     bench.read();
     assert!(bench.scan().is_empty());
     assert!(bench.is_quiet());
@@ -252,8 +252,8 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
 )]
 fn an_access_through_what_a_cpu_had_cached_is_found_once_the_pages_are_armed() {
     let bench = Bench::armable();
-    // The other CPU has cached a translation of the page with the accessed bit set, and the entries of the upper
-    // levels.
+    // The other CPU has cached a translation of the page with the accessed bit set, and the entries that point to
+    // tables.
     bench.read();
     bench.arm_now();
     assert!(bench.is_still());

@@ -94,7 +94,7 @@ impl Bench {
         }
     }
 
-    /// Does what the handler of a page fault does before the CPU restarts the instruction.
+    /// Invalidates the page if the handler of a page fault must do so before the CPU restarts the instruction.
     fn end_fault(&self, cpu: CpuId, page: Page) {
         if !Arch::FAULT_DROPS_STALE {
             let _running = self.machine.run_on(cpu);

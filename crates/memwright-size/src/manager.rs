@@ -10,7 +10,7 @@ use crate::machine::{ALL, Bare};
 
 const LAYOUT: Layout = Layout::of::<X86_64>();
 
-/// As many bytes as an area has. `cargo xtask size` reads the size of the symbol.
+/// An array with the size of an area. `cargo xtask size` reads the size of the symbol.
 #[unsafe(no_mangle)]
 static AREA_BYTES: [u8; size_of::<Area<Bare>>()] = [0; size_of::<Area<Bare>>()];
 

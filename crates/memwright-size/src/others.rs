@@ -1,6 +1,6 @@
-//! The same operations by `memory_set` and `page_table_multiarch`, as in ArceOS: the set has the areas, the table has the
-//! pages, and this module has what a kernel adds to them: the backend, the handler of page faults, and an allocator of
-//! single frames.
+//! The operations of the module `manager`, performed by the crates `memory_set` and `page_table_multiarch`, as in
+//! ArceOS. The set contains the areas, and the table contains the pages. This module contains what a kernel adds to the
+//! two: the backend, the handler of page faults, and an allocator of single frames.
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -20,14 +20,16 @@ static MEMORY: Bytes<{ FRAMES * PAGE_SIZE_4K }> = Bytes::zeroed();
 /// The number of frames that were allocated at least once. Frame 0 is not used, because address 0 means no frame.
 static USED: AtomicUsize = AtomicUsize::new(1);
 
-/// The address of the first free frame of those, or 0. Each free frame has the address of the next one.
+/// The address of the first free frame among those that were allocated before, or 0. Each free frame contains the
+/// address of the next one.
 static FREE: AtomicUsize = AtomicUsize::new(0);
 
 /// An allocator of single frames.
 struct Single;
 
 impl Single {
-    /// Returns a pointer to the word that a free frame has.
+    /// Returns a pointer to the first word of a frame. In a free frame, this word contains the address of the next free
+    /// frame.
     fn word(paddr: PhysAddr) -> *mut usize {
         MEMORY
             .start()
@@ -122,7 +124,7 @@ impl MappingBackend for Demand {
     }
 }
 
-/// As many bytes as an area has. `cargo xtask size` reads the size of the symbol.
+/// An array with the size of an area. `cargo xtask size` reads the size of the symbol.
 #[unsafe(no_mangle)]
 static AREA_BYTES: [u8; size_of::<MemoryArea<Demand>>()] = [0; size_of::<MemoryArea<Demand>>()];
 

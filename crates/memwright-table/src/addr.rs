@@ -295,7 +295,7 @@ impl fmt::Debug for PageRange {
 }
 
 /// The size of the page that a leaf entry maps.
-// The values are the levels above the lowest table.
+// The value of a variant is the number of levels by which its table is above the lowest table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum PageSize {
@@ -326,8 +326,8 @@ impl PageSize {
         9 * self.level_above_leaf()
     }
 
-    /// The number of levels between the table with entries of this size and the lowest table: 0 for 4 KiB, 1 for 2 MiB,
-    /// 2 for 1 GiB.
+    /// The number of levels by which the table with entries of this size is above the lowest table: 0 for 4 KiB, 1 for
+    /// 2 MiB, 2 for 1 GiB.
     #[inline]
     pub(crate) const fn level_above_leaf(self) -> u8 {
         self as u8

@@ -146,9 +146,9 @@ impl CapabilitySets {
     }
 
     /// Adjusts the sets after a change of user ids (`cap_emulate_setxuid`). `before` and `after` are the real,
-    /// effective and saved id. If one of them was 0 and none is now, the ambient set is cleared, and also the permitted
-    /// and the effective set unless `SECBIT_KEEP_CAPS` is set. If the effective id changes from 0, the effective set is
-    /// cleared. If it changes to 0, all permitted capabilities become effective.
+    /// effective and saved id. If an id was 0 before and none is 0 now, the ambient set is cleared. The permitted and
+    /// the effective set are then cleared too, unless `SECBIT_KEEP_CAPS` is set. If the effective id changes from 0,
+    /// the effective set is cleared. If the effective id changes to 0, all permitted capabilities become effective.
     pub fn change_user(&mut self, before: [u32; 3], after: [u32; 3]) {
         if self.secure.contains(SecureBits::NO_FIXUP) {
             return;

@@ -128,7 +128,7 @@ impl Credentials {
     /// Changes the user ids by calling `change`, and adjusts the capabilities to the new ids.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// The errors of `change`.
     pub fn change_user<R>(
         &mut self,
         change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,

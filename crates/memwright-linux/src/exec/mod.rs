@@ -132,7 +132,7 @@ impl Programs {
     /// Replaces the program of the calling process.
     ///
     /// # Errors
-    /// Those of `execve(2)`. The process is unchanged after an error.
+    /// The errors of `execve(2)`. The process is unchanged after an error.
     pub fn execute(
         &self,
         current: &Current<'_>,
@@ -345,7 +345,7 @@ impl Programs {
         memwright_linux_memory::memory::note_peak(process);
         self.futexes.release(current.thread);
         let old = {
-            // Hold the lock: otherwise, another thread could move the process to another cgroup meanwhile, and set the
+            // While the lock is held, no other thread can move the process to another cgroup. Such a move would set the
             // memcg of the old address space instead of that of the new one.
             let _tasks = process.tasks.lock();
             process.replace_space(loaded.space.clone(), loaded.image)

@@ -137,7 +137,7 @@ impl StackPlan {
     /// Writes the stack: calls `store` with an address and the bytes to write there, in ascending order of addresses.
     ///
     /// # Errors
-    /// Those of `store`, and `ENOMEM` if the buffer of the output cannot be allocated.
+    /// The errors of `store`, and `ENOMEM` if the buffer of the output cannot be allocated.
     pub fn write(
         &self,
         contents: Contents<'_>,

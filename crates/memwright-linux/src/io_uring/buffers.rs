@@ -39,7 +39,7 @@ impl Buffers {
     ///
     /// # Errors
     /// `EFAULT` if memory cannot be written or a piece is empty or too large, `ENOMEM` if `limit` is exceeded or memory
-    /// is exhausted, and those of [`awaiting`].
+    /// is exhausted, and the errors of [`awaiting`].
     pub(crate) fn pin(
         current: &Current<'_>,
         memory: &Arc<Memory>,

@@ -153,7 +153,7 @@ impl Ring {
     /// Registers the buffers that `pin` returns.
     ///
     /// # Errors
-    /// `EBUSY` if buffers are already registered, `ERESTARTSYS` if a signal arrives, and those of `pin`.
+    /// `EBUSY` if buffers are already registered, `ERESTARTSYS` if a signal arrives, and the errors of `pin`.
     pub fn register(
         &self,
         current: &Current<'_>,

@@ -96,7 +96,7 @@ impl Ring {
     ///
     /// # Errors
     /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for a file whose operations can block,
-    /// and those of the file.
+    /// and the errors of the file.
     pub(super) fn operate(&self, current: &Current<'_>, wanted: &Submission) -> Result<u64, Errno> {
         let operation = operation(wanted.opcode).ok_or(Errno::EINVAL)?;
         if wanted.flags & !HARMLESS != 0 || wanted.modifiers != 0 {

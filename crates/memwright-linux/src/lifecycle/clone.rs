@@ -38,7 +38,8 @@ flags! {
         const PARENT = raw::CLONE_PARENT as u64;
         /// Create a thread in the caller's process.
         const THREAD = raw::CLONE_THREAD as u64;
-        /// Share the semaphore undo list. Ignored: the threads of a process always share it, and processes never do.
+        /// Share the semaphore undo list. Ignored: the threads of a process always share it, and two processes never
+        /// share it.
         const SYSVSEM = raw::CLONE_SYSVSEM as u64;
         /// Set the child's thread pointer.
         const SETTLS = raw::CLONE_SETTLS as u64;
@@ -106,8 +107,8 @@ pub(crate) fn create<'a>(
 }
 
 impl CloneRequest {
-    /// Returns the event by which the caller's tracer is notified of the call. Returns `None` if it is not notified
-    /// (`kernel_clone` of Linux 7.2, `kernel/fork.c`).
+    /// Returns the event by which the caller's tracer is notified of the call. Returns `None` if the tracer is not
+    /// notified (`kernel_clone` of Linux 7.2, `kernel/fork.c`).
     pub(super) fn event(&self) -> Option<Event> {
         if self.flags.contains(CloneFlags::UNTRACED) {
             None

@@ -41,8 +41,8 @@ pub(crate) fn exit_thread<'a>(
         {
             signals.leader_tracer = tracing.tracer;
         }
-        // Add the usage under the lock under which the thread is removed: a sum over the process and its threads then
-        // counts the thread exactly once.
+        // Add the usage under the same lock as the removal of the thread, so that a sum over the process and its
+        // threads counts the thread exactly once.
         process.usage.add(&tasks.scheduler.usage_of(thread));
         signals.threads.remove(thread);
         if signals.threads.is_empty() {
@@ -52,7 +52,7 @@ pub(crate) fn exit_thread<'a>(
             leader = Some(signals.leader_tracer.take());
             (Some(status), None, traced)
         } else {
-            // Every thread but the last is subtracted here: the last one counts for its user until the process is
+            // Subtract every thread except the last here. The last thread counts for its user until the process is
             // reaped.
             process.identity.user().threads.remove(1);
             let unserved = signals.pending.set();
@@ -171,7 +171,7 @@ struct End {
 
 impl End {
     /// Makes a process a zombie if its parent waits for it, and sends the exit signal. `tracer` is the process that
-    /// traced the leader. The caller holds the lock of the tasks for both steps: a parent that need not wait for the
+    /// traced the leader. The caller holds the lock of the tasks for both steps, so a parent that need not wait for the
     /// child never finds a zombie, on any CPU (`exit_notify` of Linux 7.2, `kernel/exit.c`). A parent that traces the
     /// child always waits for it (`do_notify_parent`).
     fn publish(
@@ -273,7 +273,7 @@ fn release_orphaned_groups(
     parent: Option<&Arc<Process>>,
     children: &[Arc<Process>],
 ) {
-    // The exit can orphan only two kinds of groups: that of the process itself, and those of its children.
+    // The exit can orphan only two kinds of groups: the group of the process itself, and the groups of its children.
     let tied = |one: &Process, other: &Process| {
         one.group() != other.group() && one.session() == other.session()
     };

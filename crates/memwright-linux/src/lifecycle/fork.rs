@@ -202,8 +202,8 @@ fn child_parts(
     flags: CloneFlags,
 ) -> Result<Parts, Errno> {
     let parent = current.process();
-    // Copy the descriptors before the memory: the fork of the memory adds descriptors for userfaultfd contexts of the
-    // child, which the child must not inherit.
+    // Copy the descriptors before the memory. While the memory is forked, the readers of userfaultfds get descriptors
+    // for contexts of the child, and the child must not inherit them if a reader belongs to the parent.
     let files = current.files();
     let files = if flags.contains(CloneFlags::FILES) {
         files

@@ -103,8 +103,8 @@ fn begin(
         tracing.tracer = Some(tracer);
         tracing.options = options.unwrap_or_default();
         tracing.seized = options.is_some();
-        // Reset the fields that a former tracer may have set, but not `standing`: a thread that still leaves its last
-        // stop loads the registers in it.
+        // Reset the fields that a former tracer may have set, except `standing`: a thread that has not yet left its
+        // last stop still loads its registers from that field.
         (tracing.interrupted, tracing.changed) = (false, false);
         (tracing.call_ended, tracing.passes_stop) = (false, false);
         tracing.calls = AtCalls::Pass;

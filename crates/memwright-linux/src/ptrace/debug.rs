@@ -38,8 +38,8 @@ fn cause(registers: &DebugRegisters, status: u64) -> Cause {
 impl Traced<'_> {
     /// Loads the thread's breakpoints before it enters user mode. Before a single step, the data breakpoints are not
     /// loaded: the handler of the step compares the data instead. QEMU raises two exceptions if a single-stepped
-    /// instruction accesses the data of a breakpoint, and the second exception overwrites what the kernel saved at the
-    /// first one.
+    /// instruction accesses the data of a breakpoint, and the second exception overwrites the state that the kernel
+    /// saved at the first one.
     pub(crate) fn load_breakpoints(&self) {
         let registers = self.registers.debug.get();
         let steps = self.registers.state().regs.rflags & TRAP_FLAG != 0;

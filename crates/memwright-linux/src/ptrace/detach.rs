@@ -98,8 +98,8 @@ pub(crate) fn release_tracees(tracer: &Process, by: Option<ContextId>) {
 }
 
 /// Notifies the tracer of a traced thread that has exited. `last` is `Some` if the process has exited with this thread,
-/// and then contains the tracer of the leader. The exit of the leader is reported when its process exits. It is not
-/// reported to a tracer that is the parent: as the parent, it is notified of the exit of the process.
+/// and then contains the tracer of the leader. The exit of the leader is reported when its process exits. A tracer that
+/// is also the parent gets no such report, because it is notified of the exit of the process as the parent.
 pub(crate) fn abandon(
     thread: &Arc<Thread>,
     tracing: Option<Box<Tracing>>,

@@ -99,7 +99,7 @@ pub(crate) fn general(state: &UserState) -> UserRegisters {
     }
 }
 
-/// Flags that a tracer may change: those that user code may set, and the trap flag.
+/// Flags that a tracer may change: the flags that user code may set, and the trap flag.
 const TRACER_FLAGS: u64 = USER_FLAGS | TRAP_FLAG;
 
 /// Replaces the registers of a thread in a ptrace stop.

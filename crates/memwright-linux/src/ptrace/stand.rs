@@ -158,7 +158,7 @@ impl Traced<'_> {
 /// Calls `act` for a thread that `by` traces and that is in a ptrace stop.
 ///
 /// # Errors
-/// `ESRCH` if the thread is not in a ptrace stop or another thread traces it; otherwise those of `act`.
+/// `ESRCH` if the thread is not in a ptrace stop or another thread traces it; otherwise the errors of `act`.
 pub(crate) fn with_standing<T>(
     by: &Thread,
     thread: &Thread,
@@ -176,7 +176,7 @@ pub(crate) fn with_standing<T>(
 /// Calls `act` for a thread that `by` traces, whether it is in a ptrace stop or not.
 ///
 /// # Errors
-/// `ESRCH` if `by` does not trace the thread; otherwise those of `act`.
+/// `ESRCH` if `by` does not trace the thread; otherwise the errors of `act`.
 pub(crate) fn with_traced<T>(
     by: &Thread,
     thread: &Thread,
@@ -193,7 +193,7 @@ pub(crate) fn with_traced<T>(
 /// Resumes a thread in a ptrace stop.
 ///
 /// # Errors
-/// Those of [`with_standing`].
+/// The errors of [`with_standing`].
 pub(crate) fn resume(by: &Thread, thread: &Arc<Thread>, how: Resume) -> Result<(), Errno> {
     with_standing(by, thread, |tracing| {
         let standing = tracing.standing.as_mut().ok_or(Errno::ESRCH)?;

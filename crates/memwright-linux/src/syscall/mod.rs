@@ -84,7 +84,7 @@ impl Context<'_> {
         result
     }
 
-    /// Executes a call whose number exceeds those of the handler tables.
+    /// Executes a call whose number is beyond the handler tables.
     #[cold]
     fn execute_unknown(&self, arguments: &Arguments) -> CallResult {
         if core::ptr::eq(self.handlers.get(), self.tables.stopping) {
@@ -117,7 +117,7 @@ impl Context<'_> {
 /// The handler of calls that are counted or traced.
 const OBSERVED: Handler = |context, arguments| context.observe(arguments);
 
-/// The handler of calls whose number exceeds those of the handler tables.
+/// The handler of calls whose numbers are beyond the handler tables.
 const UNKNOWN: Handler = |context, arguments| context.execute_unknown(arguments);
 
 /// Handlers without `--strace`. Implemented calls are dispatched directly; missing calls are counted first.
@@ -140,7 +140,7 @@ static TRACED: Handlers = [OBSERVED; INDEXED];
 /// Handlers for a thread that its tracer has resumed so that it stops at system calls.
 static STOPPING: Handlers = [|context, _| context.stop_around(); INDEXED];
 
-/// Returns the tables of handlers for a thread. `traced` selects those with `--strace`.
+/// Returns the tables of handlers for a thread. If `traced` is true, returns the tables for `--strace`.
 pub(crate) fn handlers(traced: bool) -> &'static CallTables {
     const DIRECT_TABLES: &CallTables = &CallTables {
         usual: &DIRECT,

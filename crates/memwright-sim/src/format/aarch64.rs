@@ -1,6 +1,6 @@
-//! AArch64, the 4 KiB granule with four levels, with FEAT_HAFDBS unless the processors fault in place of setting bits,
-//! and without FEAT_HAFT (Arm Architecture Reference Manual for A-profile, "The AArch64 Virtual Memory System
-//! Architecture").
+//! AArch64 with the 4 KiB granule and four levels (Arm Architecture Reference Manual for A-profile, "The AArch64
+//! Virtual Memory System Architecture"). The processors have FEAT_HAFDBS, unless they fault in place of setting bits.
+//! They do not have FEAT_HAFT.
 
 use memwright_table::{Aarch64Registers, Uses};
 
@@ -9,7 +9,7 @@ use crate::tlb::Rights;
 
 pub(crate) use memwright_table::Aarch64 as Processor;
 
-/// Set in an entry that the processor uses.
+/// The bit without which a processor ignores an entry.
 pub(crate) const PRESENT: u64 = 1 << 0;
 
 /// Whether a page fault drops the cached entries for its address.
@@ -32,8 +32,7 @@ const CONTIGUOUS: u64 = 1 << 52;
 const KERNEL_NO_EXECUTE: u64 = 1 << 53;
 const NO_EXECUTE: u64 = 1 << 54;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
-/// The bits of an entry that points to a table, other than its address, which the processors do not ignore: they
-/// restrict all pages below the table.
+/// In an entry that points to a table, the bits that restrict the rights of all pages below the table.
 const TABLE_RIGHTS: u64 = 0x1f << 59;
 
 /// Returns whether a present entry of `level` maps a page.
@@ -53,7 +52,8 @@ pub(crate) fn rights(level: u8, entry: u64) -> Rights {
     }
 }
 
-/// Returns a leaf as it is after an access that its rights permit: a store if `write`.
+/// Returns the leaf entry `entry` as the processor leaves it after an access that the entry's rights permit. The access
+/// is a store if `write` is true.
 pub(crate) fn used(entry: u64, write: bool) -> u64 {
     let written = if write { READ_ONLY } else { 0 };
     (entry | ACCESSED) & !written
@@ -75,9 +75,9 @@ pub(crate) fn table(entry: u64) -> Option<u64> {
     (entry & TABLE_RIGHTS == 0).then_some(entry & ADDRESS)
 }
 
-/// Returns the leaf of a present entry of `level`, or `None` if Memwright may not write the entry. Such entries are
-/// reserved ones; global ones, which would survive the invalidation of their address space; those that let the kernel
-/// execute the program's memory; those whose memory is not coherent between CPUs; and parts of a contiguous range.
+/// Returns the leaf of a present entry of `level`, or `None` if Memwright must not write such an entry: a reserved
+/// entry; a global entry, which would survive the invalidation of its address space; an entry that lets the kernel
+/// execute the program's memory; an entry whose memory is not coherent between CPUs; or a part of a contiguous range.
 pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     let is_block = entry & TABLE == 0;
     let needed = NOT_GLOBAL | KERNEL_NO_EXECUTE | SHAREABLE;
@@ -85,7 +85,7 @@ pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     if refused || level == 4 || is_block == (level == 1) {
         return None;
     }
-    // The entries of the page attribute table of x86-64 that select the same types.
+    // The indices in the page attribute table of x86-64 that select the same memory types.
     let pat = match (entry & MEMORY_TYPE) >> MEMORY_TYPE_SHIFT {
         0 => 0,
         1 => 1,
@@ -98,7 +98,7 @@ pub(crate) fn leaf(level: u8, entry: u64) -> Option<Leaf> {
     })
 }
 
-/// Returns the control registers as a kernel sets them, with 39-bit addresses if `is_wrong`.
+/// Returns the control registers as a kernel sets them. If `is_wrong` is true, they select addresses of 39 bits.
 pub(crate) fn registers(uses: Uses, is_wrong: bool) -> Option<Aarch64Registers> {
     let size = if is_wrong { 25 } else { 16 };
     let records = if uses.sets_accessed_and_dirty {

@@ -1,7 +1,7 @@
-//! The format in which the processors read entries, and what they cache.
+//! The format in which the processors read page-table entries, and the properties of their translation caches.
 //!
-//! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. The two share only the bits
-//! in memory, so the tests detect an encoding that hardware would read differently.
+//! Written from the processors' manuals, and deliberately not from `memwright_table::arch`. This module and `arch` have
+//! only the bits in memory in common, so the tests detect an encoding that hardware would read differently.
 //!
 //! The architecture is chosen for the whole build, by `RUSTFLAGS='--cfg simulated="aarch64"'` or
 //! `RUSTFLAGS='--cfg simulated="riscv64"'`. The default is x86-64. With `--cfg simulated_by_fault` too, the processors
@@ -33,8 +33,8 @@ pub type Arch = memwright_table::ByFault<Processor>;
 /// The number of levels of the page tables.
 pub(crate) const LEVELS: u8 = if cfg!(simulated_sv39) { 3 } else { 4 };
 
-/// Whether a walk records accesses and stores in the entry. Otherwise, an access that the entry does not record yet
-/// faults.
+/// Whether a walk records accesses and stores in the entry. If not, an access or a store faults unless the entry
+/// already records it.
 pub(crate) const RECORDS: bool = cfg!(not(simulated_by_fault));
 
 /// A leaf, decoded from its entry.

@@ -1,5 +1,5 @@
-//! RISC-V, Sv48 or Sv39, with the extensions Svpbmt and Svadu (Svade if the processors fault in place of setting bits), and
-//! without Svvptc and Svnapot (RISC-V Privileged Architecture, "Supervisor-Level ISA").
+//! RISC-V with Sv48 or Sv39 (RISC-V Privileged Architecture, "Supervisor-Level ISA"). The processors have the extension
+//! Svpbmt, and Svadu, or Svade if they fault in place of setting bits. They have neither Svvptc nor Svnapot.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ pub(crate) use memwright_table::Riscv64 as Processor;
 #[cfg(simulated_sv39)]
 pub(crate) use memwright_table::Riscv64Sv39 as Processor;
 
-/// Set in an entry that the processor uses.
+/// The bit without which a processor ignores an entry.
 pub(crate) const PRESENT: u64 = 1 << 0;
 const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
@@ -49,13 +49,14 @@ pub(crate) fn rights(level: u8, entry: u64) -> Rights {
     }
     Rights {
         write: entry & WRITE != 0,
-        // `Rights` has no right to read. Memwright maps no page that can be executed and not read.
+        // `Rights` has no right to read. Memwright maps no page that can be executed but not read.
         user: entry & USER != 0 && entry & READ != 0,
         execute: entry & EXECUTE != 0,
     }
 }
 
-/// Returns a leaf as it is after an access that its rights permit: a store if `write`.
+/// Returns the leaf entry `entry` as the processor leaves it after an access that the entry's rights permit. The access
+/// is a store if `write` is true.
 pub(crate) fn used(entry: u64, write: bool) -> u64 {
     let dirty = if write { DIRTY } else { 0 };
     entry | ACCESSED | dirty
@@ -84,7 +85,7 @@ pub(crate) fn leaf(_level: u8, entry: u64) -> Option<Leaf> {
     if entry & (RESERVED | GLOBAL) != 0 || entry & (READ | WRITE) == WRITE {
         return None;
     }
-    // The entries of the page attribute table of x86-64 that select the same types.
+    // The indices in the page attribute table of x86-64 that select the same memory types.
     let pat = match (entry & MEMORY_TYPE) >> MEMORY_TYPE_SHIFT {
         // PMA: memory is write-back.
         0 => 0,
@@ -104,7 +105,8 @@ fn address(entry: u64) -> u64 {
     (entry & NUMBER) >> NUMBER_SHIFT << 12
 }
 
-/// Returns `None`: a kernel in supervisor mode cannot read the register that matters.
+/// Returns `None`, because a kernel in supervisor mode cannot read `menvcfg`, which selects how the processor uses the
+/// tables.
 pub(crate) fn registers(_uses: Uses, _is_wrong: bool) -> Option<Infallible> {
     None
 }

@@ -7,7 +7,7 @@ use crate::tlb::Rights;
 
 pub(crate) use memwright_table::X86_64 as Processor;
 
-/// Set in an entry that the processor uses.
+/// The bit without which a processor ignores an entry.
 pub(crate) const PRESENT: u64 = 1 << 0;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
@@ -23,14 +23,15 @@ const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 /// The low bit of the index in the page attribute table.
 const WRITE_THROUGH: u64 = 1 << 3;
-/// The middle bit of the index.
+/// The middle bit of the index in the page attribute table.
 const CACHE_DISABLE: u64 = 1 << 4;
 const LEAF: u64 = 1 << 7;
-/// In a 4 KiB entry, which is always a leaf, the bit of `LEAF` is the high bit of the index.
+/// In a 4 KiB entry, which is always a leaf, bit 7 is not `LEAF` but the high bit of the index in the page attribute
+/// table.
 const SMALL_MEMORY_TYPE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// In a huge leaf, bit 12 is the high bit of the index. The frame number begins above it.
+/// In a huge leaf, bit 12 is the high bit of the index in the page attribute table. The frame number begins above it.
 const LEAF_MEMORY_TYPE: u64 = 1 << 12;
 
 /// Returns whether a present entry of `level` maps a page.
@@ -47,7 +48,8 @@ pub(crate) fn rights(_level: u8, entry: u64) -> Rights {
     }
 }
 
-/// Returns a leaf as it is after an access that its rights permit: a store if `write`.
+/// Returns the leaf entry `entry` as the processor leaves it after an access that the entry's rights permit. The access
+/// is a store if `write` is true.
 pub(crate) fn used(entry: u64, write: bool) -> u64 {
     let dirty = if write { DIRTY } else { 0 };
     entry | ACCESSED | dirty
@@ -63,8 +65,8 @@ pub(crate) fn used_table(entry: u64) -> u64 {
     entry | ACCESSED
 }
 
-/// Returns the address of the table to which an entry points. The result is always `Some`: [`is_leaf`] is true for an
-/// entry that has the reserved bit of level 4.
+/// Returns the address of the table to which an entry points. Always returns `Some`: [`is_leaf`] counts an entry of
+/// level 4 whose reserved bit is set as a leaf, so no such entry reaches this function.
 pub(crate) fn table(entry: u64) -> Option<u64> {
     Some(entry & ADDRESS)
 }
@@ -94,7 +96,7 @@ fn pat_index(level: u8, entry: u64) -> u8 {
     bit(WRITE_THROUGH, 1) | bit(CACHE_DISABLE, 2) | bit(high, 4)
 }
 
-/// Returns the control registers as a kernel sets them, without NXE if `is_wrong`.
+/// Returns the control registers as a kernel sets them. If `is_wrong` is true, NXE is clear.
 pub(crate) fn registers(uses: Uses, is_wrong: bool) -> Option<X86_64Registers> {
     let nxe = if is_wrong { 0 } else { 1 << 11 };
     let pat = if uses.write_combining {

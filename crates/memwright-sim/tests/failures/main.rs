@@ -13,7 +13,7 @@ mod hugetlb;
 mod merge;
 mod nodes;
 mod script;
-// On the other architectures, forks copy all entries.
+// On AArch64 and RISC-V, forks copy all entries.
 #[cfg(not(any(simulated = "aarch64", simulated = "riscv64")))]
 mod share;
 mod swap;

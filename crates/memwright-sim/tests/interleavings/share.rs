@@ -105,7 +105,8 @@ fn own_and_own() {
     );
 }
 
-/// Two threads of one process write to pages that a shared table maps. No write is lost, and each thread sees both.
+/// Two threads of one process write to pages that a shared table maps. No write is lost, and each thread sees both
+/// writes.
 #[test]
 fn two_threads_own() {
     explore(
@@ -129,7 +130,7 @@ fn two_threads_own() {
 }
 
 /// One thread writes while another reads through a translation that it cached of the shared table. A read that begins
-/// after the write has returned sees it.
+/// after the write has returned sees the written value.
 #[test]
 fn own_and_read() {
     explore(
@@ -181,7 +182,7 @@ fn exit_and_exit() {
     );
 }
 
-/// The parent unmaps a page that the shared table maps, while the child writes to another page that it maps.
+/// The parent unmaps a page that the shared table maps, while the child writes to another page that the table maps.
 #[test]
 fn unmap_and_own() {
     explore(

@@ -183,8 +183,8 @@ fn other_sends_out(world: &World) {
     world.with_other(|child| reclaim_unused(child, FIRST));
 }
 
-/// Checks the value of the page in both processes: the process has the value that it stored last, or the original one
-/// if it stored nothing; the child has the original one.
+/// Checks the value of the page in both processes: the process has the value that it stored last, or the original value
+/// if it stored nothing. The child has the original value.
 fn each_has_its_own(world: World) -> Result<(), String> {
     let expected = world.last_written(1);
     assert_eq!(read(world.process(), SECOND, 0), Ok(expected));

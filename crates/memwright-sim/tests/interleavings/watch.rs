@@ -148,8 +148,7 @@ fn scan_and_protect_again_and_write() {
     );
 }
 
-/// Whether a scan has reported page 2. Its room is unlimited, so the scan protects several pages before it reports
-/// them.
+/// Whether a scan has reported page 2. `room` sets no limit, so the scan protects several pages before it reports them.
 struct Reported(bool);
 
 impl Take for Reported {

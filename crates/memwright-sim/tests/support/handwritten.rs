@@ -12,7 +12,7 @@ const ROOT: Frame = TABLES[4 - Arch::LEVELS as usize];
 pub const LOWEST: Frame = TABLES[3];
 pub const DATA: Frame = Frame::new(8);
 pub const OTHER: Frame = Frame::new(9);
-/// The address whose walk uses slot 0 of each upper table and slot 5 of the lowest one.
+/// The address whose walk uses slot 5 of the lowest table and slot 0 of each table above it.
 pub const ADDRESS: VirtAddr = VirtAddr::new(5 * 4096);
 
 pub fn set(machine: &SimulatedMachine, table: Frame, slot: usize, value: u64) {

@@ -20,9 +20,10 @@ pub struct Aarch64;
 
 // The bits of the processors' format (Arm Architecture Reference Manual for A-profile, "VMSAv8-64 descriptor formats").
 const VALID: u64 = 1 << 0;
-/// A table, or a page in a last-level table. Without it, a valid entry is a block.
+/// Set if the entry points to a table or, in a last-level table, maps a page. A valid entry without this bit is a
+/// block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
-/// The index in `MAIR_EL1`.
+/// Index 1 in `MAIR_EL1`.
 const NON_CACHEABLE: u64 = 1 << 2;
 const DEVICE: u64 = 2 << 2;
 /// AP[1]: EL0 may use the entry.

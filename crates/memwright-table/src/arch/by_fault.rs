@@ -9,8 +9,8 @@ use super::{Architecture, Tables};
 /// accessed bit is clear faults, and so does a store to a page whose dirty bit is clear. The handler of the fault sets
 /// the bits.
 ///
-/// The processors of RISC-V with Svade in place of Svadu are such, and those of AArch64 without FEAT_HAFDBS. `A` is
-/// therefore [`Riscv64`](super::Riscv64) or [`Aarch64`](super::Aarch64).
+/// Such processors are the RISC-V processors with Svade in place of Svadu, and the AArch64 processors without
+/// FEAT_HAFDBS. `A` is therefore [`Riscv64`](super::Riscv64) or [`Aarch64`](super::Aarch64).
 #[derive(Clone, Copy, Debug)]
 pub struct ByFault<A>(PhantomData<A>);
 

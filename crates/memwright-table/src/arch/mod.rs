@@ -1,7 +1,7 @@
-//! Architectures: what the bits of a page-table entry are, and what a processor does with them.
+//! The architectures: the meaning of the bits of a page-table entry, and how a processor uses them.
 //!
-//! [`Machine::Arch`](crate::Machine::Arch) names the architecture of the page tables. It need not be that of the
-//! processor on which the crate runs: a simulator or an emulator has tables of the machine that it simulates.
+//! [`Machine::Arch`](crate::Machine::Arch) names the architecture of the page tables. This need not be the architecture
+//! of the processor on which the crate runs: a simulator or an emulator has tables of the machine that it simulates.
 //!
 //! In this crate, only this folder contains encodings. The loops of `table` over many entries use encoded words through
 //! [`word`]; all other code uses the types of [`entry`](crate::entry).
@@ -34,7 +34,7 @@ pub trait Architecture: Tables {
     /// The control registers of a processor, for [`Machine::registers`](crate::Machine::registers).
     type Registers: Copy + Debug + Send + Sync;
 
-    /// The number of levels of tables, 3 or 4. It is also the level of the root: that of a last-level table is 1.
+    /// The number of levels of tables, 3 or 4. This is also the level of the root. A last-level table has level 1.
     const LEVELS: u8;
 
     /// The pages of user memory. They are those of the lower half of the root, without the last page, which stays unused
@@ -47,23 +47,24 @@ pub trait Architecture: Tables {
     /// The number of frames of a page table: 1, or 2 if software needs a second word for each entry.
     const TABLE_FRAMES: u32 = 1 << Self::TABLE_ORDER;
 
-    /// Whether a fork can share page tables. Without it, every fork copies the entries.
+    /// Whether a fork can share page tables. If not, every fork copies the entries.
     const SHARES_TABLES: bool = Self::UPPER_ENTRIES_PERMIT;
 
     /// Whether a scan can skip a page table because no page of it was accessed.
     const SKIPS_TABLES: bool = Self::UPPER_ENTRIES_ACCESSED;
 
-    /// Whether a page fault drops what the CPU has cached for its address, including that no page is mapped there.
-    /// Otherwise, the handler of the fault invalidates the page on the CPU before the instruction is restarted.
+    /// Whether a page fault drops all that the CPU has cached for its address, including the fact that no page is
+    /// mapped there. If not, the handler of the fault invalidates the page on the CPU before the instruction is
+    /// restarted.
     const FAULT_DROPS_STALE: bool;
 
     /// Whether an entry may map another frame, size or memory type only after every CPU has dropped the old translation
-    /// (break before make). Otherwise the entry may also be filled first. The old frame is freed after both in any
-    /// case.
+    /// (break before make). If not, the entry may also be filled before the CPUs drop the old translation. In both
+    /// cases, the old frame is freed only after every CPU has dropped the translation and the entry has changed.
     const BREAK_BEFORE_MAKE: bool;
 
-    /// Whether the processors set the accessed bit of a page on an access, and the dirty bit on a store. Otherwise they
-    /// fault, and the handler sets the bits.
+    /// Whether the processors set the accessed bit of a page on an access, and the dirty bit on a store. If not, the
+    /// processors fault, and the handler of the fault sets the bits.
     const SETS_ACCESSED_AND_DIRTY: bool = true;
 
     /// Checks that a processor with these registers can use the tables.
@@ -91,11 +92,11 @@ pub trait Tables: Copy + Debug + Send + Sync + 'static {
     /// processors and one for software, in this order.
     const TABLE_ORDER: u8;
 
-    /// Whether an entry that points to a lower table can forbid stores to all pages of the table. Without it, a fork
-    /// shares no tables.
+    /// Whether an entry that points to a lower table can forbid stores to all pages of the table. If not, a fork shares
+    /// no tables.
     const UPPER_ENTRIES_PERMIT: bool;
 
-    /// Whether a processor sets the accessed bit of each entry of its walk that points to a lower table. Without it, no
+    /// Whether a processor sets the accessed bit of each entry of its walk that points to a lower table. If not, no
     /// table is skippable.
     const UPPER_ENTRIES_ACCESSED: bool;
 }

@@ -1,9 +1,9 @@
 //! Slots of two words: one that software uses, and one that the processors read.
 //!
-//! An entry of RISC-V leaves software two bits and one of AArch64 four. Memwright keeps ten marks and a protection key
-//! in an entry. A table therefore has a second frame, after the one that the processors walk, with a word for each
-//! entry. The processors record accesses and stores in their own word only. The accessed bit of an entry is therefore
-//! set if it is set in either word, and so is the dirty bit.
+//! An entry of RISC-V leaves two bits to software, and an entry of AArch64 four bits. Memwright keeps ten marks and a
+//! protection key in an entry. A table therefore has a second frame, after the one that the processors walk, with a
+//! word for each entry. The processors record accesses and stores in their own word only. The accessed bit of an entry
+//! is therefore set if it is set in at least one of the two words. The same holds for the dirty bit.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -23,7 +23,7 @@ pub trait HardwareFormat: Send + Sync + 'static {
 
 /// A slot of a table that has a frame for each of the two words.
 ///
-/// This is the word of software. The word of the processors is at the same place in the frame before it.
+/// The field `word` is the word of software. The word of the processors is at the same place in the frame before.
 #[repr(transparent)]
 pub struct PairedSlot<F> {
     word: AtomicU64,
@@ -36,8 +36,8 @@ impl<F> PairedSlot<F> {
         let address = core::ptr::from_ref(self).addr() - PAGE_SIZE;
         let word = core::ptr::with_exposed_provenance_mut(address);
         // SAFETY: a `PairedSlot` exists only in the last frame of a table that `Frames` has allocated, which has a
-        // frame before it. Both are memory of the machine, whose base `Frames::new` has exposed. The words of the first
-        // frame are aligned, and are accessed only by atomics and by hardware.
+        // frame before it. Both frames are memory of the machine, whose base `Frames::new` has exposed. The words of
+        // the first frame are aligned, and are accessed only by atomics and by hardware.
         unsafe { AtomicU64::from_ptr(word) }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A field of a control register that has not the value that the page tables need.
+/// A field of a control register that does not have the value that the page tables need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongRegister {
     /// The register and the field, as the manual of the processor names them.
@@ -24,14 +24,14 @@ impl fmt::Display for WrongRegister {
     }
 }
 
-/// What a machine uses of its processors, as far as their registers depend on it.
+/// The features of the processors that a machine uses. The required contents of the control registers depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
-    /// [`Machine::keeps_translations`](crate::Machine::keeps_translations).
+    /// The value of [`Machine::keeps_translations`](crate::Machine::keeps_translations).
     pub tags: bool,
-    /// [`Machine::has_write_combining`](crate::Machine::has_write_combining).
+    /// The value of [`Machine::has_write_combining`](crate::Machine::has_write_combining).
     pub write_combining: bool,
-    /// [`Architecture::SETS_ACCESSED_AND_DIRTY`](super::Architecture::SETS_ACCESSED_AND_DIRTY).
+    /// The value of [`Architecture::SETS_ACCESSED_AND_DIRTY`](super::Architecture::SETS_ACCESSED_AND_DIRTY).
     pub sets_accessed_and_dirty: bool,
 }
 

@@ -35,7 +35,7 @@ const WRITE_COMBINING: u64 = Bits::of_cache(CacheMode::WriteCombining).bits();
 /// The memory types of Svpbmt: no caches, and stores may be combined; and I/O.
 const NC: u64 = 1 << 61;
 const IO: u64 = 2 << 61;
-/// The distance of the right to write, and of the accessed and the dirty bit, from their places in a word.
+/// The right to write, the accessed bit and the dirty bit are this number of bits above their places in a word.
 const SHIFT: u32 = 1;
 
 const _: () = {
@@ -51,8 +51,8 @@ impl Architecture for Riscv64 {
 
     const LEVELS: u8 = 4;
 
-    // A processor may keep a translation after a fault. Without the extension Svvptc, it may also keep for any time
-    // that an entry is invalid.
+    // A processor may keep a translation after a fault. Without the extension Svvptc, it may also keep the fact that an
+    // entry is invalid for any length of time.
     const FAULT_DROPS_STALE: bool = false;
 
     const BREAK_BEFORE_MAKE: bool = false;

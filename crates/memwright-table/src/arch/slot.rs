@@ -18,16 +18,16 @@ pub trait TableSlot: Sized + Debug + Send + Sync + 'static {
     /// Stores `word`.
     fn store(&self, word: u64, order: Ordering);
 
-    /// Stores `hardware`, an entry in the format of the processors that software does not use.
+    /// Stores `hardware`, which is an entry in the format of the processors. Software does not use the entry.
     fn store_hardware(&self, hardware: u64);
 
     /// Stores `word`, and returns the previous word, with the bits that hardware has set until then.
     fn swap(&self, word: u64, order: Ordering) -> u64;
 
-    /// Stores `new` if the word is `old`. Returns `old` then.
+    /// If the word is `old`, stores `new` and returns `old`.
     ///
     /// # Errors
-    /// The word, if it is not `old`. Nothing is stored then.
+    /// The present word, if it is not `old`. In this case, nothing is stored.
     fn exchange(&self, old: u64, new: u64) -> Result<u64, u64>;
 
     /// Sets `bits` in the word of an entry that the processor uses. Bits that hardware sets at the same time are kept.

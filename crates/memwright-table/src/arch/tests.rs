@@ -59,7 +59,7 @@ fn risc_v_processors_read_the_bits_of_the_manual() {
             page(1, R | Bits::EXCLUSIVE | Bits::WATCHED),
             1 << 10 | 0b1_0011,
         ),
-        // What they do not use is invalid.
+        // An entry that the processors do not use is invalid.
         (page(1, W | X | A | D), 0),
         (SWAPPED, 0),
         (migrating(1), 0),
@@ -322,7 +322,7 @@ fn registers_of_aarch64_are_checked() {
         let checked = Aarch64::check(&with(change), USES);
         assert_eq!(field(checked), expected, "row {row}");
     }
-    // Processors that fault in place of setting the bits need not be able to set them.
+    // Processors that fault in place of setting accessed and dirty bits need not be able to set them.
     let by_fault = Uses {
         sets_accessed_and_dirty: false,
         ..USES

@@ -6,7 +6,7 @@
 //! terminal fault) accesses no memory.
 //!
 //! The processors of x86-64 read these words themselves. For those of other architectures, a slot contains a second
-//! word in the processor's format, which it derives from the first ([`paired`](super::paired)).
+//! word in the processor's format, which the slot derives from the first one ([`paired`](super::paired)).
 
 use super::Slot;
 use super::slot::TableSlot;
@@ -22,7 +22,7 @@ pub(super) const WRITE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 pub(super) const ACCESSED: u64 = 1 << 5;
 pub(super) const DIRTY: u64 = 1 << 6;
-/// A leaf in an upper-level table: a 2 MiB or 1 GiB page.
+/// A leaf above the lowest level: a page of 2 MiB or 1 GiB.
 pub(super) const LARGE: u64 = 1 << 7;
 /// Set in every entry that points to a lower table, and in no page with rights. The processors of x86-64 ignore it in
 /// such an entry.
@@ -37,8 +37,8 @@ const UFFD_WP: u64 = Bits::UFFD_WP.bits();
 const FOLDED_ACCESSED: u64 = Bits::FOLDED_ACCESSED.bits();
 const WATCHED: u64 = Bits::WATCHED.bits();
 const IDLE: u64 = Bits::IDLE.bits();
-/// In an entry without `READ`, a software bit: the page keeps its frame. In a page with `READ`, this is the global bit
-/// of x86-64, which is never set.
+/// In an entry without `READ`, this is a software bit, which states that the page keeps its frame. In a page with
+/// `READ`, this is the global bit of x86-64, which is never set.
 const PRESERVED: u64 = 1 << 8;
 /// The bits that are inverted in the entry of a page without rights.
 const RIGHTLESS: u64 = ADDRESS | PRESERVED;
@@ -56,8 +56,8 @@ const BITS: u64 = Bits::all().bits();
 // are masks.
 const _: () = {
     // The index of an entry of the page attribute table (PAT), in a page with or without rights: PWT is the low bit,
-    // PCD the high bit. The third bit of the index is not used: it is bit 7 of a 4 KiB page, which is `LARGE` in an
-    // upper-level table, and bit 12 of a larger page, which would belong to the address field here.
+    // PCD the high bit. The third bit of the index is not used: it is bit 7 of a 4 KiB page, which is `LARGE` above the
+    // lowest level, and bit 12 of a larger page, which would belong to the address field here.
     let (pwt, pcd) = (1 << 3, 1 << 4);
     // The processors of x86-64 ignore these bits in an entry of a page.
     let ignored = 0b111 << 9 | 0x7f << 52;
@@ -107,7 +107,7 @@ pub(crate) fn forbid_stores(slot: &impl TableSlot) {
     slot.clear(WRITE);
 }
 
-/// Returns the leaf entry `word` of a shared table as it is for each address space that shares the table: neither
+/// Returns the leaf entry `word` of a shared table as each address space that shares the table must see it: neither
 /// exclusive nor writable.
 #[inline]
 pub(crate) fn as_shared(word: u64) -> u64 {
@@ -145,7 +145,7 @@ pub(crate) fn encode_present(page: Present) -> u64 {
     attributes | (page.frame.address().as_u64() ^ format)
 }
 
-/// Returns the bit of a leaf in an upper-level table, for a page of this size.
+/// Returns `LARGE` for a page of more than 4 KiB, otherwise 0.
 #[inline]
 fn large(size: PageSize) -> u64 {
     let is_large = size != PageSize::Size4K;
@@ -251,8 +251,8 @@ pub(crate) fn has_rights(word: u64) -> bool {
     word & READ != 0
 }
 
-/// Whether `word` maps a page with rights that it has no reference to. Holds for each of several words if it holds for
-/// their bitwise AND. `word` must not point to a table.
+/// Whether `word` maps a page with rights but holds no reference to the page's frame. Holds for each of several words
+/// if it holds for their bitwise AND. `word` must not point to a table.
 #[inline(always)]
 pub(crate) fn is_borrowed(word: u64) -> bool {
     const BORROWED: u64 = READ | Bits::BORROWED.bits();
@@ -272,8 +272,8 @@ pub(crate) fn is_uncached(word: u64) -> bool {
     word & ACCESSED == 0
 }
 
-/// Returns the page in `word` with the accessed bit, if it is set, moved to the software accessed bit. In this case
-/// also clears `IDLE` (rule: fold-before-clearing).
+/// Returns the page in `word`. If its accessed bit is set, moves that bit to the software accessed bit, and clears
+/// `IDLE` (rule: fold-before-clearing).
 #[inline]
 pub(crate) fn fold_accessed(word: u64) -> u64 {
     if word & ACCESSED == 0 {
@@ -289,9 +289,9 @@ pub(crate) fn are_pages(every: u64, level: u8) -> bool {
     every & READ != 0 && (level == 1 || every & LARGE != 0)
 }
 
-/// Whether `word` proves that its page, mapped or swapped out, was not written since userfaultfd write-protected
-/// it: either a store faults, or the dirty bit would be set. Of markers, only those with uffd-wp qualify. `word`
-/// must not point to a table.
+/// Whether `word` proves that its page, mapped or swapped out, was not written since userfaultfd write-protected it:
+/// either a store faults, or the dirty bit would be set. Markers without uffd-wp prove nothing. `word` must not point
+/// to a table.
 #[inline]
 pub(crate) fn is_unwritten(word: u64) -> bool {
     const MARKER: u64 = READ | PRESERVED | KIND;
@@ -338,8 +338,8 @@ pub(crate) fn frame(word: u64, inverted: u64) -> Frame {
 /// if its entry holds no reference, or if the frame number is below `lowest`, the result is above every frame number.
 #[inline(always)]
 pub(crate) fn index_of_counted(word: u64, lowest: u32) -> u64 {
-    // One subtraction checks the right and removes its bit: the low bits are 0 after it only if the bit was set. The
-    // rotation moves the low bits to the top. `BORROWED` is above the address field.
+    // One subtraction checks that `READ` is set and clears it: the bits below the address are 0 afterwards only if
+    // `READ` was set. The rotation moves these bits to the top. `BORROWED` is above the address field.
     let bias = READ | (lowest as u64) << 12;
     (word & (ADDRESS | READ | Bits::BORROWED.bits()))
         .wrapping_sub(bias)

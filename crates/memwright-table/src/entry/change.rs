@@ -157,7 +157,8 @@ const fn change_visible(old: Present, new: Present) -> Change {
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
     // A changed protection key counts as a lost right. Each CPU sets the rights of each key (PKRU), so the new key may
-    // have fewer rights than the old one. So does a changed cache mode: no CPU may use the old one.
+    // have fewer rights than the old one. A changed cache mode counts as a lost right too, because no CPU may use the
+    // old mode.
     if lost.intersects(Bits::PROTECTION.union(Bits::CACHE)) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {

@@ -1,7 +1,7 @@
 //! Decoded page-table entries, independent of their encoding.
 //!
-//! Only the folder `arch` contains encodings. The loops of `table` over many entries use encoded words through its
-//! functions; all other code uses the types of this module.
+//! Only the folder `arch` contains encodings. The loops of `table` over many entries use encoded words through the
+//! functions of `arch`; all other code uses the types of this module.
 
 mod change;
 #[cfg(test)]
@@ -216,8 +216,8 @@ pub struct Migrating {
     pub bits: Bits,
 }
 
-/// A marker: nothing is mapped here, but marks apply. A marker in an upper-level table applies to the whole range of
-/// its entry.
+/// A marker: nothing is mapped here, but marks apply. A marker above the lowest level applies to the whole range of its
+/// entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The marks. Never empty.
@@ -239,7 +239,7 @@ pub enum Entry {
     Present(Present),
 }
 
-// The operations on entries count on a layout without padding beyond one word for the kind.
+// The operations on entries rely on a layout without padding beyond one word for the kind.
 const _: () = assert!(size_of::<Entry>() == 24 && size_of::<Present>() == 16);
 
 impl Entry {

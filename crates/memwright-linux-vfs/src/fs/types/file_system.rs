@@ -131,7 +131,7 @@ pub struct FileSystem {
     next_number: AtomicU64,
     /// Number of users: open files in the file system, and root and working directories of processes.
     users: AtomicU64,
-    /// The flag of the mount tree that is set when the file system loses its last user after it was detached.
+    /// A flag of the mount tree. It is set when the file system loses its last user after the file system was detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
     /// Number of inodes.
@@ -222,7 +222,7 @@ impl FileSystem {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes an inode that was freed from the count.
+    /// Subtracts a freed inode from the count of inodes.
     pub fn node_gone(&self) {
         self.nodes.fetch_sub(1, Ordering::Relaxed);
     }
@@ -233,7 +233,7 @@ impl FileSystem {
         self.nodes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit on inodes; 0 for no limit.
+    /// Sets the limit on inodes to `nodes`, where 0 means no limit.
     pub fn set_most_nodes(&self, nodes: u64) {
         let most = if nodes == 0 { ANY } else { nodes };
         self.most_nodes.store(most, Ordering::Relaxed);
@@ -311,7 +311,7 @@ impl FileSystem {
         };
         let most_nodes = self.most_nodes.load(Ordering::Relaxed);
         let (nodes, free_nodes) = match files {
-            // hugetlbfs reports inodes only if it limits or reserves pages. For no limit on inodes, it reports -1.
+            // hugetlbfs reports inodes only if it limits or reserves pages. Without a limit on inodes, it reports -1.
             Some(Files::Hugetlbfs(hugetlbfs)) if hugetlbfs.subpool.is_none() => (0, 0),
             Some(Files::Hugetlbfs(_)) if most_nodes == ANY => (ANY, ANY),
             _ if most_nodes == ANY => (0, 0),

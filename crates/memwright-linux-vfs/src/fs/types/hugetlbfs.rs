@@ -21,7 +21,7 @@ const MODE_BITS: u32 = 0o1777;
 enum Size {
     /// A number of bytes.
     Bytes(u64),
-    /// In percent of the pool.
+    /// A percentage of the pool.
     Percent(u64),
 }
 
@@ -122,7 +122,7 @@ impl HugetlbfsOptions {
     /// Writes the page size and the options that differ from the defaults, each preceded by a comma.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         if self.owner.user != 0 {
             write!(out, ",uid={}", self.owner.user)?;
@@ -181,7 +181,7 @@ impl Hugetlbfs {
     }
 
     /// Returns the capacity and the number of free huge pages that `statfs` reports. Without a limit on pages, Linux
-    /// reports -1 for both if pages are reserved, and 0 otherwise.
+    /// reports -1 for each of the two numbers if pages are reserved, and 0 otherwise.
     #[must_use]
     pub fn pages(&self) -> (u64, u64) {
         let counts = self.subpool.as_ref().and_then(|subpool| subpool.counts());

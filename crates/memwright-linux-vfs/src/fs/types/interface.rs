@@ -56,9 +56,9 @@ enum Question {
 /// Whether a socket supports the commands that return IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// It supports them: it is an IPv4 socket.
+    /// The socket supports the commands: it is an IPv4 socket.
     V4,
-    /// It does not support them: it is a socket of another family.
+    /// The socket does not support the commands: it is of another family.
     None,
 }
 

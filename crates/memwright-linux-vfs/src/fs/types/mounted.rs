@@ -80,7 +80,7 @@ impl Mounted {
     /// hugetlbfs, only checks the options, because Linux has no `reconfigure` for it. The caller serialises changes.
     ///
     /// # Errors
-    /// `EINVAL` for an invalid option or limit. The options are unchanged then.
+    /// `EINVAL` for an invalid option or limit. The options are unchanged after an error.
     pub fn change(&self, memory: &Memory, text: &[u8], nodes: u64) -> Result<u64, Errno> {
         match &self.files {
             Files::Tmpfs(tmpfs) => tmpfs.change(memory, text, nodes),
@@ -96,7 +96,7 @@ impl Mounted {
     /// Writes the options for `/proc/mounts`, each preceded by a comma. The machine has `total` pages of memory.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(&self, total: u64, out: &mut dyn fmt::Write) -> fmt::Result {
         match &self.files {
             Files::Tmpfs(tmpfs) => tmpfs.options().show(total, out),

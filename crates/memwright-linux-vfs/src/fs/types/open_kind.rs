@@ -12,21 +12,21 @@ pub enum OpenKind {
     Pipe,
     /// Sockets.
     Socket,
-    /// `epoll_create1`.
+    /// Epolls (`epoll_create1`).
     Epoll,
-    /// `eventfd`.
+    /// Eventfds (`eventfd`).
     Event,
-    /// `timerfd_create`.
+    /// Timerfds (`timerfd_create`).
     Timer,
-    /// `signalfd`.
+    /// Signalfds (`signalfd`).
     Signal,
-    /// `pidfd_open`.
+    /// Pidfds (`pidfd_open`).
     Process,
-    /// `userfaultfd`.
+    /// Userfaultfds (`userfaultfd`).
     Userfault,
-    /// `io_uring_setup`.
+    /// Rings (`io_uring_setup`).
     Ring,
-    /// `perf_event_open`.
+    /// Performance events (`perf_event_open`).
     Performance,
 }
 

@@ -102,8 +102,9 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
-/// Returns whether `subject` has all permissions in `wanted` on a System V IPC object with this mode. The rights of the
-/// user and of the group are also those of the object's creator (`ipcperms` in `ipc/util.c` of Linux 7.3).
+/// Returns whether `subject` has all permissions in `wanted` on a System V IPC object with this mode. The object's
+/// creator has the same rights as its owner: the mode bits of the user and of the group also apply to the creator's
+/// user and group (`ipcperms` in `ipc/util.c` of Linux 7.3).
 #[must_use]
 pub fn permitted_object(
     subject: &Subject,
@@ -176,8 +177,9 @@ pub fn inherited(
 }
 
 /// Returns the permissions that a file with this mode has after a change of its owner or group. The set-user-id bit is
-/// cleared. The set-group-id bit is cleared if the mode has group execution, because the file would then run with the
-/// group's rights, or if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
+/// cleared. The set-group-id bit is cleared in two cases: if the mode has group execution, because the file would then
+/// run with the group's rights, and if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of
+/// Linux 7.3).
 #[must_use]
 pub fn after_new_owner(subject: &Subject, mode: u32, group: u32) -> u32 {
     let mode = mode & !SET_USER_ID;

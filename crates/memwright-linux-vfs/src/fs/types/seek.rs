@@ -54,7 +54,7 @@ pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
 /// without a size, such as a text of `/proc` or a directory.
 ///
 /// # Errors
-/// `EINVAL` if the file does not support the base `whence`, and those of [`moved`].
+/// `EINVAL` if the file does not support the base `whence`, and the errors of [`moved`].
 pub fn sought(position: u64, offset: i64, whence: Whence, size: Option<u64>) -> Result<u64, Errno> {
     match whence {
         Whence::Start => moved(0, offset),

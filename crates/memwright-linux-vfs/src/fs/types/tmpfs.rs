@@ -88,7 +88,7 @@ impl MountFlags {
     /// Writes the text of the flags for `/proc/mounts`, each preceded by a comma.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(self, out: &mut dyn fmt::Write) -> fmt::Result {
         let set = Self::WORDS.iter().filter(|(flag, _)| self.contains(*flag));
         set.map(|(_, word)| word)
@@ -189,7 +189,8 @@ impl TmpfsOptions {
     /// unchanged.
     ///
     /// # Errors
-    /// Those of a new mount; `EINVAL` for a limit below the number in use, and for a limit that was not set before.
+    /// `EINVAL` for an unknown option, an invalid value, a limit below the number in use, and a limit that was not set
+    /// before.
     fn changed(self, total: u64, text: &[u8], pages: u64, nodes: u64) -> Result<Self, Errno> {
         let new = Self {
             permissions: self.permissions,
@@ -210,7 +211,7 @@ impl TmpfsOptions {
     /// preceded by a comma.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn show(&self, total: u64, out: &mut dyn fmt::Write) -> fmt::Result {
         let default = Self::default_of(total, Owner::ROOT);
         if self.pages != default.pages {
@@ -292,7 +293,7 @@ pub(in crate::fs) fn amount(text: &str) -> Option<(u64, &str)> {
     Some((value.checked_mul(1 << shift)?, &rest[1..]))
 }
 
-/// Parses a number like [`amount`]. Returns `None` if text follows the number.
+/// Parses a number with a suffix as [`amount`] does. Returns `None` if text follows the number.
 fn whole(text: &str) -> Option<u64> {
     amount(text)
         .filter(|(_, rest)| rest.is_empty())
@@ -362,7 +363,7 @@ impl Tmpfs {
     /// caller serialises changes.
     ///
     /// # Errors
-    /// `EINVAL` for an invalid option or limit. The options are unchanged then.
+    /// `EINVAL` for an invalid option or limit. The options are unchanged after an error.
     pub fn change(&self, memory: &Memory, text: &[u8], nodes: u64) -> Result<u64, Errno> {
         let total = memory.frames().total();
         let used = self.room.used();

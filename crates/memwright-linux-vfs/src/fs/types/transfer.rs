@@ -24,7 +24,7 @@ pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
 struct UserPieces<'a> {
     memory: UserMemory<'static>,
     pieces: &'a [IoVector],
-    /// Number of bytes of the first piece that were transferred already.
+    /// Number of bytes of the first remaining piece that were transferred already.
     done: usize,
     left: usize,
 }

@@ -33,8 +33,7 @@ impl Turn {
                 took
             });
             if !took {
-                // The wake-up of the last release may have been for this thread, which gives up. Wake another thread
-                // instead.
+                // The last release may have woken this thread, which now gives up. Wake another thread instead.
                 if !self.taken.load(Ordering::Acquire) {
                     self.queue.wake_one();
                 }

@@ -40,7 +40,7 @@ impl dyn Caller + '_ {
     /// Changes the working directory to `path`, which is resolved from the root. An empty path changes nothing.
     ///
     /// # Errors
-    /// Those of [`Walker::walk`] and `check_enterable`.
+    /// The errors of [`Walker::walk`] and `check_enterable`.
     pub fn enter(&self, path: &[u8]) -> Result<(), Errno> {
         if path.is_empty() {
             return Ok(());
@@ -62,7 +62,7 @@ impl dyn Caller + '_ {
     /// relative path starts at the descriptor `directory`.
     ///
     /// # Errors
-    /// `EFAULT`, `ENAMETOOLONG`, `EBADF`, and those of [`Walker::walk`].
+    /// `EFAULT`, `ENAMETOOLONG`, `EBADF`, and the errors of [`Walker::walk`].
     pub fn walk_at(
         &self,
         directory: i32,
@@ -77,7 +77,7 @@ impl dyn Caller + '_ {
     /// starts at the descriptor `directory`.
     ///
     /// # Errors
-    /// `EBADF`, and those of [`Walker::walk`].
+    /// `EBADF`, and the errors of [`Walker::walk`].
     pub fn walk_path(
         &self,
         directory: i32,
@@ -99,7 +99,7 @@ impl dyn Caller + '_ {
     /// itself.
     ///
     /// # Errors
-    /// Those of `walk_at`, and `ENOENT`.
+    /// The errors of `walk_at`, and `ENOENT`.
     pub fn resolve_at(
         &self,
         directory: i32,

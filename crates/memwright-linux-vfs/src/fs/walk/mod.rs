@@ -269,7 +269,7 @@ impl Walker<'_> {
     /// Resolves `path` to an existing entry.
     ///
     /// # Errors
-    /// Those of [`Self::walk`], and `ENOENT` if the last component does not exist.
+    /// The errors of [`Self::walk`], and `ENOENT` if the last component does not exist.
     pub fn resolve(
         &self,
         start: &Arc<Dentry>,

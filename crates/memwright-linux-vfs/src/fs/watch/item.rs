@@ -17,7 +17,8 @@ pub struct Item<F> {
     pub(in crate::fs) home: Weak<WaitQueue>,
     /// The events that the entry waits for, and how it reports them.
     pub interest: Interest,
-    /// Whether the watched file wakes no queue when its readiness changes. Each `epoll_wait` must then poll the file.
+    /// Whether the watched file wakes no queue when its readiness changes. Each `epoll_wait` must then poll the watched
+    /// file.
     pub(in crate::fs) looked_at: bool,
     /// Whether the entry is on the ready list.
     listed: AtomicBool,

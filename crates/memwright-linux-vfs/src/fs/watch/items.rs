@@ -5,8 +5,8 @@ use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use core::ops::Bound;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The key of an entry: the descriptor with which it was added, and the identity of the open file to which that
-/// referred.
+/// The key of an entry: the descriptor with which it was added, and the identity of the open file to which the
+/// descriptor referred then.
 pub type Key = (i32, u64);
 
 /// The number of slots in a node of the tree.
@@ -75,8 +75,8 @@ pub(in crate::fs) struct Items<F> {
     groups: Vec<Option<Box<Group<F>>>>,
     spare_group: Option<Box<Group<F>>>,
     spare_block: Option<Box<Block<F>>>,
-    /// Entries whose descriptor already had another entry in the tree when they were added. That occurs if the file of
-    /// the other entry is still open under another descriptor, while its former descriptor refers to a new file.
+    /// Entries that were added while the tree contained another entry for their descriptor. The tree contains such an
+    /// entry if its file is still open under another descriptor, while its former descriptor refers to a new file.
     further: BTreeMap<Key, Arc<Item<F>>>,
     length: usize,
 }
@@ -207,7 +207,7 @@ impl<F> Items<F> {
     /// entries, or `None` if there were none.
     ///
     /// # Errors
-    /// Those of `act`.
+    /// The errors of `act`.
     pub(in crate::fs) fn visit_some<E>(
         &self,
         from: Position,

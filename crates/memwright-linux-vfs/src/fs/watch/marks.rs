@@ -9,7 +9,7 @@ pub const LONGEST: usize = 4;
 /// need not be cleared.
 ///
 /// # Locks
-/// Written under the lock of changes of the graph of epolls.
+/// Written under the lock that serialises changes of the graph of epolls.
 #[derive(Debug, Default)]
 pub(in crate::fs) struct Mark(AtomicU64);
 
@@ -33,7 +33,7 @@ impl Mark {
 /// are valid only during the check that stored them.
 ///
 /// # Locks
-/// Written under the lock of changes of the graph of epolls.
+/// Written under the lock that serialises changes of the graph of epolls.
 #[derive(Debug, Default)]
 pub(in crate::fs) struct PathCounts([AtomicU32; LONGEST + 1]);
 

@@ -1,7 +1,7 @@
 //! Epolls and their entries, without the operations that need an open file.
 //!
-//! An open file contains the list of the entries that watch it, and an entry refers to its open file. The types here
-//! are generic over the type `F` of open files, so that they do not depend on it.
+//! An open file contains the list of the entries that watch it, and each entry refers to its open file. So that the
+//! types here do not depend on the type of open files, they are generic over it (`F`).
 
 pub mod interest;
 pub mod item;

@@ -16,7 +16,7 @@ pub(in crate::fs) struct Queue<T> {
     /// Empty blocks for later use.
     spare: Vec<VecDeque<T>>,
     length: usize,
-    /// `capacity` is the capacity of all blocks together, and `largest` that of the largest block, in elements.
+    /// The capacity of all blocks together (`capacity`) and of the largest block (`largest`), in elements.
     capacity: usize,
     largest: usize,
 }

@@ -13,7 +13,8 @@ use memwright_table::Shared;
 /// An epoll: the set of watched files and the ready list.
 pub struct Epoll<F> {
     pub(in crate::fs) items: Lock<Items<F>>,
-    /// Whether the epoll has ever had an entry with `looked_at`, whose file must be polled by each `epoll_wait`.
+    /// Whether the epoll has ever had an entry with `looked_at` set. Each `epoll_wait` must poll the file of such an
+    /// entry.
     pub(in crate::fs) has_looked_at: AtomicBool,
     pub(in crate::fs) ready: ReadyList<Item<F>>,
     /// Woken when an entry is put on the ready list. Threads in `epoll_wait` wait here, and the entries of epolls that

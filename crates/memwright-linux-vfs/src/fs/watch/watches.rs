@@ -45,7 +45,7 @@ impl<F> Watches<F> {
     /// Removes the entries that watch a file, which is being closed, from their epolls.
     ///
     /// # Locks
-    /// The caller holds no lock but those that sleep, because this function contains scheduling points.
+    /// The caller holds no lock except those that sleep, because this function contains scheduling points.
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
         while let Some(item) = self.items.get_mut().pop() {

@@ -313,7 +313,7 @@ fn set_times(current: &Current<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
         return Ok(0);
     }
     if times == [NewTime::Now; 2] {
-        // To set both times to the present time, write permission suffices.
+        // Write permission suffices for setting both times to the present time.
         own(current, inode)
             .or_else(|_| inode.check(&current.caller().subject(), Permission::WRITE))?;
     } else {

@@ -101,7 +101,7 @@ fn options(user: UserMemory<'_>, address: u64) -> Result<Vec<u8>, Errno> {
         return Ok(text);
     }
     text.try_fill(PAGE_SIZE, 0)?;
-    // Only the part of the options in the first page must be readable; the part in the next page need not be.
+    // Only the part of the options in the first page must be readable. The part in the next page may be unreadable.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
     user.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;

@@ -75,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Creates the entry of a negative descriptor. It never has an event.
+    /// Creates the entry of a negative descriptor. Such an entry never has an event.
     const fn nothing() -> Self {
         Self {
             open: None,
@@ -91,7 +91,7 @@ impl Watch {
         self.found.get()
     }
 
-    /// Checks the file for the requested events. Returns whether it has any.
+    /// Checks the file for the requested events. Returns whether at least one of them was found.
     fn look(&self, current: &Current<'_>) -> bool {
         let always = Readiness::ERROR | Readiness::HANGUP;
         let found = match &self.open {
@@ -205,7 +205,7 @@ pub fn milliseconds_argument(current: &Current<'_>, timeout: u64) -> Option<u64>
     deadline_after(current, milliseconds * 1_000_000)
 }
 
-/// Returns the deadline that is `nanoseconds` from now. Returns `None` if that exceeds the range of the clock.
+/// Returns the deadline that is `nanoseconds` from now. Returns `None` if the deadline exceeds the range of the clock.
 pub fn deadline_after(current: &Current<'_>, nanoseconds: u64) -> Option<u64> {
     current.now().checked_add(nanoseconds)
 }
@@ -225,10 +225,10 @@ pub fn timeout_argument(current: &Current<'_>, address: u64) -> Result<Option<u6
 }
 
 /// Completes `ppoll`, `pselect6` and `select`: if there is a timeout, calls `store` to store the remaining time. If
-/// that fails, an interrupted call is not restarted (`poll_select_finish` of Linux 7.2, `fs/select.c`).
+/// `store` fails, an interrupted call is not restarted (`poll_select_finish` of Linux 7.2, `fs/select.c`).
 ///
 /// # Errors
-/// Those of the call.
+/// The error in `result`. After a failed `store`, `EINTR` replaces `ERESTARTNOHAND`.
 pub fn finish(
     current: &Current<'_>,
     result: CallResult,
@@ -245,10 +245,11 @@ pub fn finish(
     }
 }
 
-/// Completes a call like [`finish`]. `address` is that of the `struct timespec` with the timeout; it can be null.
+/// Completes a call like [`finish`]. The remaining time is stored in the `struct timespec` at `address`, unless
+/// `address` is null.
 ///
 /// # Errors
-/// Those of the call.
+/// The errors of [`finish`].
 pub fn finish_timespec(
     current: &Current<'_>,
     result: CallResult,
@@ -328,7 +329,7 @@ fn poll(current: &Current<'_>, oom: &OomKiller, arguments: &Arguments) -> CallRe
 /// Implements `poll` with an absolute deadline. A restart of the call keeps the deadline.
 ///
 /// # Errors
-/// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
+/// The errors of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
 pub fn poll_or_restart(
     current: &Current<'_>,
     oom: &OomKiller,

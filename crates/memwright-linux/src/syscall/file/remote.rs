@@ -68,7 +68,7 @@ const REMOTE_COPY: &[Kind] = &[
 ];
 
 /// Returns whether the advice is permitted for the memory of another process. Only advice that does not change the
-/// contents of the memory is.
+/// contents of the memory is permitted.
 fn is_for_others(advice: u64) -> bool {
     matches!(
         advice as u32,

@@ -24,7 +24,7 @@ pub const CALLS: &[SystemCall] = &[real(
 /// Creates a userfaultfd with these flags. Returns the descriptor (`new_userfaultfd`).
 ///
 /// # Errors
-/// `EINVAL` for unknown flags, and those of creating a descriptor.
+/// `EINVAL` for unknown flags, and the errors of creating a descriptor.
 fn make(
     userfaults: &'static Userfaults,
     caller: &dyn Caller,

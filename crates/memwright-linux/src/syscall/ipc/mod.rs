@@ -109,7 +109,7 @@ impl Got {
     /// Converts the result of an attempt to create an object. `EEXIST` becomes `Got::Again`.
     ///
     /// # Errors
-    /// Those of the attempt, except `EEXIST`.
+    /// The error in `made`, except `EEXIST`.
     pub fn of(made: Result<u32, Errno>) -> Result<Self, Errno> {
         match made {
             Ok(id) => Ok(Self::Id(id)),
@@ -123,7 +123,7 @@ impl Got {
 /// concurrent creation by a lock (Linux 7.2 `ipc/util.c`, `ipcget_public`).
 ///
 /// # Errors
-/// Those of `attempt`.
+/// The errors of `attempt`.
 pub fn find_or_make(mut attempt: impl FnMut() -> Result<Got, Errno>) -> CallResult {
     loop {
         if let Got::Id(id) = attempt()? {

@@ -113,8 +113,8 @@ pub fn semtimedop(current: &Current<'_>, semaphores: &Sets, arguments: &Argument
     operate(current, semaphores, id, operations, count, timeout)
 }
 
-/// Performs the operations at `address` in user memory. Waits up to `timeout` nanoseconds until they are possible;
-/// without a limit for `None`.
+/// Performs the operations at `address` in user memory. Waits up to `timeout` nanoseconds until they are possible. If
+/// `timeout` is `None`, waits without a limit.
 fn operate(
     current: &Current<'_>,
     semaphores: &Sets,

@@ -73,7 +73,7 @@ pub fn madvise(
 /// discarded, so that the userfaultfd handler does not fill them again.
 ///
 /// # Errors
-/// Those of `madvise`.
+/// The errors of `madvise`.
 pub(in crate::syscall) fn advise(
     current: &Current<'_>,
     userfaults: &Userfaults,

@@ -184,7 +184,7 @@ fn mapped_file(
 /// Returns its address.
 ///
 /// # Errors
-/// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
+/// The errors of [`AddressSpace::map`](memwright::AddressSpace::map).
 pub(in crate::syscall) fn map(
     current: &Current<'_>,
     userfaults: &Userfaults,

@@ -5,7 +5,7 @@ use memwright_linux_memory::numa::MOST_NODES;
 use memwright_linux_vfs::user::UserMemory;
 use memwright_table::NodeSet;
 
-/// Maximum number of bits in a mask: those of one page.
+/// Maximum number of bits in a mask, which is the number of bits of a page.
 const MOST_BITS: u64 = 4096 * 8;
 /// Number of bits in a word.
 const WORD: u64 = 64;

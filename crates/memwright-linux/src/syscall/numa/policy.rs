@@ -63,7 +63,7 @@ fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>,
     let places = flags & (STATIC | RELATIVE);
     let kind = match mode {
         DEFAULT if nodes.is_empty() => return Ok(None),
-        // Without nodes, both modes prefer the node of the CPU.
+        // Without nodes, both `MPOL_PREFERRED` and `MPOL_LOCAL` prefer the node of the CPU.
         PREFERRED | LOCAL if nodes.is_empty() && places == 0 => PlaceMode::Local,
         DEFAULT | LOCAL => return Err(Errno::EINVAL),
         _ if nodes.is_empty() => return Err(Errno::EINVAL),
@@ -174,8 +174,8 @@ pub(super) fn mbind(current: &Current<'_>, memory: &Memory, arguments: &Argument
     Ok(0)
 }
 
-/// Migrates the pages of a range that are not on a node of its policy. Returns the number of pages that could not be
-/// migrated. `near` is the node of the CPU.
+/// Migrates the pages of a range that are not on a node of `policy`. Returns the number of pages that could not be
+/// migrated. `near` is the node of the calling CPU.
 fn move_misplaced(
     current: &Current<'_>,
     memory: &Memory,

@@ -29,7 +29,7 @@ fn string_at(user: UserMemory<'_>, array: u64, index: u64) -> Result<u64, Errno>
 }
 
 /// Reads the first `count` strings of an array. `room` is the number of bytes that the strings are allowed to occupy.
-/// Subtracts the size of the strings from it.
+/// Subtracts the size of the strings from `room`.
 fn read_strings(
     user: UserMemory<'_>,
     array: u64,

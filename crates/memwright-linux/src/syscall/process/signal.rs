@@ -489,7 +489,7 @@ pub fn rt_sigqueueinfo(current: &Current<'_>, tasks: &Tasks, arguments: &Argumen
 /// changed.
 ///
 /// # Errors
-/// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not 8, and those of `act`.
+/// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not 8, and the errors of `act`.
 pub fn with_signal_mask(
     current: &Current<'_>,
     address: u64,

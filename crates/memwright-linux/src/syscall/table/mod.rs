@@ -106,7 +106,7 @@ pub fn find(number: u64) -> Option<&'static SystemCall> {
 /// Writes the table as lines `number name status arguments`. `docs/` and the bad-pointer test use this format.
 ///
 /// # Errors
-/// Those of writing to `out`.
+/// The errors of writing to `out`.
 pub fn write_listing(out: &mut dyn core::fmt::Write) -> core::fmt::Result {
     for call in &CALLS {
         let status = match call.status {

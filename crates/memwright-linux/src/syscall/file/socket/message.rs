@@ -338,7 +338,7 @@ const WAIT_FOR_ONE: u32 = 0x1_0000;
 /// Stops when `each` fails or returns `None`. Returns the number of handled messages.
 ///
 /// # Errors
-/// Those of `each`, if it fails for the first message.
+/// The errors of `each`, if it fails for the first message.
 fn each_message(
     user: UserMemory<'_>,
     (array, count): (u64, u64),

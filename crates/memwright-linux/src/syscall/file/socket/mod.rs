@@ -173,9 +173,9 @@ fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errn
 /// `EPERM` for raw sockets unless the caller has `CAP_NET_RAW` (`may_be_raw`); `ESOCKTNOSUPPORT` for types that are not
 /// supported.
 fn protocol(kind: u32, number: u32, may_be_raw: bool) -> Result<Protocol, Errno> {
-    /// The first number after those of protocols (`IPPROTO_MAX`).
+    /// The first number after the protocol numbers (`IPPROTO_MAX`).
     const PROTOCOLS: u32 = 263;
-    /// The first number after those of types (`SOCK_MAX`).
+    /// The first number after the socket types (`SOCK_MAX`).
     const KINDS: u32 = 11;
     if kind >= KINDS || number >= PROTOCOLS {
         return Err(Errno::EINVAL);
