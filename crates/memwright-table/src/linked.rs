@@ -170,7 +170,7 @@ impl Threads for Linked {
     }
 }
 
-/// The functions of the linked machine. A static, and not a constant, which each crate would contain.
+/// The functions of the linked machine. A static exists once; a constant would be copied into each crate that uses it.
 static FUNCTIONS: Functions = Functions::of::<Linked>();
 
 /// Names the machine of the image: a static, and its type, which implements [`Machine`] with the architecture

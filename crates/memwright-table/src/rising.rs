@@ -82,7 +82,8 @@ impl<T> Rising<T> {
         Ok(number)
     }
 
-    /// Inserts an element with the number `number`. Usually it is the highest number, and the element is appended.
+    /// Inserts an element with the number `number`. If `number` is higher than all present numbers, as usual, the
+    /// element is appended.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the list is unchanged then.
@@ -127,8 +128,8 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Allocates memory for `elements` more elements and for a list of `list` blocks. The memory is for at least 4
-    /// elements, and for at most one block of them.
+    /// Allocates memory for `elements` more elements and for a list of `list` blocks. The memory for elements is enough
+    /// for at least 4, and for at most one block of them.
     ///
     /// # Errors
     /// [`OutOfMemory`].

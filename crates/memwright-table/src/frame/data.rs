@@ -219,7 +219,7 @@ impl<M: Machine> Frames<M> {
     /// Returns the words that processors read in a root table, for copying its kernel half.
     ///
     /// # Panics
-    /// If the frame is neither a table or kernel frame of this allocator nor the machine's template.
+    /// Unless `root` is a table or kernel frame of this allocator, or the machine's template.
     pub(crate) fn template_words(&self, root: Frame) -> &[AtomicU64; 512] {
         assert!(
             self.machine().template() == Some(root)
@@ -249,7 +249,8 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Returns a pointer to the slots of the page table in frame `table`, which are in the last of its frames.
+/// Returns a pointer to the slots of the page table that begins at frame `table`. The slots are in the last of the
+/// table's frames.
 #[inline]
 fn slots_pointer<M: Machine>(base: NonNull<u8>, table: Frame) -> *mut u8 {
     let last = table.number() + (M::Arch::TABLE_FRAMES - 1);

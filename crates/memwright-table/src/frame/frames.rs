@@ -242,7 +242,7 @@ impl<M: Machine> Frames<M> {
 
     #[inline]
     pub(crate) fn metas(&self) -> Metas<'_> {
-        // SAFETY: `new` wrote them, in frames that are never allocated, and only shared references to them exist.
+        // SAFETY: `new` wrote the metadata, in frames that are never allocated, and only shared references to it exist.
         let all = unsafe { self.metas.as_ref() };
         Metas::new(self.lowest, all)
     }

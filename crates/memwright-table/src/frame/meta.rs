@@ -288,7 +288,7 @@ impl Meta {
     }
 
     /// Like [`drop_reference`](Self::drop_reference), for a block that belongs to no object. Returns whether no
-    /// reference remains. Calls `between` where another CPU can drop its reference before this one does.
+    /// reference remains. Calls `between` at the point where another CPU can drop its reference before this CPU does.
     ///
     /// # Panics
     /// If the block has no reference.

@@ -87,8 +87,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect. On a
-    /// machine with one node, no call has one.
+    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect, and on a
+    /// machine with one node, even the first call has no effect.
     pub fn set_chooser(&self, chooser: Arc<dyn Chooser>) {
         if self.nodes.len() == 1 || !self.choosing.set(chooser) {
             return;

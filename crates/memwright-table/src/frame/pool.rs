@@ -197,8 +197,8 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Allocates a surplus page on the nodes that `choice` names, to replace a page that the caller is about to free.
-    /// When that page returns to the pool, the pool frees it as surplus (`alloc_migrate_hugetlb_folio`). The contents
-    /// of the new page are undefined.
+    /// When the replaced page returns to the pool, the pool frees it as surplus (`alloc_migrate_hugetlb_folio`). The
+    /// contents of the new page are undefined.
     ///
     /// # Errors
     /// [`NoHugePage`] if these nodes have no free block for the page.

@@ -1,11 +1,11 @@
 //! Lock statistics: how many times locks are acquired, and how many times their words and other cache lines move from
 //! CPU to CPU.
 //!
-//! Statistics are off until [`start`]. While they are off, an acquisition of a lock costs no more than without them:
-//! the fast path exchanges the expected value of the lock word, which it reads from `EXPECTED`, for `TAKEN`. While they
-//! are on, `EXPECTED` is a value that no lock word ever has, so that every lock is acquired on the slow path, which
-//! counts. Each lock word then records the CPU that wrote it last. For lines that are not locks, a table that is
-//! indexed by the address contains that record.
+//! Statistics are off until [`start`]. While they are off, acquiring a lock costs no more than in a build without
+//! statistics: the fast path exchanges the expected value of the lock word, which it reads from `EXPECTED`, for
+//! `TAKEN`. While they are on, `EXPECTED` is a value that no lock word ever has, so that every lock is acquired on the
+//! slow path, which counts. Each lock word then records the CPU that wrote it last. For lines that are not locks, a
+//! table that is indexed by the address contains that record.
 //!
 //! A *bounce* is a write of a word, or of a line of 64 bytes, that another CPU wrote last (`acq-bounces` in Linux's
 //! /proc/lock_stat). A bounce costs time on real hardware, but not under an emulator. If there were no bounces, no two
@@ -29,13 +29,14 @@ pub enum Line {
     Entries,
     /// The metadata of a frame.
     Frame,
-    /// One CPU's counts of a table, or the set of CPUs that have the table loaded.
+    /// One per-CPU share of the counts of a page table, or the set of CPUs that have the table loaded.
     Table,
-    /// One CPU's counts of an address space, or the field of an area that records whether the area has pages.
+    /// One per-CPU share of the counts of an address space, or the field of an area that records whether the area has
+    /// pages.
     Space,
-    /// One CPU's counters of the memory accounting.
+    /// One per-CPU share of the counters of the memory accounting.
     Account,
-    /// One CPU's count of committed pages.
+    /// One per-CPU share of the count of committed pages.
     Commit,
 }
 
@@ -264,8 +265,8 @@ pub fn start() {
 pub fn clear() {
     let epoch = LAST_EPOCH.load(Ordering::Relaxed) % 255 + 1;
     if epoch == 1 {
-        // The numbers of measurements have wrapped: records of the earlier measurements with the same numbers must not
-        // look current.
+        // The numbers of measurements have wrapped. Clear the records of earlier measurements, so that a record with a
+        // reused number does not look current.
         for slot in &LINES {
             slot.store(0, Ordering::Relaxed);
         }
