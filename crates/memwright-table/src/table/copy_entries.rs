@@ -341,7 +341,7 @@ impl Alike {
                 gather.record_entries(start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
-            // The entries did not have the right to write. Another operation may have removed it and not have flushed
+            // The entries had no right to write. Another operation may have removed this right without having flushed
             // yet (rule: see-pending-flushes).
             gather.rely_on_pending();
         }

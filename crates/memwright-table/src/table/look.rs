@@ -186,7 +186,8 @@ impl<'t, M: Machine> Look<'t, M> {
         Some(self.shown(extent))
     }
 
-    /// Returns an entry of the locked table as it is for the address space, which may share the table.
+    /// Returns an entry of the locked table. If the table is shared, the page is shown as neither exclusive nor
+    /// writable.
     #[inline]
     fn shown(&self, extent: Extent) -> Extent {
         if is_shared_table(self.0.meta) {
@@ -278,7 +279,7 @@ impl<'t, M: Machine> Look<'t, M> {
     }
 }
 
-/// Returns an entry of a shared table as it is for the address spaces that share it.
+/// Returns an entry of a shared table, with its page as neither exclusive nor writable.
 #[cold]
 #[inline(never)]
 fn of_shared(extent: Extent) -> Extent {
@@ -288,7 +289,8 @@ fn of_shared(extent: Extent) -> Extent {
     }
 }
 
-/// Returns the entry `word` of the locked table as it is for the address space, which may share the table.
+/// Returns the entry `word` of the locked table. If the table is shared, the page is shown as neither exclusive nor
+/// writable.
 #[inline]
 fn shown_word(meta: &Meta, word: u64) -> u64 {
     if is_shared_table(meta) {

@@ -109,15 +109,17 @@ impl<M: Machine> Table<M> {
         })
     }
 
-    /// Gives this address space a last-level table of its own for `page`, if it shares one. `above` is the upper table
-    /// with the entry that points to it. Other threads may share the new table again, so the caller checks.
+    /// Gives this address space a last-level table of its own for `page`, if the present table is shared. `above` is
+    /// the upper table with the entry that points to the present table. Other threads may share the new table again, so
+    /// the caller must check again.
     ///
     /// If other address spaces share the table, this one gets a copy. Neither the copy nor the original is exclusive or
-    /// writable then, and each page has one more reference. The flush of the entry above is complete on return. If this
-    /// address space is the last, it takes the table: rights only grow.
+    /// writable then, and each page has one more reference. The upper entry has been flushed on return. If no other
+    /// address space shares the table, this one takes it, and only gains rights.
     ///
     /// # Panics
-    /// If the rank is not [`Rank::Table`]: a fork creates the tables of its child, and shares none with another.
+    /// If `rank` is not [`Rank::Table`]. The other rank is that of the cursor on the child's table during a fork, which
+    /// reaches no shared table.
     #[cold]
     #[inline(never)]
     pub(super) fn own_table(&self, above: Frame, page: Page, rank: Rank) {
@@ -186,7 +188,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     let rule = CopyRule::SHARED_TABLE;
     let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
     loop {
-        // An image that should be small copies all entries by the code of a fork.
+        // Without the feature `inline`, the code of a fork copies all entries, so that the image is smaller.
         let copied = if cfg!(feature = "inline") {
             copy_counted(frames, slots, targets)
         } else {
@@ -218,8 +220,9 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     }
 }
 
-/// Copies the leading entries of `slots` that map pages with rights, hold references to frames in no block of several,
-/// and are neither exclusive nor writable afterwards. Takes a reference for each. Returns their number.
+/// Copies the leading entries of `slots` that map pages with rights and hold references to single frames, which are not
+/// part of a block of several frames. Neither the originals nor the copies are exclusive or writable afterwards. Takes
+/// a reference for each copy. Returns the number of copies.
 ///
 /// # Panics
 /// If a page is pinned.

@@ -5,12 +5,13 @@
 //! touched since. Untouched means unwritten (`QUIET`) or unaccessed (`STILL`), depending on [`Tracked`]. Both
 //! processors and software can touch a page.
 //!
-//! - **A processor** that uses a page of the table sets the accessed bit of the upper entry that points to the table,
-//!   unless it has cached a translation through that entry, or the entry itself in a paging-structure cache ("the
-//!   processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on TLBs and on
-//!   paging-structure caches, in substance). A scan that write-protects pages therefore first clears that accessed bit
-//!   ([`Table::settle`]), then flushes all levels on every CPU, and only then checks the entries. The check finds each
-//!   page that is written before the flush. A write after the flush sets the accessed bit of the upper entry.
+//! - **A processor** that uses a page of the table sets the accessed bit of the upper entry that points to the table.
+//!   It does not set the bit if it has cached a translation through that entry, or the entry itself in a
+//!   paging-structure cache. But it caches neither while the bit is clear ("the processor does not cache" either
+//!   "unless the accessed flag is 1", Intel SDM volume 3A, sections on TLBs and on paging-structure caches, in
+//!   substance). A scan that write-protects pages therefore first clears that accessed bit ([`Table::settle`]), then
+//!   flushes all levels on every CPU, and only then checks the entries. The check finds each page that is written
+//!   before the flush. A write after the flush sets the accessed bit of the upper entry.
 //! - **Software** that writes an entry holds the table's lock. Every acquisition of the lock by a cursor that can
 //!   change entries makes the table no longer skippable, so that no code path can omit this. The exception is the
 //!   cursor of a scan ([`Table::scanning_cursor`]), which records its own result. Only the check makes the table
@@ -232,8 +233,9 @@ impl<M: Machine> Table<M> {
     }
 
     /// Skips, from the start of `range`, whole last-level tables that are skippable, and entries of the level above
-    /// that are untouched and refer to no table. Stops at the first that is neither, and returns its first page, or the
-    /// end of `range`. Skips no table and no entry that is only partly in the range.
+    /// that are untouched and refer to no table. Stops at the first table or entry that cannot be skipped, and returns
+    /// its first page, or returns the end of `range` if all were skipped. Skips no table and no entry that is only
+    /// partly in the range.
     ///
     /// # Locks
     /// The caller holds the lock of the address space, so that no table is freed during the call.
@@ -269,7 +271,7 @@ impl<M: Machine> Table<M> {
 
     /// Clears the accessed bits of the upper entries that point to tables entirely in `range`, and records the flush
     /// that this needs. The caller must flush before it checks the entries. Returns the first page of the range that
-    /// must be checked. The pages before it can be skipped, as by [`pass_quiet`](Self::pass_quiet).
+    /// must be checked. The pages before it can be skipped, because [`pass_quiet`](Self::pass_quiet) would skip them.
     ///
     /// # Locks
     /// The caller holds the address space's lock.
@@ -324,7 +326,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Whether the last-level table here may become skippable after the check (see the module documentation). The
     /// cursor must be at the start of the table, the table must be entirely in the range, and no other gather may have
     /// a pending flush: such a flush means that a CPU may still use a page without setting the accessed bit of the
-    /// upper entry. On an architecture without accessed bits in upper entries, no table may.
+    /// upper entry. On an architecture without accessed bits in upper entries, always false.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
         M::Arch::SKIPS_TABLES

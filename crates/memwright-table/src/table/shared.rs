@@ -5,8 +5,8 @@
 //! except that processors set accessed bits (rule: shared-table-is-constant).
 //!
 //! - **Sharing** (`share_tables.rs`): a fork links a table of the parent at the same address in the child, and removes
-//!   the right to write from the parent's entry above it. It earmarks a frame for the table that one of the two will
-//!   need.
+//!   the right to write from the parent's entry above it. The fork also earmarks a frame for the copy that the parent
+//!   or the child will need.
 //! - **Owning** (`own_tables.rs`): a cursor that can change entries needs a table that only its address space uses.
 //!   Before such a cursor locks a shared table, it replaces the table by a copy, in the earmarked frame. If no other
 //!   address space shares the table any more, the cursor keeps the table, which its address space then owns. No code
@@ -15,8 +15,8 @@
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
 //!   without reading its entries. If no other address space shares the table, it drops the entries after its flush.
 //!
-//! The lock of a shared table protects its entries. The entry above it is protected by the lock of its upper table, as
-//! always. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
+//! The lock of a shared table protects its entries. The lock of the upper table protects the entry above the shared
+//! table. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
 //! the shared table, with rank `TableChild`.
 //!
 //! The number of address spaces that share a table is the number of references to its frame. A fork raises it while it
@@ -72,8 +72,8 @@ pub(super) fn count_sharers(meta: &Meta) -> u32 {
 /// whether others remain.
 ///
 /// # Locks
-/// None, if no CPU walks the table for this address space any more. Else the caller holds the lock of the table until
-/// that is so. While the lock is held, no other address space takes the table or frees it.
+/// None if no CPU walks the table for this address space any more. Otherwise the caller holds the lock of the table
+/// until no CPU does. While the lock is held, no other address space takes the table or frees it.
 #[inline]
 pub(super) fn stop_sharing(meta: &Meta) -> bool {
     let mut before = meta.references.load(Ordering::Relaxed);
@@ -228,8 +228,8 @@ impl<M: Machine> Table<M> {
         Ok(node)
     }
 
-    /// Returns the first page, after the entry for `page` in the table `node` at `level`, whose entry is not empty, or
-    /// the end of the table.
+    /// Returns the first page after those of the entry for `page` whose own entry in `node`, a table at `level`, is not
+    /// empty, or the end of that table.
     #[cold]
     fn next_upper(&self, node: Frame, page: Page, level: u8) -> Page {
         let after = slot_index(page, level) + 1;
