@@ -42,9 +42,9 @@ impl<M: Machine> Table<M> {
         pruning.freed
     }
 
-    /// Cuts the last-level tables that are entirely in `range`, which the caller unmaps, and frees the tables above them
-    /// that become empty. The caller then calls [`drop_cut`](Self::drop_cut). Keeps shared tables, and without the
-    /// feature `inline` all that are not empty. The calling thread can yield.
+    /// Cuts the last-level tables that are entirely in `range`, which the caller unmaps, and frees the tables above
+    /// them that become empty. The caller then calls [`drop_cut`](Self::drop_cut). Keeps shared tables. Without the
+    /// feature `inline`, also keeps all tables that are not empty. The calling thread can yield.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.

@@ -172,8 +172,8 @@ pub(super) fn count_empty<M: Machine>(slots: &[SlotOf<M>]) -> usize {
     slots.len() - rest.len() + single.count()
 }
 
-/// Returns the number of slots at the end of `slots` for whose words `holds` returns true. `all` returns true only if
-/// `holds` is true for every word of a group with this intersection and this union.
+/// Returns the number of slots at the end of `slots` for whose words `holds` returns true. `all` takes the intersection
+/// and the union of the words of a group, and returns true only if `holds` is true for every word of that group.
 #[inline(always)]
 pub(super) fn count_last<M: Machine>(
     slots: &[SlotOf<M>],

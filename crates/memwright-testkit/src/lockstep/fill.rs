@@ -121,8 +121,8 @@ impl<M: TestMachine> Lockstep<M> {
             pages,
             holes: true,
         };
-        // Use the userfaultfd that the target is registered with, if that is one of these two kinds. The call fails for
-        // any other target.
+        // A target that is registered for read-write protection has the userfaultfd of the kind `Accesses`. For every
+        // other target, use the one of the kind `Fills`: if the target is not registered with it, the call fails.
         let to = relocation.to.number();
         let kind = match self.model.armed(process, to, 1).next() {
             Some(_) => Watcher::Accesses,

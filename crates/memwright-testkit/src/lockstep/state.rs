@@ -190,7 +190,8 @@ impl<M: TestMachine> Lockstep<M> {
         self
     }
 
-    /// Allows pages to count as accessed that no program has accessed: the CPUs of the machine load pages speculatively.
+    /// Allows pages that no program has accessed to count as accessed, because the CPUs of the machine load pages
+    /// speculatively.
     #[must_use]
     pub fn speculating(mut self) -> Self {
         self.speculates = true;

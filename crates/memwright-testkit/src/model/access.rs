@@ -133,7 +133,7 @@ impl Model {
         })
     }
 
-    /// Returns whether a store to the page must wait for the userfaultfd handler. If so, no page-table entry may permit
+    /// Returns whether a store to the page must wait for the userfaultfd handler. No page-table entry may then permit
     /// writing to the page.
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {

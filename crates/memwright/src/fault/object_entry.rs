@@ -127,7 +127,7 @@ impl Around {
 
     /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
     /// number of frames mapped. The entries have no accessed bit, because the program has not accessed the pages yet.
-    /// Linux also omits the bit, where the hardware sets it cheaply.
+    /// Linux also omits the bit on hardware that sets it cheaply.
     #[inline]
     pub(crate) fn fill<M: Machine>(
         &mut self,

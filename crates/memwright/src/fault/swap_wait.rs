@@ -83,7 +83,8 @@ impl<'a, M: Machine> Fault<'a, M> {
             let Entry::Swapped(swapped) = entry else {
                 continue;
             };
-            // If the slot got another owner during the read, a page of a folio does not fit: it cannot be shared.
+            // If the slot got another owner during the read, the entry cannot map a page of a folio, because such a
+            // page cannot be shared.
             let is_fit = uses == 1 || !frames.is_in_folio(frame.frame());
             if swapped.slot != begun.slot || !is_fit {
                 continue;

@@ -12,9 +12,9 @@
 //! extra reference or is being migrated is skipped.
 //!
 //! **A KSM page is never exclusive.** Its frame has the kind of KSM frames. The index holds one reference to the frame,
-//! in addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
-//! entries, so a store copies the page. The entry of a zero-filled page may map the zero page instead; `MERGED`
-//! distinguishes this entry from one of untouched memory.
+//! in addition to those of the entries. [`writable`](crate::writable) denies write permission to
+//! [`MERGED`](memwright_table::Bits::MERGED) entries, so a store copies the page. The entry of a zero-filled page may
+//! map the zero page instead; `MERGED` distinguishes this entry from one of untouched memory.
 //!
 //! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
 //! address space with mergeable memory exits.
@@ -145,8 +145,8 @@ impl<M: Machine> Merging<M> {
         counts
     }
 
-    /// Adds to `found` the number of those pages of an address space for which no equal page was found so far, and the
-    /// memory that they take in the index.
+    /// Adds to `found` the number of pages of address space `number` for which no equal page was found so far, and the
+    /// memory that these pages take in the index.
     fn add_lone(&self, number: u64, found: &mut MergedPages) {
         let known = self.known.lock();
         let lone = known.lone.iter().filter(|(_, one)| one.space == number);

@@ -215,12 +215,12 @@ impl Default for Limits {
 /// The effect of `mlockall(MCL_FUTURE)` on new areas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockFuture {
-    /// They are not locked.
+    /// New areas are not locked.
     #[default]
     No,
-    /// They are locked and populated.
+    /// New areas are locked and populated.
     Populated,
-    /// They are locked, and their pages stay once faulted in.
+    /// New areas are locked, and their pages stay in memory once they are faulted in.
     OnFault,
 }
 

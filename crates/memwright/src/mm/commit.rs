@@ -16,11 +16,11 @@ pub struct Overcommit;
 /// Which charges are granted (`vm.overcommit_memory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvercommitMode {
-    /// All except a single charge larger than memory and swap together.
+    /// Every charge is granted, except a single charge larger than memory and swap together.
     Guess = 0,
-    /// All.
+    /// Every charge is granted.
     Always = 1,
-    /// Only while the sum of all charges is within the commit limit.
+    /// A charge is granted only while the sum of all charges is within the commit limit.
     Never = 2,
 }
 
@@ -74,7 +74,7 @@ impl Commit {
     /// Charges `pages` more, on `cpu`, which must be the calling CPU.
     ///
     /// # Errors
-    /// The mode does not allow it; nothing is charged.
+    /// The mode does not allow the charge; nothing is charged.
     pub fn charge(&self, cpu: CpuId, pages: u64) -> Result<(), Overcommit> {
         if pages > self.unasked.load(Ordering::Relaxed) {
             self.ask(pages)?;
