@@ -105,12 +105,12 @@ pub struct GatherCounts {
     pub local: u32,
     /// The number of full flushes among `local`.
     pub local_full: u32,
-    /// The number of translations that local flushes other than full ones invalidated, one by one. A huge page counts
-    /// once.
+    /// The number of translations that local flushes invalidated one by one, which full flushes do not. A huge page
+    /// counts once.
     pub local_pages: u64,
     /// The number of shootdowns: invalidations sent to other CPUs.
     pub remote: u32,
-    /// The number of CPUs that these shootdowns interrupted, summed over the shootdowns.
+    /// The number of CPUs that the shootdowns in `remote` interrupted, summed over the shootdowns.
     pub interrupted: u32,
     /// The number of flushes, local and remote, that were elided because no changed entry had its accessed bit set.
     pub elided_not_accessed: u32,

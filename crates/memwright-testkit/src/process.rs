@@ -233,8 +233,8 @@ impl<M: TestMachine> Process<M> {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// Creates a program with this address space. The program was last run on the CPU `last`, and exits on that CPU, so
-    /// that no two host threads act as one CPU at the same time.
+    /// Creates a program with the address space `space`. The program was last run on the CPU `last`, and exits on that
+    /// CPU, so that no two host threads act as one CPU at the same time.
     fn with_space(host: &Arc<Host<M>>, space: Space<M>, last: CpuId) -> Self {
         Self {
             host: host.clone(),

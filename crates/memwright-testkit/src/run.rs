@@ -148,7 +148,7 @@ enum Setup {
     Collapse,
 }
 
-/// The setups without the need for huge pages. A saved script runs in each of them, and random programs take turns.
+/// The setups without huge pages. A saved script runs in each of them; a random program runs in one of them, in turn.
 const SMALL: [Setup; 3] = [Setup::Plain, Setup::Swap, Setup::Folios];
 
 /// The setups for scripts with huge pages.

@@ -158,7 +158,7 @@ pub enum Action {
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
-    /// `UFFDIO_REGISTER` with write or read-write protection, with the process's userfaultfd of this kind.
+    /// `UFFDIO_REGISTER` with write or read-write protection, with the process's userfaultfd of the given kind.
     Watch(Range, Watcher),
     /// `UFFDIO_UNREGISTER`
     Unwatch(Range, Watcher),

@@ -25,9 +25,9 @@ struct ObjectFolios {
     count: u64,
     /// The number of folios that have whole-folio references besides the object's.
     mapped: u64,
-    /// The number of frames of these folios that are mapped by at least one entry.
+    /// The number of frames in folios of objects that at least one entry maps.
     frames: u64,
-    /// The number of parts of these folios that the counters of the CPUs include as mapped frames.
+    /// The number of parts of folios of objects that the per-CPU counters include as mapped frames.
     counted: u64,
 }
 

@@ -83,8 +83,8 @@ impl State {
     pub(crate) const COPIED: u32 = 1 << 30;
     /// The contents may be discarded (`MADV_FREE`).
     pub(crate) const LAZY: u32 = 1 << 31;
-    /// The flags of frames in a block of several frames. A frame of a closed folio other than the first has none of
-    /// them.
+    /// The flags of frames in a block of several frames. In a closed folio, only the first frame has one of these
+    /// flags.
     pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
     /// The order of the folio with which the frame was allocated; see `pages.rs`.
     pub(crate) const PAGE_OF: u32 = 0xf << Self::PAGE_OF_SHIFT;
@@ -114,7 +114,7 @@ impl State {
         self.0 & flag != 0
     }
 
-    /// Whether the frame is of this kind and has no copy in swap.
+    /// Whether the frame is of `kind` and has no copy in swap.
     #[inline]
     pub(crate) const fn is_plain(self, kind: FrameKind) -> bool {
         self.0 & (0xff | Self::COPIED) == kind as u32
@@ -157,8 +157,8 @@ impl State {
     }
 
     /// Whether the references to the frame are counted in its own metadata and the frame is in no folio. `false` means
-    /// unknown: the frame may be in a block of several frames, or free. The state of a frame of a closed folio other
-    /// than the first is that of a free frame.
+    /// unknown: the frame may be in a block of several frames, or free. In a closed folio, all frames except the first
+    /// have the state of a free frame.
     #[inline]
     pub(crate) const fn is_alone(self) -> bool {
         self.0 & Self::IN_BLOCK == 0 && self.0 & 0xff != FrameKind::Free as u32

@@ -233,7 +233,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The kind of the frame with this number, or `None` if there is no memory at this number.
+    /// The kind of frame `number`, or `None` if there is no memory at `number`.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
         let kind = self.kind(Frame::new(number));
         (kind != FrameKind::Hole).then_some(kind)

@@ -74,7 +74,7 @@ impl<M: Machine> Frames<M> {
     /// Sets the manager of swap slots.
     ///
     /// # Panics
-    /// If one is set already, by another memory manager on the same `Frames`.
+    /// If a manager is set already, by another memory manager on the same `Frames`.
     pub fn set_slots(&self, keeper: Arc<dyn Slots<M>>) {
         self.slots.set(keeper);
     }

@@ -14,7 +14,7 @@ pub struct UnsharedCounts {
     pub local: u64,
     /// The number of shootdowns for copied tables.
     pub remote: u64,
-    /// The number of CPUs that these shootdowns interrupted, summed over the shootdowns.
+    /// The number of CPUs that the shootdowns for copied tables interrupted, summed over the shootdowns.
     pub interrupted: u64,
 }
 

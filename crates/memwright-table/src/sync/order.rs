@@ -62,7 +62,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// Whether locks of this rank sleep: a thread may yield its CPU while it holds one or waits for one.
+    /// Whether locks of this rank sleep: a thread may yield its CPU while it holds such a lock or waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
         matches!(

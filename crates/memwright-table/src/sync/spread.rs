@@ -147,7 +147,7 @@ impl<T, H: Threads> SpreadLock<T, H> {
     /// fork holds both locks.
     ///
     /// # Panics
-    /// In debug builds, if no lock of this rank is held, or one of a later rank is.
+    /// In debug builds, if no lock of this rank is held, or if a lock of a later rank is held.
     #[track_caller]
     pub fn write_beside(&self) -> SpreadWriteGuard<'_, T, H> {
         self.writer.lock_beside::<H>(self.rank, &self.halted);

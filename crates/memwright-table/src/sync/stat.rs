@@ -189,7 +189,7 @@ pub(super) fn count_wait_on(threads: &Functions, wait: Waits) {
     WAITS[threads.cpu_index()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns the number of waits of this kind on all CPUs since the system started.
+/// Returns the number of waits of the kind `wait` on all CPUs since the system started.
 pub fn waits(wait: Waits) -> u64 {
     let count = |cpu: &CpuWaits| cpu.0[wait as usize].load(Ordering::Relaxed);
     WAITS.iter().map(count).sum()
@@ -197,7 +197,7 @@ pub fn waits(wait: Waits) -> u64 {
 
 /// The value of a lock word that the fast path expects; see the module documentation.
 static EXPECTED: AtomicU32 = AtomicU32::new(FREE);
-/// The bits of a reader word that make a reader take the slow path if one of them is set.
+/// The bits of a reader word, any one of which makes a reader take the slow path.
 static SLOW: AtomicU32 = AtomicU32::new(TAKEN);
 /// The number of the current measurement, from 1 to 255; 0 while there is none.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
@@ -241,7 +241,7 @@ pub(super) fn expected() -> u32 {
     EXPECTED.load(Ordering::Relaxed)
 }
 
-/// The bits of a reader word that make a reader take the slow path if one of them is set.
+/// The bits of a reader word, any one of which makes a reader take the slow path.
 #[inline(always)]
 pub(super) fn slow_bits() -> u32 {
     SLOW.load(Ordering::Relaxed)
@@ -295,7 +295,7 @@ pub fn locks(rank: Rank) -> Counts {
     counts
 }
 
-/// Returns the counts of lines of this kind, over all CPUs.
+/// Returns the counts of lines of the kind `line`, over all CPUs.
 pub fn lines(line: Line) -> Counts {
     let mut counts = Counts::default();
     for cpu in &COUNTERS {

@@ -207,8 +207,8 @@ impl Alike {
         self.flip != 0
     }
 
-    /// Changes the leading entries of `slots` that have these attributes, and returns their number. The number is 0 if
-    /// hardware has just changed the first entry.
+    /// Changes the leading entries of `slots` that have the attributes for which this change was decided, and returns
+    /// their number. The number is 0 if hardware has just changed the first entry.
     pub(super) fn apply<M: Machine>(&self, slots: &[SlotOf<M>]) -> usize {
         if self.flip == 0 {
             count_alike::<M>(slots, self.attributes)
@@ -326,7 +326,8 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let limit = limit.min(self.range.end);
-        // Another operation may already have removed the rights that this one removes, and may not have flushed yet.
+        // Another operation may already have removed the rights that this operation removes, and may not have flushed
+        // yet.
         gather.rely_on_pending();
         let mut changed = 0;
         while self.position < limit {
@@ -677,7 +678,7 @@ impl<M: Machine> Cursor<'_, M> {
         let live = numbers::live(numbers);
         let slots = self.slots_to(end);
         let (mut done, mut removed) = (0, 0);
-        // Of the removed entries: swap entries, and those that hold no reference to a frame.
+        // The numbers of removed swap entries, and of removed entries that hold no reference to a frame.
         let (mut swapped, mut uncounted) = (0, 0);
         while done < slots.len() && removed < live {
             let word = slots[done].load(Ordering::Relaxed);

@@ -175,7 +175,7 @@ impl Alike {
         }
     }
 
-    /// Copies the leading entries of `slots` that have these attributes to `targets`.
+    /// Copies to `targets` the leading entries of `slots` that have the attributes for which this was decided.
     pub(super) fn apply<M: Machine>(
         &self,
         frames: &Frames<M>,

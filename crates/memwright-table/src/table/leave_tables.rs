@@ -93,8 +93,8 @@ impl<M: Machine> Table<M> {
             }
             meta.lock.unlock::<M::Threads>(Rank::Table);
             if count > 0 {
-                // After this address space has left the tables, another one can own and change them. So no CPU may
-                // walk them for this one any more (rule: flush-before-leaving).
+                // After this address space has left the tables, another one can own and change them. So no CPU may walk
+                // them for this address space any more (rule: flush-before-leaving).
                 gather.flush();
                 self.leave(&tables[..count], left, gather);
             }

@@ -67,7 +67,7 @@ impl TableTotals {
     }
 }
 
-/// Returns what a page with these bits adds to the numbers of a last-level table.
+/// Returns what a page with `bits` adds to the numbers of a last-level table.
 #[inline(always)]
 pub(super) const fn of_bits(bits: Bits) -> u32 {
     of_page(bits.bits(), Bits::BORROWED.bits())

@@ -36,7 +36,7 @@ impl<M: Machine> Table<M> {
             if !may_be_ambiguous(self.frames().meta(lower)) {
                 return false;
             }
-            // While the upper table is locked, this address space cannot leave the table.
+            // While the upper table is locked, this address space cannot leave the shared table.
             upper.lock.lock::<M::Threads>(Rank::Table);
             let is_ambiguous = match word::slot(slot.load(Ordering::Acquire), ABOVE) {
                 Slot::Table(lower) => {
@@ -157,8 +157,8 @@ impl<M: Machine> Table<M> {
         self.frames().unshared().note_taken();
     }
 
-    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held, and this address
-    /// space no longer counts among those that share the table.
+    /// Replaces the shared table `lower`, to which `slot` points, by a copy. The locks of both tables are held, and
+    /// this address space no longer counts among those that share `lower`.
     fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &SlotOf<M>, page: Page) {
         let frames = self.frames();
         let own = frames.allocate_earmarked();

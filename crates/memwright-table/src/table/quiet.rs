@@ -356,7 +356,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             .store(bits_tell | skippable, Ordering::Release);
     }
 
-    /// Whether the locked table is a last-level table whose [`Meta::quiet`] contains this bit.
+    /// Whether the locked table is a last-level table whose [`Meta::quiet`] contains the bit `flag`.
     #[inline(always)]
     fn has_flag(&self, flag: u32) -> bool {
         self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & flag != 0
@@ -589,14 +589,14 @@ fn every_watched<M: Machine>(slots: &[SlotOf<M>]) -> bool {
     every & word::mask(Bits::WATCHED) != 0
 }
 
-/// Returns the intersection and the union of the bits of these entries.
+/// Returns the intersection and the union of the bits of `slots`.
 #[inline(always)]
 fn every_and_some<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> (u64, u64) {
     (every_bit::<M>(slots), some_bits::<M>(slots))
 }
 
-/// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are
-/// tracked by their dirty bits and clean. `false` means unknown.
+/// Whether the entries in `slots` are all unwritten for the same reason: all are write-protected by userfaultfd, or all
+/// are tracked by their dirty bits and clean. `false` means unknown.
 #[inline(always)]
 fn all_unwritten<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     let (every, some) = every_and_some::<M>(slots);
@@ -604,14 +604,15 @@ fn all_unwritten<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
         || (every & word::mask(Bits::WATCHED) != 0 && some & word::mask(Bits::DIRTY) == 0)
 }
 
-/// Whether all of these entries are unaccessed, as proved by the same condition for each. `false` means unknown.
+/// Whether the entries in `slots` are all unaccessed, as proved by the same condition for each. `false` means unknown.
 #[inline(always)]
 fn all_unaccessed<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     let (every, some) = every_and_some::<M>(slots);
     every & word::mask(Bits::UFFD_WP) != 0 || are_idle(every, some)
 }
 
-/// Whether the accessed bit of each of these entries reports the next access, or all are empty. `false` means unknown.
+/// Whether the accessed bit of each entry in `slots` reports the next access, or all of them are empty. `false` means
+/// unknown.
 #[inline(always)]
 fn all_idle<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     let (every, some) = every_and_some::<M>(slots);

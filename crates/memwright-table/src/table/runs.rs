@@ -51,7 +51,7 @@ macro_rules! fold_bits {
 }
 
 /// Skips the leading slots for which a condition holds, and returns the rest. `one` decides the condition for a single
-/// slot. If `all` returns true for a group of slots, the condition holds for each of them.
+/// slot. If `all` returns true for a group of slots, the condition holds for each slot of the group.
 #[inline(always)]
 pub(super) fn pass_while<M: Machine>(
     slots: &[SlotOf<M>],

@@ -145,7 +145,7 @@ impl<M: Machine> Table<M> {
                 break;
             };
             let meta = metas.get(lower.number());
-            // While the upper table is locked, a shared table stays shared: this address space does not leave it.
+            // While the upper table is locked, a shared table stays shared, because this address space cannot leave it.
             if !is_shared_table(meta) {
                 if new == 0 {
                     gather.expect_upper_protected();

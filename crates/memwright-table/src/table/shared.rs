@@ -69,7 +69,7 @@ pub(super) fn count_sharers(meta: &Meta) -> u32 {
 }
 
 /// Removes one address space from those that share the table whose metadata is `meta`, unless it is the last. Returns
-/// whether others remain.
+/// whether other address spaces remain.
 ///
 /// # Locks
 /// None if no CPU walks the table for this address space any more. Otherwise the caller holds the lock of the table
@@ -228,8 +228,8 @@ impl<M: Machine> Table<M> {
         Ok(node)
     }
 
-    /// Returns the first page after those of the entry for `page` whose own entry in `node`, a table at `level`, is not
-    /// empty, or the end of that table.
+    /// Returns the first page, after the pages of the entry for `page`, whose entry in the table `node` at `level` is
+    /// not empty, or the end of the table.
     #[cold]
     fn next_upper(&self, node: Frame, page: Page, level: u8) -> Page {
         let after = slot_index(page, level) + 1;

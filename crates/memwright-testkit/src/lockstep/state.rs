@@ -167,7 +167,7 @@ impl<M: TestMachine> Lockstep<M> {
         self
     }
 
-    /// Allocates anonymous and shared memory in folios of these orders wherever they fit.
+    /// Allocates anonymous and shared memory in folios of `orders` wherever they fit.
     #[must_use]
     pub fn in_folios(mut self, orders: &[u8]) -> Self {
         let settings = self.host.memory().huge();

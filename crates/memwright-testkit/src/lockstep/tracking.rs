@@ -61,7 +61,7 @@ fn in_model(process: usize, watcher: Watcher) -> terms::Watch {
 }
 
 impl<M: TestMachine> Lockstep<M> {
-    /// Returns the process's userfaultfd context of this kind. Creates the context if it does not exist yet.
+    /// Returns the process's userfaultfd context of the kind `kind`. Creates the context if it does not exist yet.
     pub(super) fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
         let own = |(owner, of, _): &&(usize, Watcher, Watch)| (*owner, *of) == (process, kind);
         if let Some((.., watch)) = self.watchers.iter().find(own) {

@@ -185,7 +185,7 @@ impl Mapped {
         self.armed = Armed::No;
     }
 
-    /// Returns whether this is a mapping of the object `which` at one of these indices.
+    /// Returns whether this is a mapping of the object `which` at one of `indices`.
     pub(super) fn shows(&self, which: ObjectNumber, indices: core::ops::Range<u64>) -> bool {
         let shown = self.source.object();
         shown.is_some_and(|(object, index)| object == which && indices.contains(&index))

@@ -139,7 +139,7 @@ fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
         && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
 }
 
-/// Returns whether a store to this page is visible to this process only.
+/// Returns whether only this process sees a store to `page`.
 fn is_own(page: Present) -> bool {
     page.bits.contains(Bits::EXCLUSIVE)
         && !page

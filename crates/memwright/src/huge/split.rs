@@ -325,8 +325,8 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Splits every huge entry that maps the anonymous huge page. Does nothing if the page has references other than
-    /// those of these entries.
+    /// Splits every huge entry that maps the anonymous huge page. Does nothing if the page has references besides those
+    /// of its entries.
     fn split_everywhere(&self, mapped: &MappedPage<M>) -> Result<(), OutOfMemory> {
         let mappers = mapped.mappers(self)?;
         let references = self.memory.frames().references_of_whole(mapped.frame);
@@ -334,7 +334,7 @@ impl<M: Machine> Core<M> {
             return Ok(());
         }
         for Mapper { space, page } in &mappers {
-            // While this lock is held, the area cannot be unmapped.
+            // While the area lock is held, the area cannot be unmapped.
             let _areas = space.areas.read(space.cpu());
             space.split_huge_entry(*page, mapped.frame);
         }

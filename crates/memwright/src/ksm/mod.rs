@@ -88,8 +88,8 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let Known { merged, places, .. } = &mut *known;
             merged.retain(|stable| {
-                // If no entry maps the frame, a new entry can get it only by a lookup in the index, and a lookup takes
-                // this lock.
+                // If no entry maps the frame, a new entry can get the frame only by a lookup in the index, and a lookup
+                // takes the lock held here.
                 let frame = stable.frame;
                 let shown = frames.references(frame) > 1;
                 if !shown {
@@ -180,8 +180,7 @@ impl<M: Machine> Merging<M> {
         }
     }
 
-    /// Returns the registered address space with this number, or the one with the next higher number; `None` at the
-    /// end.
+    /// Returns the registered address space `number`, or the one with the next higher number; `None` at the end.
     fn space_from(&self, number: u64) -> Option<(u64, Shared<Core<M>>)> {
         let known = self.known.lock();
         let at = known.spaces.partition_point(|one| one.number < number);
