@@ -7,11 +7,11 @@
 //! that are linked through the metadata of the frames, so the gather allocates no memory. A gather with many deferred
 //! frames also flushes early, and frees these frames.
 //!
-//! **How much is invalidated.** The gather invalidates exactly the pages whose entries need it, each huge page once. It
-//! invalidates up to [`PAGES_AT_A_TIME`] pages one by one, and does a full invalidation if there are more. Linux uses
-//! the same number, which was measured on Intel processors, where one INVLPG costs about as much as the refill of a few
-//! entries (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG counts either kind of
-//! invalidation as one instruction.
+//! **How much is invalidated.** The gather invalidates exactly the pages whose entries need an invalidation, each huge
+//! page once. It invalidates up to [`PAGES_AT_A_TIME`] pages one by one, and does a full invalidation if there are
+//! more. Linux uses the same number, which was measured on Intel processors, where one INVLPG costs about as much as
+//! the refill of a few entries (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG
+//! counts either kind of invalidation as one instruction.
 //!
 //! **What is elided.** A translation is in no TLB if the accessed bit was clear when the entry was exchanged: "the
 //! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
@@ -105,7 +105,7 @@ pub struct GatherCounts {
     pub local: u32,
     /// The number of full flushes among `local`.
     pub local_full: u32,
-    /// The number of translations that local flushes invalidated one by one, which full flushes do not. A huge page
+    /// The number of translations that local flushes invalidated one by one. Full flushes are not included; a huge page
     /// counts once.
     pub local_pages: u64,
     /// The number of shootdowns: invalidations sent to other CPUs.

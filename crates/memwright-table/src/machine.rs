@@ -9,8 +9,7 @@ use crate::sync::Threads;
 /// A set of translations that CPUs must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
-    /// `count` translations of pages of size `stride`, the first of which is `first` and each of which begins `stride`
-    /// after the one before.
+    /// The translations of `count` consecutive pages of the size `stride`, from the page `first` on.
     Pages {
         /// The first page.
         first: Page,

@@ -34,7 +34,7 @@ impl<T> Default for Rising<T> {
 }
 
 impl<T> Rising<T> {
-    /// Elements per block.
+    /// The number of elements in a block.
     const TOGETHER: usize = if size_of::<(u64, T)>() > BLOCK / 2 {
         1
     } else {

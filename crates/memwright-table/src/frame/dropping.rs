@@ -28,7 +28,7 @@ impl Alike {
 impl<M: Machine> Frames<M> {
     /// Drops the references that the last of `slots` hold. Goes backwards, so that the frame of the first page is
     /// allocated first again, and stops at a slot that does not map a page with rights or whose frame does not have the
-    /// state `alike`. Returns the slots up to and including that slot. Does not write the slots.
+    /// state `alike`. Returns the slots before those whose references it dropped. Does not write the slots.
     #[inline(never)]
     pub(crate) fn drop_alike<'s>(
         &self,

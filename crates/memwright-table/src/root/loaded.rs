@@ -7,7 +7,7 @@ use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::Threads;
 
-/// What a CPU can load: a page table, or what contains one.
+/// A value that a CPU can load: a page table, or a value that contains one.
 pub trait HasTable {
     /// The machine on which the page table is used.
     type Machine: Machine;

@@ -185,7 +185,8 @@ impl<T, H: Threads> SpreadLock<T, H> {
         }
     }
 
-    /// Opens the other words. Not inlined, so that the loop adds no code to the path of a machine with one CPU.
+    /// Opens all words except the first. Not inlined, so that the loop adds no code to the path of a machine with one
+    /// CPU.
     #[inline(never)]
     fn open_others(&self) {
         for word in &self.others {

@@ -215,8 +215,8 @@ pub(super) const ALWAYS: u32 = 1 << 15;
 /// A value that no lock word ever has, because the bits between `TAKEN` and the upper half are always clear.
 const NEVER: u32 = 0xfffe;
 
-/// The fields of the upper half of a word, or of a line's slot: the CPU that wrote it last plus 1, `SHARED`, and the
-/// measurement.
+/// The fields of the upper half of a word, or of a line's slot: the number of the CPU that wrote it last plus 1, the
+/// flag `SHARED`, and the number of the measurement.
 const CPU_SHIFT: u32 = 16;
 const CPU_MASK: u32 = 0x7f << CPU_SHIFT;
 const SHARED: u32 = 1 << 23;

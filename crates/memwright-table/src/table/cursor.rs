@@ -758,8 +758,9 @@ fn lock_any<M: Machine>(
     }
 }
 
-/// A debug build panics after this number of walks in each of which the table changed before it was locked. Changes by
-/// other CPUs do not fail so many walks. A table that belongs to another root does, because each walk to it fails.
+/// A debug build panics after this number of walks if in each of them the table changed before it was locked. Changes
+/// by other CPUs never make so many walks fail. A table that belongs to another root does, because every walk to it
+/// fails.
 const MOST_TURNS: u32 = 100_000;
 
 /// Whether the entry for `page` in the upper table `above` now points to the last-level table `node`. While the lock of

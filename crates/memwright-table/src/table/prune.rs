@@ -158,7 +158,7 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             gather,
             freed: 0,
             points,
-            // Without the feature `inline`, the image contains no code for cuts, to be small.
+            // Without the feature `inline`, the image contains no code for cuts, so that it is small.
             cuts: cuts && cfg!(feature = "inline"),
             cut: CutTables::NONE,
         }

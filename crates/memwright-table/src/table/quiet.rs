@@ -437,9 +437,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         done
     }
 
-    /// Applies a prepared edit, which changes bits, to the pages of the locked last-level table, from `from` up to but
-    /// not including `limit`, that may have been written since they were protected. Writes the edited pages to `runs`.
-    /// Stops before a page to which the edit does not apply, when `most` pages are edited, and when `runs` is full.
+    /// Applies a prepared edit to pages of the locked last-level table: the pages from `from` up to but not including
+    /// `limit` that may have been written since they were protected. The edit must change bits. Writes the edited pages
+    /// to `runs`. Stops before a page to which the edit does not apply, when `most` pages are edited, and when `runs`
+    /// is full.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.

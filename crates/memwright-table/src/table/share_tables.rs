@@ -30,9 +30,10 @@ pub struct ShareRule {
 
 impl<M: Machine> Table<M> {
     /// Shares the last-level tables of this address space, from the start of `range` on, with `child`, at the same
-    /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared: it is only partly
-    /// in the range, a huge page or a marker is in its place, or `rule` or the architecture does not permit it. Returns
-    /// the first page that was not handled, which is the end of the range if every table was shared.
+    /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared, because it is
+    /// only partly in the range, a huge page or a marker is in its place, or `rule` or the architecture does not permit
+    /// sharing it. Returns the first page that was not handled, which is the end of the range if every table was
+    /// shared.
     ///
     /// The entries above the shared tables lose the right to write, which the gather records.
     ///
@@ -108,10 +109,10 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Makes the tables below the entries of the upper table `above` shared, from `page` on, one for each element of
-    /// `words`, and counts the child among the address spaces that share them. Stores the entry for the child in each
-    /// element; an element stays 0 if there is no table. Returns the number of entries before the first that cannot be
-    /// shared.
+    /// Shares with the child the tables below consecutive entries of the upper table `above`, from the entry for `page`
+    /// on: one entry for each element of `words`. Counts the child among the address spaces that share the tables, and
+    /// stores the child's upper entries in `words`. An element stays 0 if there is no table. Returns the number of
+    /// entries before the first that cannot be shared.
     #[inline(never)]
     fn offer(
         &self,

@@ -71,7 +71,7 @@ pub struct Lockstep<M: TestMachine> {
     pub(super) files: Vec<File<M>>,
     pub(super) created: usize,
     pub(super) scale: Scale,
-    /// Pages of the largest folio that the machine allocates.
+    /// The number of pages of the largest folio that the machine allocates.
     pub(super) largest: u64,
     /// The userfaultfd contexts, each with the number of its process and its kind.
     pub(super) watchers: Vec<(usize, Watcher, Watch)>,

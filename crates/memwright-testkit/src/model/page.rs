@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crate::terms::{Rights, Watch};
 
-/// Bytes of one page.
+/// The number of bytes of a page.
 pub const PAGE: usize = 4096;
 
 /// The contents of a page. `None` means that all bytes are zero.

@@ -139,7 +139,7 @@ fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
         && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
 }
 
-/// Returns whether only this process sees a store to `page`.
+/// Returns whether a store to `page` is visible only to this process.
 fn is_own(page: Present) -> bool {
     page.bits.contains(Bits::EXCLUSIVE)
         && !page

@@ -133,7 +133,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps a page of private memory, exclusive to the entry. If that fails, restores the reservation.
+    /// Maps `page` in private memory, exclusive to its entry. If mapping fails, restores the reservation.
     fn enter_own_hugetlb(
         &self,
         view: &HugeView<'_, M>,

@@ -32,12 +32,12 @@ pub enum OvercommitMode {
 pub struct Commit {
     cpus: Vec<Share>,
     memory: u64,
-    /// Pages of swap on devices that are open.
+    /// The number of pages of swap on open devices.
     swap: AtomicU64,
     mode: AtomicU8,
     /// The percentage of memory that may be committed in addition to swap in mode `Never`, used while `most` is 0.
     ratio: AtomicU32,
-    /// Pages that may be committed in addition to swap in mode `Never`; 0 if `ratio` applies.
+    /// The number of pages that may be committed in addition to swap in mode `Never`; 0 if `ratio` applies.
     most: AtomicU64,
     /// The largest charge that is granted without a further check, so that a charge usually costs one comparison.
     unasked: AtomicU64,

@@ -32,8 +32,8 @@ struct CpuResident {
     objects: AtomicI64,
     /// The highest resident count that this CPU sampled before it unmapped pages. A sample is the sum over all CPUs.
     peak: AtomicU64,
-    /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
-    /// pages that were mapped by a trapped fault are not included.
+    /// The number of pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero
+    /// pages. Zero pages that were mapped by a trapped fault are not included.
     uncounted: AtomicU64,
     /// The number of anon_vmas that this CPU created.
     anon_vmas: AtomicU64,
@@ -61,7 +61,7 @@ pub(crate) struct Core<M: Machine> {
     /// Whether a reference to a page was ever lent ([`AddressSpace::lend`](crate::AddressSpace::lend)).
     lent: AtomicBool,
     /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
-    /// entry. A thread that holds this lock and finds the flag clear therefore knows that the page is not pinned.
+    /// entry, so that a clear flag under that lock means that the page is not pinned.
     pinned: AtomicBool,
     /// The number of resident pages, divided among the CPUs so that faults on two CPUs write no common cache line.
     resident: Vec<CpuResident>,
