@@ -110,7 +110,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Checks the entry in an area with guard markers. A guard marker denies the access before the object is called,
-    /// even beyond its end (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
+    /// even if the page is beyond the end of the object (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
     #[cold]
     fn check_guard(self) -> Result<(), FaultError> {
         let (_, entry) = self.core.table.entry_of(self.page);

@@ -43,7 +43,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. `view` is the view
-    /// of the area. The entry is writable at once if [the rule](crate::writable) allows it.
+    /// of the area. The entry is writable at once if [`writable`](crate::writable) allows it.
     #[inline(always)]
     pub(super) fn object_bits(self, view: View, state: Bits) -> Bits {
         let bits = access_bits(view.rights) | state;

@@ -58,9 +58,10 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
     }
 
-    /// Ends those of `reads` that are in the area, and maps the pages whose entries still refer to the slots that were
-    /// read. `self.page` is the page that faulted. `stores` states whether the fault is a store, or `None` to map the
-    /// page as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be repeated.
+    /// Ends those of `reads` whose pages are in the area, and maps the pages whose entries still refer to the slots
+    /// that were read. `self.page` is the page that faulted. `stores` states whether the fault is a store, or `None` to
+    /// map the page as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be
+    /// repeated.
     fn map_reads(
         self,
         reads: &mut Reads<M>,
@@ -158,7 +159,7 @@ impl<M: Machine> Core<M> {
             let failed = self.end_object_reads(asked, &mut reads);
             let outcome = failed.or_else(|| self.map_again(asked, purpose, &mut reads));
             for Read { begun, .. } in reads.into_iter().flatten() {
-                // The area at `asked` does not contain this page any more: drop its frame.
+                // The area at `asked` does not contain this page any more: drop the page's frame.
                 let _ = swap.end_read(frames, begun.slot, begun.frame);
             }
             finished = match outcome {

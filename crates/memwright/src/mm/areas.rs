@@ -312,7 +312,7 @@ pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
     rights.contains(Rights::WRITE) && !flags.intersects(NO_PROMISE)
 }
 
-/// Returns whether an edge of `part` cuts a hugetlb page, in an area with these flags.
+/// Returns whether an edge of `part` cuts a hugetlb page, in an area with `flags`.
 #[inline]
 pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
     flags.contains(AreaFlags::HUGETLB)
@@ -490,7 +490,7 @@ impl<M: Machine> Areas<M> {
         cut.map_err(|_| CutError::OutOfMemory)
     }
 
-    /// Checks whether the limits allow `pages` more pages with these rights and flags once `gone` pages are unmapped
+    /// Checks whether the limits allow `pages` more pages with `rights` and `flags` once `gone` pages are unmapped
     /// (Linux 7.2 `mm/mmap.c`, `may_expand_vm`).
     pub(crate) fn check_growth(
         &self,
@@ -515,8 +515,8 @@ impl<M: Machine> Areas<M> {
         Ok(())
     }
 
-    /// Checks whether the data limit allows `pages` pages of an area with these flags to become writable, and returns
-    /// whether they must be accounted then.
+    /// Checks whether the data limit allows `pages` pages of an area with `flags` to become writable. Returns whether
+    /// these pages must be accounted then.
     #[inline(always)]
     pub(crate) fn check_gain(
         &self,

@@ -26,8 +26,8 @@ pub enum OvercommitMode {
 
 /// The count of committed pages (Linux 7.2 `mm/util.c`, `__vm_enough_memory`).
 ///
-/// Each CPU counts what it charges and unaccounts in its own cache line, so that processes on different CPUs write no
-/// common line (rule: no-shared-fault-lock). Only the sum over all CPUs is meaningful.
+/// Each CPU counts, on a cache line of its own, what it charges and unaccounts, so that processes on different CPUs
+/// write no common line (rule: no-shared-fault-lock). Only the sum over all CPUs is meaningful.
 #[derive(Debug)]
 pub struct Commit {
     cpus: Vec<Share>,

@@ -281,7 +281,7 @@ impl<M: Machine> Core<M> {
         self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
     }
 
-    /// Counts pages that were swapped out; negative if they were swapped in.
+    /// Counts `pages` pages that were swapped out; negative for pages that were swapped in.
     pub(crate) fn note_swapped(&self, pages: i64) {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
     }
