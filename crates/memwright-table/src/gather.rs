@@ -41,8 +41,8 @@ pub(crate) use upper::Dropped;
 /// The maximum number of pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
 
-/// The number of deferred frames at which a gather flushes early. The gather frees them without a scheduling point, so
-/// the number bounds the latency.
+/// The number of deferred frames at which a gather flushes early. The gather frees these frames without a scheduling
+/// point, so the number bounds the latency.
 const MOST_HELD: u32 = 4096;
 
 /// Replaces `MOST_HELD` if pages may have copies in swap slots, because freeing such a page takes many times as long.

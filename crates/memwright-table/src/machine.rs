@@ -61,7 +61,7 @@ impl Invalidation {
 ///   of it.
 /// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, including those that
 ///   it had kept.
-/// - The CPU that [`Threads::cpu`] returns is below `cpu_count`, which never changes and is from 1 to
+/// - The number of the CPU that [`Threads::cpu`] returns is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - If an embedder overrides `clear_frame`, `clear_frames` or `copy_frame`, the method writes all of the target frames
 ///   and no other memory. This matters because a new page table is a frame that `clear_frame` has filled with zeroes.
@@ -78,14 +78,15 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// this type. For a machine with one CPU and no threads of its own, it can be [`OneCpu`](crate::OneCpu).
     type Threads: Threads;
 
-    /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after it.
+    /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after this
+    /// address.
     fn memory_base(&self) -> NonNull<u8>;
 
     /// Whether all of `range` is memory that this crate may manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
-    /// Whether all of `range` is device memory, which this crate may map but never manages: it reads and writes no frame
-    /// of it, and keeps no metadata for it. A machine without this method has none.
+    /// Whether all of `range` is device memory, which this crate may map but never manages: it reads and writes no
+    /// frame of it, and keeps no metadata for it. A machine without this method has no device memory.
     fn has_device_memory(&self, range: FrameRange) -> bool {
         let _ = range;
         false

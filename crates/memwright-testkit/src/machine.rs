@@ -28,7 +28,8 @@ pub struct Trap {
 /// target itself; on real hardware, an interrupt of the target does so. A machine whose CPUs serve requests in a loop
 /// of their own needs a thread that serves them for the kit.
 pub trait TestMachine: Machine + Sized {
-    /// A guard, which is dropped on the thread that created it. The calling thread acts as a CPU as long as it exists.
+    /// A guard, which is dropped on the thread that created it. The calling thread acts as a CPU as long as the guard
+    /// exists.
     type Acting;
 
     /// Makes the calling thread act as `cpu`: [`Threads::cpu`](memwright_table::sync::Threads::cpu) returns this number

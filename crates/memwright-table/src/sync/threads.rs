@@ -38,8 +38,8 @@ pub trait Threads: Sized + 'static {
     /// Performs one step of a spin wait: pauses, and serves invalidations that other CPUs request from this one.
     fn relax();
 
-    /// Halts the calling CPU until [`wake`](Threads::wake) is called for it or, with a limit, for at most that many
-    /// nanoseconds. Serves invalidations as [`relax`](Threads::relax) does, and may return early.
+    /// Halts the calling CPU until [`wake`](Threads::wake) is called for it or, if `limit` is `Some`, for at most
+    /// `limit` nanoseconds. Serves invalidations as [`relax`](Threads::relax) does, and may return early.
     ///
     /// By default, performs one step of a spin wait.
     #[inline]

@@ -226,7 +226,7 @@ impl Alike {
         word::attributes(old) == self.attributes && slot.exchange(old, old ^ self.flip).is_ok()
     }
 
-    /// Records this change of `entries` 4 KiB pages from `start` on in the gather.
+    /// Records in the gather that this change was made to `entries` 4 KiB pages from `start` on.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
         let size = PageSize::Size4K;

@@ -232,8 +232,8 @@ impl<'t, M: Machine> Look<'t, M> {
 
     /// Calls `visitor` with every run from the position to the end of the range, until `visitor` returns false. A run
     /// is consecutive slots whose entries differ only in their frames or swap slots. It ends at the end of the
-    /// last-level table at the latest; in an upper-level table, each slot is a run. With `singly`, each page is a run.
-    /// The position is unspecified afterwards.
+    /// last-level table at the latest; in an upper-level table, each slot is a run. If `singly` is true, each page is a
+    /// run. The position is unspecified afterwards.
     pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun) -> bool) {
         let cursor = &mut self.0;
         while cursor.position < cursor.range.end {

@@ -98,7 +98,8 @@ impl<M: Machine> Table<M> {
             if word::has_rights(word) && word & borrowed == 0 {
                 let frame = word::frame(word, word::inverted(word::attributes(word)));
                 let references = &metas.get(frame.number()).references;
-                // In a parted folio, the word also counts 1 for the folio, so it is not 1.
+                // In a parted folio, the count of a part also includes 1 for the folio, so a count that is not 1 does
+                // not prove another reference.
                 return references.load(Ordering::Relaxed) != 1 && frames.sharers(frame) > 1;
             }
             match word::decode(word, 1) {
@@ -147,12 +148,12 @@ impl<M: Machine> Table<M> {
         upper.lock.unlock::<M::Threads>(Rank::Table);
     }
 
-    /// Takes a table that no other address space shares any more. Both locks are held.
+    /// Takes a table that no other address space shares any more. The locks of both tables are held.
     fn take(&self, meta: &Meta, slot: &SlotOf<M>) {
         meta.disturb();
         meta.owner
             .store(table_owner(self.root(), 1), Ordering::Release);
-        // A CPU that has cached the entry without the right faults, and reads it again.
+        // A CPU that has cached the entry without the right to write takes a fault, and reads the entry again.
         word::permit_stores(slot);
         self.frames().unshared().note_taken();
     }
@@ -173,8 +174,9 @@ impl<M: Machine> Table<M> {
         let numbers = meta.live.load(Ordering::Relaxed);
         copy.live.store(numbers, Ordering::Relaxed);
         slot.store(word::table(own), Ordering::Release);
-        // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
-        // address space has taken it, which needs the lock (rule: flush-before-leaving).
+        // A CPU may have cached the entry that pointed to the shared table. It must not walk that table after another
+        // address space has taken the table, which is possible only with the lock that is held here (rule:
+        // flush-before-leaving).
         let mut gather = self.gather();
         gather.record_left();
         let counts = gather.finish();

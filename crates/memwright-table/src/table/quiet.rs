@@ -368,8 +368,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 
     /// Iterates over the entries of the locked last-level table, from `from` up to but not including `limit`, that may
-    /// have been touched since they were protected. With `alike`, the iterator returns consecutive pages that differ
-    /// only in their frames as one run. The cursor must stay in the table while the iterator is in use.
+    /// have been touched since they were protected. If `alike` is true, the iterator returns consecutive pages that
+    /// differ only in their frames as one run. The cursor must stay in the table while the iterator is in use.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.

@@ -104,7 +104,7 @@ pub(super) fn pass_clear<M: Machine>(slots: &[SlotOf<M>], bits: u64) -> &[SlotOf
 }
 
 /// Skips groups of `TOGETHER` slots for which `all` holds, and returns the index of the first slot after them. To bound
-/// the cost, it checks only if `at` is the start of a group.
+/// the cost, it checks groups only if `at` is the start of a group.
 #[inline(always)]
 pub(super) fn pass_together<S: TableSlot>(
     slots: &[S],

@@ -13,15 +13,16 @@
 //!   path can omit this, because cursors are the only way to change entries. A [`Look`](super::Look) reads a shared
 //!   table, and shows its pages as neither exclusive nor writable.
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
-//!   without reading its entries. If no other address space shares the table, it drops the entries after its flush.
+//!   without reading its entries. If no other address space shares the table, the leaving address space drops the
+//!   entries after its flush.
 //!
 //! The lock of a shared table protects its entries. The lock of the upper table protects the entry above the shared
 //! table. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
 //! the shared table, with rank `TableChild`.
 //!
-//! The number of address spaces that share a table is the number of references to its frame. A fork raises it while it
-//! holds the lock of the parent's upper table. An address space lowers it while it holds the table's lock, or without a
-//! lock if no CPU walks the table for it any more.
+//! The number of address spaces that share a table is the number of references to its frame. A fork raises this number
+//! while it holds the lock of the parent's upper table. An address space lowers the number while it holds the table's
+//! lock, or without a lock if no CPU walks the table for this address space any more.
 //!
 //! A frame that a shared table maps has one reference for the table, not one for each address space. The frame's
 //! references are therefore exact for an address space that owns its table: one reference means that no other entry
@@ -47,7 +48,8 @@ pub(super) fn is_shared(meta: &Meta) -> bool {
     meta.is_table() && is_shared_table(meta)
 }
 
-/// Like [`is_shared`], for a frame that is certainly a table: it is locked, or the upper table that points to it is.
+/// Like [`is_shared`], for a frame that is certainly a table: it is locked, or the upper table that points to it is
+/// locked.
 #[inline(always)]
 pub(super) fn is_shared_table(meta: &Meta) -> bool {
     meta.owner.load(Ordering::Acquire) == SHARED_OWNER
@@ -192,7 +194,7 @@ pub(super) fn count_last<M: Machine>(
     slots.len() - rest.len() + words.take_while(|word| holds(*word)).count()
 }
 
-/// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
+/// The bits of an entry that belong to one address space: those of userfaultfd, and the bit that records a KSM page.
 const OF_ONE: Bits = Bits::UFFD_WP
     .union(Bits::WATCHED)
     .union(Bits::IDLE)

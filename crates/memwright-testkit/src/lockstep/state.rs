@@ -29,7 +29,7 @@ pub type Successes = BTreeMap<&'static str, u64>;
 pub enum Difference {
     /// The memory manager and the model disagree; the text says how.
     Disagreement(String),
-    /// The memory manager ran out of memory, which the model never does.
+    /// The memory manager ran out of memory. The model never runs out of memory.
     Exhausted,
 }
 
