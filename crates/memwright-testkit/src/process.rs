@@ -319,7 +319,7 @@ impl<M: TestMachine> Process<M> {
         })
     }
 
-    /// Performs an access of this kind to the page of `address`, resolves its faults and retries it.
+    /// Performs an access of the kind `kind` to the page of `address`, resolves its faults and retries it.
     ///
     /// # Errors
     /// The signal that would end the program.

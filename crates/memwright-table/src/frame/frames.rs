@@ -25,8 +25,8 @@ use crate::sync::{Lock, LockGuard, Threads};
 pub(super) struct CpuCache<H> {
     /// The CPU's free frames.
     pub(super) free: Lock<Cache, H>,
-    /// The number of frames of objects that became mapped on this CPU, minus the number that became unmapped on it; see
-    /// `mapped.rs`.
+    /// The number of frames of objects that became mapped on this CPU, minus the number that became unmapped on this
+    /// CPU; see `mapped.rs`.
     pub(super) mapped_objects: AtomicI64,
 }
 
