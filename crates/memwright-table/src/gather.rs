@@ -1,16 +1,17 @@
-//! The TLB gather: the translations that an operation must invalidate, and the frames that it may free only after that.
+//! The TLB gather: the translations that an operation must invalidate, and the frames that it may free only after the
+//! invalidation.
 //!
 //! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing
 //! flushes at most once: it invalidates on this CPU, and sends at most one interrupt to each other CPU that may hold a
-//! stale translation. After that, the gather frees the displaced frames and tables. Until then they are in lists that
-//! are linked through the metadata of the frames, so the gather allocates no memory. A gather with many deferred frames
-//! also flushes early, and frees them.
+//! stale translation. After the flush, the gather frees the displaced frames and tables. Until then they are in lists
+//! that are linked through the metadata of the frames, so the gather allocates no memory. A gather with many deferred
+//! frames also flushes early, and frees these frames.
 //!
-//! **How much is invalidated.** The gather invalidates exactly the pages whose entries need it, each huge page once. It
-//! invalidates up to [`PAGES_AT_A_TIME`] pages one by one, and does a full invalidation if there are more. Linux uses
-//! the same number, which was measured on Intel processors, where one INVLPG costs about as much as the refill of a few
-//! entries (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG counts either kind of
-//! invalidation as one instruction.
+//! **How much is invalidated.** The gather invalidates exactly the pages whose entries need an invalidation, each huge
+//! page once. It invalidates up to [`PAGES_AT_A_TIME`] pages one by one, and does a full invalidation if there are
+//! more. Linux uses the same number, which was measured on Intel processors, where one INVLPG costs about as much as
+//! the refill of a few entries (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG
+//! counts either kind of invalidation as one instruction.
 //!
 //! **What is elided.** A translation is in no TLB if the accessed bit was clear when the entry was exchanged: "the
 //! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
@@ -40,8 +41,8 @@ pub(crate) use upper::Dropped;
 /// The maximum number of pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
 
-/// The number of deferred frames at which a gather flushes early. The gather frees them without a scheduling point, so
-/// the number bounds the latency.
+/// The number of deferred frames at which a gather flushes early. The gather frees these frames without a scheduling
+/// point, so the number bounds the latency.
 const MOST_HELD: u32 = 4096;
 
 /// Replaces `MOST_HELD` if pages may have copies in swap slots, because freeing such a page takes many times as long.
@@ -68,8 +69,8 @@ struct Noted {
     references: u32,
 }
 
-/// The policy that decides when a gather flushes and which entries it flushes. All but the default are older policies,
-/// for comparison.
+/// The policy that decides when a gather flushes and which entries it flushes. `ElideGrow` is the default; the others
+/// are older policies, for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlushPolicy {
@@ -104,12 +105,12 @@ pub struct GatherCounts {
     pub local: u32,
     /// The number of full flushes among `local`.
     pub local_full: u32,
-    /// The number of translations that local flushes other than full ones invalidated, one by one. A huge page counts
-    /// once.
+    /// The number of translations that local flushes invalidated one by one. Full flushes are not included; a huge page
+    /// counts once.
     pub local_pages: u64,
     /// The number of shootdowns: invalidations sent to other CPUs.
     pub remote: u32,
-    /// The number of CPUs that these shootdowns interrupted, summed over the shootdowns.
+    /// The number of CPUs that the shootdowns in `remote` interrupted, summed over the shootdowns.
     pub interrupted: u32,
     /// The number of flushes, local and remote, that were elided because no changed entry had its accessed bit set.
     pub elided_not_accessed: u32,
@@ -278,7 +279,8 @@ pub struct Gather<'t, M: Machine> {
     grown: Pages,
     /// Whether CPUs must also invalidate cached upper-level entries, for example because a table was freed or unlinked.
     tables: bool,
-    /// The share of the table's counts in which this gather is counted as pending; `None` if it is not.
+    /// The per-CPU share of the table's counts in which this gather is counted as pending; `None` if the gather is not
+    /// pending.
     pending: Option<&'t CpuShare>,
     /// Whether the gather relies on the flushes of other operations: it elided a flush because of a clear accessed bit,
     /// or a right that the operation removes was already absent. Both are safe only if no other operation has a flush
@@ -433,9 +435,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.relied = true;
     }
 
-    /// Whether an edit that removes rights also clears the accessed bits, so that a later edit of pages that were not
-    /// accessed in between needs no flush. True only if several CPUs have the table loaded, because the flush of this
-    /// edit then interrupts another CPU anyway.
+    /// Whether an edit that removes rights also clears the accessed bits. A later edit of pages that were not accessed
+    /// in between then needs no flush. True only if several CPUs have the table loaded, because the flush of the
+    /// present edit then interrupts another CPU anyway.
     #[inline]
     pub(crate) fn takes_accessed(&self) -> bool {
         self.table.loaded().has_several() && matches!(self.policy, FlushPolicy::ElideGrow)
@@ -517,9 +519,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 
-    /// Defers dropping a reference to a block that is already in a list of another gather, or in a list of this gather,
-    /// which has then already deferred a reference to the block. Flushes first if `shared` is full. That flush covers
-    /// all pages, because the caller may not have recorded yet which entries it removed.
+    /// Defers dropping a reference to a block that is already in a list of this gather or of another one. Flushes first
+    /// if `shared` is full. That flush covers all pages, because the caller may not have recorded yet which entries it
+    /// removed.
     #[cold]
     fn hold_shared(&mut self, frame: Frame, whole: bool) {
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
@@ -709,7 +711,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         let mut number = core::mem::replace(&mut self.wholes, END);
         while number != END {
             let head = Frame::new(number);
-            // Unlink before dropping the reference: after that, the gather of another holder may link the folio again.
+            // Unlink before dropping the reference: once the reference is dropped, the gather of another holder may
+            // link the folio again.
             number = frames.meta(head).back.swap(UNLINKED, Ordering::Relaxed);
             frames.release_whole(head);
         }
@@ -766,7 +769,7 @@ impl<M: Machine> Gather<'_, M> {
     }
 }
 
-/// Whether the thread is unwinding. If so, `drop` must not panic, so that the first panic is reported.
+/// Whether the thread is unwinding. `drop` must not panic then, so that the first panic is reported.
 fn panicking() -> bool {
     #[cfg(any(test, feature = "std"))]
     {

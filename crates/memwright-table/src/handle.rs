@@ -116,7 +116,7 @@ impl<T: ?Sized> Shared<T> {
         core::ptr::addr_eq(a.inner.as_ptr(), b.inner.as_ptr())
     }
 
-    /// The number of handles to the value. Other threads may change it at any time.
+    /// The number of handles to the value. Other threads may change the number at any time.
     pub fn references(this: &Self) -> usize {
         this.counted().references.load(Ordering::Relaxed)
     }

@@ -21,7 +21,7 @@
 //! # How a change is made
 //! An operation creates a [`Gather`] and opens a [`Cursor`] on a range, which locks one table at a time. It changes
 //! entries through the cursor. Each change is classified ([`change`]) and recorded in the gather while the table's lock
-//! is held. Displaced frames stay in the gather. [`Gather::finish`] invalidates once and then frees them.
+//! is held. Displaced frames stay in the gather. [`Gather::finish`] invalidates once and then frees these frames.
 //!
 //! ```
 //! use core::ptr::NonNull;

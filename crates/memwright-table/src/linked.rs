@@ -170,11 +170,11 @@ impl Threads for Linked {
     }
 }
 
-/// The functions of the linked machine. A static, and not a constant, which each crate would contain.
+/// The functions of the linked machine. A static exists once; a constant would be copied into each crate that uses it.
 static FUNCTIONS: Functions = Functions::of::<Linked>();
 
-/// Names the machine of the image: a static, and its type, which implements [`Machine`] with the architecture
-/// [`X86_64`], and [`Threads`]. Use it once, in the crate that creates the image.
+/// Names the machine of the image by a static and the type of that static. The type implements [`Machine`] with the
+/// architecture [`X86_64`], and [`Threads`]. Use it once, in the crate that creates the image.
 #[macro_export]
 macro_rules! link_machine {
     ($machine:path, $type:ty) => {

@@ -9,7 +9,7 @@ use crate::sync::Threads;
 /// A set of translations that CPUs must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
-    /// `count` translations from `first` on, at a distance of `stride`.
+    /// The translations of `count` consecutive pages of the size `stride`, from the page `first` on.
     Pages {
         /// The first page.
         first: Page,
@@ -47,10 +47,10 @@ impl Invalidation {
 /// and the state for the other architectures.
 ///
 /// # Interrupts
-/// The methods can be called with interrupts enabled or disabled, and under locks of this crate;
-/// `invalidate_remote` under none later than
-/// [`TableChild`](crate::sync::Rank::TableChild). An interrupt handler calls nothing of this crate. It serves
-/// invalidations, for which it acquires no lock. See [`Threads`] for what else holds during a call.
+/// The methods can be called with interrupts enabled or disabled, and under locks of this crate. `invalidate_remote` is
+/// not called under locks later than [`TableChild`](crate::sync::Rank::TableChild). An interrupt handler calls nothing
+/// of this crate. It serves invalidations, for which it acquires no lock. See [`Threads`] for what else holds during a
+/// call.
 ///
 /// # Safety
 /// - `memory_base` always returns the same pointer. For every range that `has_memory` accepts, the
@@ -61,40 +61,42 @@ impl Invalidation {
 ///   of it.
 /// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, including those that
 ///   it had kept.
-/// - The CPU that [`Threads::cpu`] returns is below `cpu_count`, which never changes and is from 1 to
+/// - The number of the CPU that [`Threads::cpu`] returns is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
-/// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames that they are given as the
-///   target, and write all of them: a new page table is a frame that `clear_frame` has filled with zeroes.
+/// - If an embedder overrides `clear_frame`, `clear_frames` or `copy_frame`, the method writes all of the target frames
+///   and no other memory. This matters because a new page table is a frame that `clear_frame` has filled with zeroes.
 /// - The frame that `template` returns is a live root table, whose bytes are at `memory_base() + 4096 * number`.
-/// - `has_device_memory` accepts no frame that `has_memory` accepts. User programs may access the frames that it accepts,
-///   with every cache mode: no Rust reference to them exists, and no memory safety depends on their contents.
+/// - `has_device_memory` accepts no frame that `has_memory` accepts. User programs may access the frames that
+///   `has_device_memory` accepts, with every cache mode: no Rust reference to them exists, and no memory safety depends
+///   on their contents.
 pub unsafe trait Machine: Send + Sync + 'static {
     /// The architecture of the page tables. There is no default: the crate writes the entries of the architecture that
-    /// the machine names, whatever the processor on which it runs.
+    /// the machine names, whatever the processor.
     type Arch: Architecture;
 
     /// The functions that apply to the calling thread and its CPU. The locks and waits of this crate are generic over
     /// this type. For a machine with one CPU and no threads of its own, it can be [`OneCpu`](crate::OneCpu).
     type Threads: Threads;
 
-    /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after it.
+    /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after this
+    /// address.
     fn memory_base(&self) -> NonNull<u8>;
 
     /// Whether all of `range` is memory that this crate may manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
-    /// Whether all of `range` is device memory, which this crate may map but never manages: it reads and writes no frame
-    /// of it, and keeps no metadata for it. A machine without this method has none.
+    /// Whether all of `range` is device memory, which this crate may map but never manages: it reads and writes no
+    /// frame of it, and keeps no metadata for it. A machine without this method has no device memory.
     fn has_device_memory(&self, range: FrameRange) -> bool {
         let _ = range;
         false
     }
 
-    /// Whether entry 1 of the page attribute table (PAT) of every CPU is write-combining. After a reset of the
-    /// processor, this entry is write-through; an embedder that returns `true` has written `IA32_PAT` on each CPU
-    /// before the CPU loads a table. Entries 0 (write-back) and 3 (uncached) must have the values of the reset in any
-    /// case; other entries are not used. This is the layout of Linux. Without it, a mapping for
-    /// [`CacheMode::WriteCombining`](crate::CacheMode::WriteCombining) is uncached. The result never changes.
+    /// Whether entry 1 of the page attribute table (PAT) of every CPU is write-combining. The result never changes.
+    /// After a reset of the processor, this entry is write-through; an embedder that returns `true` has written
+    /// `IA32_PAT` on each CPU before the CPU loads a table. Whatever the result, entries 0 (write-back) and 3
+    /// (uncached) must have their values after a reset; other entries are not used. Linux uses the same layout. If the
+    /// result is `false`, a mapping for [`CacheMode::WriteCombining`](crate::CacheMode::WriteCombining) is uncached.
     fn has_write_combining(&self) -> bool {
         false
     }
@@ -117,7 +119,7 @@ pub unsafe trait Machine: Send + Sync + 'static {
 
     /// Makes `root` the root table of this CPU. Drops every non-global translation of the old root, or keeps these
     /// translations under the tag of the old root for [`load_kept_root`](Machine::load_kept_root). Also drops the
-    /// translations that the CPU kept of a root table that was in the frame `root` before.
+    /// translations that the CPU kept of an earlier root table in the frame `root`.
     fn load_root(&self, root: Frame);
 
     /// Whether a CPU can keep translations of a root that it no longer has loaded, by address-space tags such as the

@@ -34,7 +34,7 @@ impl<T> Default for Rising<T> {
 }
 
 impl<T> Rising<T> {
-    /// Elements per block.
+    /// The number of elements in a block.
     const TOGETHER: usize = if size_of::<(u64, T)>() > BLOCK / 2 {
         1
     } else {
@@ -82,7 +82,8 @@ impl<T> Rising<T> {
         Ok(number)
     }
 
-    /// Inserts an element with the number `number`. Usually it is the highest number, and the element is appended.
+    /// Inserts an element with the number `number`. If `number` is higher than all present numbers, as usual, the
+    /// element is appended.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the list is unchanged then.
@@ -127,8 +128,8 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Allocates memory for `elements` more elements and for a list of `list` blocks. The memory is for at least 4
-    /// elements, and for at most one block of them.
+    /// Allocates memory for `elements` more elements and for a list of `list` blocks. Whatever `elements` is, the
+    /// memory is for at least 4 elements and for at most one block of them.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -169,7 +170,7 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Returns the index of the first block whose last element has this number or a higher one.
+    /// Returns the index of the first block whose last element has the number `number` or a higher one.
     fn block_of(&self, number: u64) -> usize {
         let ends_before = |block: &Vec<(u64, T)>| block.last().is_some_and(|last| last.0 < number);
         self.blocks.partition_point(ends_before)
@@ -183,14 +184,14 @@ impl<T> Rising<T> {
         block.get(place).map(|(number, value)| (*number, value))
     }
 
-    /// Returns the element with this number.
+    /// Returns the element with the number `number`.
     #[must_use]
     pub fn get(&self, number: u64) -> Option<&T> {
         let (found, value) = self.first_from(number)?;
         (found == number).then_some(value)
     }
 
-    /// Removes the element with this number.
+    /// Removes the element with the number `number`.
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let index = self.block_of(number);
         let block = self.blocks.get_mut(index)?;

@@ -30,7 +30,7 @@ pub struct Tags {
 pub struct TagChoice {
     /// The tag, counted from 0.
     pub tag: usize,
-    /// Whether the CPU may keep the translations that have the tag. If not, the load of the root must drop them.
+    /// Whether the CPU may keep the translations that have the tag. If false, the load of the root must drop them.
     pub kept: bool,
 }
 

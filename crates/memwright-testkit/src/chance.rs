@@ -30,7 +30,7 @@ impl Chance {
         (self.draw() % bound as u64) as usize
     }
 
-    /// Returns a number of the range.
+    /// Returns a number in `range`.
     pub(crate) fn from(&mut self, range: core::ops::Range<u8>) -> u8 {
         range.start + self.below(range.len()) as u8
     }

@@ -307,7 +307,7 @@ fn actions(chance: &mut Chance) -> Vec<Action> {
     }
 }
 
-/// Generates steps that access or move pages that are read-write-protected, and access them afterwards.
+/// Generates steps that access or move read-write-protected pages, and then access the pages again.
 fn accessed(chance: &mut Chance, range: Range) -> Vec<Action> {
     let counts = chance.flip();
     vec![

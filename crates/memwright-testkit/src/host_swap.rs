@@ -29,7 +29,7 @@ enum UnderWay {
 pub struct HostSwap {
     slots: u32,
     pages: Mutex<BTreeMap<u32, Vec<u8>>>,
-    /// Every n-th transfer fails, where n is this number; 0 if none fails.
+    /// The number `n` such that every n-th transfer fails; 0 if none fails.
     fails_each: AtomicU64,
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
@@ -57,8 +57,8 @@ impl HostSwap {
         self.fails_each.store(each, Ordering::Relaxed);
     }
 
-    /// Makes transfers asynchronous from now on, with at most `depth` under way. When a caller waits for one of them,
-    /// it completes all of them, in reverse order of submission.
+    /// Makes transfers asynchronous from now on, with at most `depth` under way. A caller that waits for one transfer
+    /// completes all of them, in reverse order of submission.
     ///
     /// # Panics
     /// If `depth` is larger than 64.

@@ -12,7 +12,7 @@ use crate::script::{Script, Step};
 /// shortened.
 ///
 /// # Errors
-/// The first difference, or that a part of the run keeps the frames in use.
+/// The first difference, or a report that a value of the run still holds the frame allocator at the end.
 pub fn judge<M: TestMachine>(
     start: impl FnOnce() -> Lockstep<M>,
     script: &Script,
@@ -47,8 +47,9 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Difference>) -> Result<T
     run()
 }
 
-/// Removes steps from a script, and runs steps in the first process or on the first CPU, as long as `fails` returns an
-/// error. Calls `fails` at most `tries` times. Returns the last script for which it returned an error, and that error.
+/// Shortens a script as long as `fails` returns an error: removes steps, and makes steps run in the first process or on
+/// the first CPU. Calls `fails` at most `tries` times. Returns the last script for which `fails` returned an error, and
+/// that error.
 pub fn shorten<E>(
     script: Script,
     error: E,

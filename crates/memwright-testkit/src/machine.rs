@@ -19,16 +19,17 @@ pub struct Trap {
 /// A machine on which the test kit can run user programs.
 ///
 /// The accesses are those of user mode, on the CPU as which the calling thread [acts](Self::act_as). That CPU has the
-/// root of `table` loaded. A machine whose CPUs have no page walker passes `table` to
-/// [`translate`](Table::translate); others can ignore it. Each access is inside one page. It performs the access once,
-/// and does not handle the fault: the kit calls [`fault`](memwright::AddressSpace::fault), and accesses again.
+/// root of `table` loaded. A machine whose CPUs have no page walker passes `table` to [`translate`](Table::translate);
+/// others can ignore it. Each access is inside one page. The method performs the access once, and does not handle a
+/// fault: the kit calls [`fault`](memwright::AddressSpace::fault), and then accesses again.
 ///
-/// One thread of the kit acts as every CPU, one after another.
-/// [`invalidate_remote`](Machine::invalidate_remote) must therefore complete although no thread acts as the target: the
-/// caller changes the TLB of the target itself, as an emulator can, or an interrupt of real hardware does. A machine whose
-/// CPUs serve requests in a loop of their own needs a thread that serves them for the kit.
+/// One thread of the kit acts as every CPU, one after another. [`invalidate_remote`](Machine::invalidate_remote) must
+/// therefore complete although no thread acts as the target. In an emulator, the caller can change the TLB of the
+/// target itself; on real hardware, an interrupt of the target does so. A machine whose CPUs serve requests in a loop
+/// of their own needs a thread that serves them for the kit.
 pub trait TestMachine: Machine + Sized {
-    /// A guard, which is dropped on the thread that created it. The calling thread acts as a CPU as long as it exists.
+    /// A guard, which is dropped on the thread that created it. The calling thread acts as a CPU as long as the guard
+    /// exists.
     type Acting;
 
     /// Makes the calling thread act as `cpu`: [`Threads::cpu`](memwright_table::sync::Threads::cpu) returns this number
@@ -62,9 +63,9 @@ pub trait TestMachine: Machine + Sized {
         Ok(())
     }
 
-    /// Checks the state of `cpu`, which has the root of `table` loaded, after each step: such as that it has cached no
-    /// translation that permits more than the table. [`Table::look`] returns the entries and changes none. The calling
-    /// thread may act as another CPU. The default checks nothing.
+    /// Checks the state of `cpu`, which has the root of `table` loaded, after each step. For example, checks that the
+    /// CPU has cached no translation that permits more than the table. [`Table::look`] returns the entries and changes
+    /// none. The calling thread may act as another CPU. The default checks nothing.
     ///
     /// # Errors
     /// A description of what is wrong.

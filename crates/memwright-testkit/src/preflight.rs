@@ -1,7 +1,7 @@
 //! The checks of a machine before the first script. Each failure names the method that is wrong.
 //!
-//! A machine with one of these mistakes can corrupt page tables, so that a script ends with a difference that says
-//! nothing about the cause, or with a fault of the host.
+//! A machine with one of the mistakes that these checks find can corrupt page tables. A script then ends with a
+//! difference that says nothing about the cause, or with a fault of the host.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -75,7 +75,7 @@ fn pattern(salt: usize) -> [u8; PAGE_SIZE] {
     core::array::from_fn(|index| (index * 7 + index / 256 * 11 + salt * 29 + 1) as u8)
 }
 
-/// Checks that the methods of a machine that write frames do so, and write no other frame.
+/// Checks that the methods that write frames write all of the frames that they are given, and no other frame.
 fn check_frames<M: TestMachine>(frames: &Frames<M>) -> Result<(), Wrong> {
     let machine = frames.machine();
     if machine.memory_base() != machine.memory_base() {
@@ -185,7 +185,8 @@ fn expect<M: TestMachine, T>(
         return Ok(());
     }
     if found == Err(Signal::Broken(ENDLESS)) && !M::Arch::FAULT_DROPS_STALE {
-        // Such a processor uses the entry that it cached before the fault until the handler invalidates it.
+        // On this architecture, a fault does not drop the stale translation: the processor uses it until the handler
+        // invalidates it.
         return wrong(
             "invalidate_local",
             format!("{what} still faults after many faults that were resolved"),
@@ -203,7 +204,7 @@ fn expect<M: TestMachine, T>(
     wrong(method, format!("{what} {}; it {should}", text(found)))
 }
 
-/// Checks accesses and invalidations: those of one page, by one CPU and by two.
+/// Checks accesses to one page and invalidations of it, by one CPU and by two CPUs.
 fn check_programs<M: TestMachine>(programs: &[Process<M>; 2]) -> Result<(), Wrong> {
     let [program, other] = programs;
     let cpus = program.host().cpus();
@@ -235,8 +236,8 @@ fn check_programs<M: TestMachine>(programs: &[Process<M>; 2]) -> Result<(), Wron
     check_switch(program, other)
 }
 
-/// Checks that a CPU that has loaded another root uses no translation of the first. Both programs map one address, at
-/// which each has a page of its own.
+/// Checks that a CPU that has loaded another root uses no translation of the first root. Both programs map one address,
+/// at which each has a page of its own.
 fn check_switch<M: TestMachine>(one: &Process<M>, other: &Process<M>) -> Result<(), Wrong> {
     let both = Rights::READ | Rights::WRITE;
     let at = map(one, both)?;

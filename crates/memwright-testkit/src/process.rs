@@ -20,8 +20,8 @@ use crate::machine::{TestMachine, Trap};
 pub type Space<M> = AddressSpace<M>;
 
 /// The maximum number of faults of one access. An access that faults more often counts as hanging. A typical access
-/// needs at most three: to populate the page, to make it writable, and to drop a stale translation. More are needed if
-/// the adversary or another CPU undoes the effect of one.
+/// needs at most three faults: to populate the page, to make it writable, and to drop a stale translation. More faults
+/// are needed if the adversary or another CPU undoes the effect of one of them.
 const MOST_FAULTS: usize = 32;
 
 /// The signal that ends a program after an invalid access.
@@ -231,8 +231,8 @@ impl<M: TestMachine> Process<M> {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// Creates a program with this address space. The program was last run on the CPU `last`, and exits on that CPU, so
-    /// that no two host threads act as one CPU at the same time.
+    /// Creates a program with the address space `space`. The program was last run on the CPU `last`, and exits on that
+    /// CPU, so that no two host threads act as one CPU at the same time.
     fn with_space(host: &Arc<Host<M>>, space: Space<M>, last: CpuId) -> Self {
         Self {
             host: host.clone(),
@@ -317,7 +317,7 @@ impl<M: TestMachine> Process<M> {
         })
     }
 
-    /// Performs an access of this kind to the page of `address`, resolves its faults and retries it.
+    /// Performs an access of the kind `kind` to the page of `address`, resolves its faults and retries it.
     ///
     /// # Errors
     /// The signal that would end the program.
@@ -370,8 +370,8 @@ impl<M: TestMachine> Process<M> {
     }
 }
 
-/// Returns where the part of an access begins that begins `done` bytes after `address` and is in one page, and its
-/// length. `all` is the length of the access.
+/// Returns the start and the length of one part of an access. The part begins `done` bytes after `address`, and ends
+/// with its page or with the access, whose length is `all`.
 fn part(address: VirtAddr, done: usize, all: usize) -> (VirtAddr, usize) {
     let here = VirtAddr::new(address.as_u64() + done as u64);
     (here, (PAGE_SIZE - here.offset()).min(all - done))

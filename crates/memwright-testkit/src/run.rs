@@ -27,14 +27,15 @@ pub struct Options {
     pub programs: u32,
     /// About the number of steps of a random program. The default is 60.
     pub steps: usize,
-    /// The number from which the random programs follow. The default is 1.
+    /// The seed of the random programs. The default is 1.
     pub seed: u64,
     /// The number of CPUs on which programs run: from 1 to the number of CPUs of the machine, or `usize::MAX` for all of
     /// them, which is the default. Another number is a failure.
     pub cpus: usize,
     /// Whether the machine is checked before the first script: that frames are cleared and copied, that the bytes of a
-    /// store are in the frame of the page, that accesses are refused, that invalidations take effect, and that a CPU
-    /// that acts for another is that CPU. Each failure names the method that is wrong. The default is true.
+    /// store are in the frame of the page, that accesses are refused, that invalidations take effect, and that
+    /// [`act_as`](TestMachine::act_as) makes the thread act as the given CPU. Each failure names the method that is
+    /// wrong. The default is true.
     pub preflight: bool,
 }
 
@@ -53,13 +54,13 @@ impl Default for Options {
 /// What a run without a failure has done.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The number of scripts and random programs. A script that runs in several setups counts as often.
+    /// The number of scripts and random programs. A script counts once for each setup in which it runs.
     pub scripts: u64,
-    /// The number of their steps.
+    /// The number of steps of these scripts and programs.
     pub steps: u64,
     /// The number of loads, stores and fetches that programs attempted.
     pub accesses: u64,
-    /// The number of page faults that they took.
+    /// The number of page faults that programs took.
     pub faults: u64,
     /// How often each kind of step succeeded.
     pub successes: Successes,
@@ -110,7 +111,7 @@ pub struct Failure {
     pub name: String,
     /// The first step after which a difference was found, and the difference.
     pub difference: String,
-    /// The steps, without those that the failure does not need if the feature `std` is on. Empty if the run could not
+    /// The steps. With the feature `std`, without those that the failure does not need. Empty if the run could not
     /// start.
     pub script: Script,
 }
@@ -147,10 +148,10 @@ enum Setup {
     Collapse,
 }
 
-/// The setups in which each saved script runs, and in turn each random program.
+/// The setups without huge pages. A saved script runs in each of them; a random program runs in one of them, in turn.
 const SMALL: [Setup; 3] = [Setup::Plain, Setup::Swap, Setup::Folios];
 
-/// Those for huge pages.
+/// The setups for scripts with huge pages.
 const LARGE: [Setup; 2] = [Setup::Huge, Setup::Collapse];
 
 /// The least number of frames on which the kit runs.
@@ -165,10 +166,11 @@ const ONE_CPU: &str = "invalidations on other CPUs, because programs run on one 
 /// The least number of frames on which the scripts for huge pages run.
 const FRAMES_FOR_HUGE: u64 = 12_288;
 
-/// One in this number of random programs runs with huge pages, if there is enough memory. They take the longest.
+/// One in this number of random programs runs with huge pages, if there is enough memory. Programs with huge pages take
+/// the longest.
 const HUGE_EVERY: u32 = 16;
 
-/// The number of slots of the swap device. One for huge pages has more.
+/// The number of slots of the swap device. A swap device for huge pages has more slots.
 const SLOTS: u32 = 64;
 const SLOTS_FOR_HUGE: u32 = 8192;
 
@@ -180,8 +182,8 @@ const ATTEMPTS: usize = if cfg!(feature = "std") { 400 } else { 0 };
 /// numbers of frames at the end of each script.
 ///
 /// `regions` is the memory for the test, as for [`Frames::new`]: at least 512 frames. Scripts for huge pages run if it
-/// has 12288 frames; [`Report::skipped`] says so otherwise. Each script starts with new page tables on all CPUs, and uses
-/// the memory from the start again. [`TestMachine::unload`] has been called on each CPU when the function returns.
+/// has 12288 frames; otherwise [`Report::skipped`] lists them. Each script starts with new page tables on all CPUs, and
+/// uses the memory from the start again. [`TestMachine::unload`] has been called on each CPU when the function returns.
 ///
 /// Before the first script, the machine is checked as [`Options::preflight`] says. One thread acts as every CPU, one after
 /// another: [`invalidate_remote`](memwright_table::Machine::invalidate_remote) must complete although no thread acts as
@@ -314,7 +316,7 @@ impl<M: TestMachine + Clone> Run<'_, M> {
     /// Starts a script on a new memory manager.
     ///
     /// # Panics
-    /// If the machine cannot start, which it has done before.
+    /// If the machine cannot start, although it has started before.
     fn start(&self, setup: Setup) -> Lockstep<M> {
         let host = self.boot().expect("it has started before");
         let lockstep = Lockstep::new(host);

@@ -1,6 +1,6 @@
-//! Scripts that have found a mistake in Memwright, or that find one of a machine.
+//! Scripts that found a mistake in Memwright, or that detect a mistake in a machine.
 
-/// A script that has found a mistake, or finds one of a machine.
+/// A script that found a mistake in Memwright, or that detects a mistake in a machine.
 pub(crate) struct Saved {
     /// The name of its file.
     pub(crate) name: &'static str,
@@ -8,7 +8,7 @@ pub(crate) struct Saved {
     pub(crate) text: &'static str,
 }
 
-/// The line of a script whose places are parts of huge pages.
+/// The line that marks a script whose places are parts of huge pages.
 const HUGE: &str = "# huge";
 
 impl Saved {

@@ -53,7 +53,8 @@ impl Scale {
         );
         match part {
             0 => format!("page {place} ({page:#x})"),
-            // An access to this page has an offset of eight times its number in the place: see `access`.
+            // To access this page, a step uses an offset of eight times the number of the page in its place: see
+            // `access`.
             _ => format!("page {place} offset {} ({page:#x})", part * 8),
         }
     }
@@ -157,7 +158,7 @@ pub enum Action {
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
-    /// `UFFDIO_REGISTER` with write or read-write protection, with the process's userfaultfd of this kind.
+    /// `UFFDIO_REGISTER` with write or read-write protection, with the process's userfaultfd of the given kind.
     Watch(Range, Watcher),
     /// `UFFDIO_UNREGISTER`
     Unwatch(Range, Watcher),
@@ -233,7 +234,8 @@ pub struct Step {
 pub struct Script(pub Vec<Step>);
 
 impl Script {
-    /// Returns the script with the numbers of the CPUs that its steps select on a machine with `cpus` CPUs.
+    /// Returns the script with the CPU field of each step replaced by the number of the CPU that it selects on a
+    /// machine with `cpus` CPUs.
     #[must_use]
     pub fn on(mut self, cpus: usize) -> Self {
         for step in &mut self.0 {

@@ -75,8 +75,8 @@
 //!
 //! # Features
 //!
-//! All features are on by default. A kernel that does without one is smaller. The operations of a feature that is off
-//! stay in the interface: they do nothing, or fail.
+//! All features are on by default. A kernel that does without a feature is smaller. The operations of a feature that is
+//! off stay in the interface, but do nothing or fail.
 //!
 //! | Feature | Without it |
 //! |---|---|
@@ -280,7 +280,7 @@ pub use types::trace::{Event, TraceSink};
 pub use vma::area::{Area as AreaOf, AreaFlags, Backed};
 pub use vma::writable::{Verdict, View, writable};
 
-/// The operations of an address space that a kernel does not need first, by theme.
+/// The operations of an address space that a kernel does not need at first, by theme.
 pub mod theme {
     pub use crate::mm::theme::{
         HugePages, Ksm, Numa, ProtectionKeys, Residency, Tracking, Uffd, Usage,

@@ -83,7 +83,8 @@ fn what_each_change_is() {
 
 #[test]
 fn what_each_change_needs() {
-    // The three columns: local invalidation, remote invalidation, the frame is freed only after both.
+    // For each change: whether it needs a local invalidation, whether it needs a remote one, and whether the frame may
+    // be freed only after both.
     let needs = Change::ALL.map(|c| (c.needs_local(), c.needs_remote(), c.holds_frame()));
     let expected = [
         (Change::Same, (false, false, false)),

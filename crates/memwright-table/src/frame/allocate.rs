@@ -66,8 +66,8 @@ impl<M: Machine> Frames<M> {
     /// Allocates 2^`order` frames from the nodes that `choice` names, with one reference. The contents are undefined.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if none of these nodes has such a block, or if only the reserve is left and `kind` may not use
-    /// it.
+    /// [`OutOfFrames`] if none of the nodes of `choice` has such a block, or if only the reserve is left and `kind` may
+    /// not use it.
     ///
     /// # Panics
     /// If `kind` is neither data nor `Kernel`; in debug builds, if a free frame was written to.

@@ -21,8 +21,9 @@ impl<'a> Metas<'a> {
         Self { lowest, all }
     }
 
-    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers have
-    /// the number from a table, a list or a reference; one with a number of unknown origin calls [`find`](Self::find).
+    /// The metadata of frame `number`, which is at least the lowest managed one and at most the highest. Callers get
+    /// the number from a table, a list or a reference. A caller with a number of unknown origin calls
+    /// [`find`](Self::find) instead.
     #[inline]
     pub(crate) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]
@@ -62,7 +63,8 @@ pub(super) struct Buddy {
     /// The first free block of each order.
     heads: [u32; MAX_ORDER as usize + 1],
     free: u64,
-    /// The number of these frames that are earmarked for page tables ([`Frames::earmark_tables`](super::Frames)).
+    /// The number of frames among `free` that are earmarked for page tables
+    /// ([`Frames::earmark_tables`](super::Frames)).
     earmarked: u64,
 }
 

@@ -253,7 +253,8 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Returns a pointer to the slots of the page table in frame `table`, which are in the last of its frames.
+/// Returns a pointer to the slots of the page table that begins at frame `table`. The slots are in the last of the
+/// table's frames.
 #[inline]
 fn slots_pointer<M: Machine>(base: NonNull<u8>, table: Frame) -> *mut u8 {
     let last = table.number() + (M::Arch::TABLE_FRAMES - 1);

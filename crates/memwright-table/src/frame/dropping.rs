@@ -13,8 +13,8 @@ use crate::arch::TableSlot;
 use crate::machine::{Machine, SlotOf};
 use crate::sync::{Step, step};
 
-/// The state of the frames whose references [`Frames::drop_alike`] drops: single frames of the first node with anonymous
-/// pages. It is that of the last such frame whose reference [`Frames::drop_counted`] dropped.
+/// The state of the single anonymous frames of the first node whose references [`Frames::drop_alike`] drops.
+/// [`Frames::drop_counted`] sets it to the state of the last such frame whose reference it dropped.
 #[derive(Clone, Copy)]
 pub(crate) struct Alike(State);
 
@@ -26,9 +26,9 @@ impl Alike {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Drops the reference of each of the last `slots`, as long as they map pages with rights whose frames have the state
-    /// `alike`. Returns the slots before them. Goes backwards, so that the frame of the first page is allocated first
-    /// again. Does not write the slots.
+    /// Drops the references that the last of `slots` hold. Goes backwards, so that the frame of the first page is
+    /// allocated first again, and stops at a slot that does not map a page with rights or whose frame does not have the
+    /// state `alike`. Returns the slots before those whose references it dropped. Does not write the slots.
     #[inline(never)]
     pub(crate) fn drop_alike<'s>(
         &self,
@@ -75,8 +75,8 @@ impl<M: Machine> Frames<M> {
         rest
     }
 
-    /// Drops a reference to `frame`, or to the block that contains it, which can be of any kind and state. Returns whether
-    /// it is a page of an object.
+    /// Drops a reference to `frame`, or to the block that contains it, which can be of any kind and state. Returns
+    /// whether `frame` is a page of an object.
     pub(crate) fn drop_counted(&self, frame: Frame, alike: &mut Alike) -> bool {
         let state = self.meta(self.first_frame(frame)).state();
         if state.is_plain(FrameKind::Anonymous)

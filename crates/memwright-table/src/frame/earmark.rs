@@ -1,9 +1,9 @@
 //! Earmarks of frames for page tables.
 //!
 //! A fork that shares page tables earmarks a frame for each further address space of a table (rule:
-//! shared-table-has-one-rule). When one of them needs a table of its own, the frame is allocated by
-//! [`Frames::allocate_earmarked`], which cannot fail. Earmarked frames stay in the free lists of the nodes, but no other
-//! allocation takes them.
+//! shared-table-has-one-rule). When one of these address spaces needs a table of its own,
+//! [`Frames::allocate_earmarked`] allocates the frame, and cannot fail. Earmarked frames stay in the free lists of the
+//! nodes, but no other allocation takes them.
 
 use core::sync::atomic::Ordering;
 

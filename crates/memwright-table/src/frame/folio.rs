@@ -132,8 +132,8 @@ impl<M: Machine> Frames<M> {
         whole.fetch_update(order.0, order.1, more).is_ok()
     }
 
-    /// Converts a whole-folio reference into a reference to its frame alone, which is the kind that a 4 KiB entry
-    /// holds. Returns any other reference unchanged.
+    /// Converts a whole-folio reference `page` into a reference to its frame alone, which is the kind of reference that
+    /// a 4 KiB entry holds. Returns any other `page` unchanged.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
         if page.is_whole() {
             self.for_entry_of_part(&page)
@@ -178,7 +178,7 @@ impl<M: Machine> Frames<M> {
         meta.set_state(meta.state().with(State::PARTED));
     }
 
-    /// Takes over a reference to this frame alone that a 4 KiB entry or the page store of an object held.
+    /// Takes over a reference to `frame` alone, which a 4 KiB entry or the page store of an object held.
     ///
     /// # Panics
     /// If the frame has no reference of its own.

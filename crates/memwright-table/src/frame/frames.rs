@@ -25,8 +25,8 @@ use crate::sync::{Lock, LockGuard, Threads};
 pub(super) struct CpuCache<H> {
     /// The CPU's free frames.
     pub(super) free: Lock<Cache, H>,
-    /// The number of frames of objects that became mapped on this CPU, minus the number that became unmapped on it; see
-    /// `mapped.rs`.
+    /// The number of frames of objects that became mapped on this CPU, minus the number that became unmapped on this
+    /// CPU; see `mapped.rs`.
     pub(super) mapped_objects: AtomicI64,
 }
 
@@ -242,7 +242,7 @@ impl<M: Machine> Frames<M> {
 
     #[inline]
     pub(crate) fn metas(&self) -> Metas<'_> {
-        // SAFETY: `new` wrote them, in frames that are never allocated, and only shared references to them exist.
+        // SAFETY: `new` wrote the metadata, in frames that are never allocated, and only shared references to it exist.
         let all = unsafe { self.metas.as_ref() };
         Metas::new(self.lowest, all)
     }

@@ -34,8 +34,8 @@ impl<M: Machine> Frames<M> {
             let frame = Frame::new(number);
             let meta = metas.get(number);
             number = meta.link();
-            // Unlink before dropping the reference: once it is dropped, the gather of another holder may link the
-            // frame, and this store would cut the list of that gather.
+            // Unlink before dropping the reference: once the reference is dropped, the gather of another holder may
+            // link the frame, and this store would cut the list of that gather.
             meta.set_link(UNLINKED);
             match meta.drop_reference() {
                 Left::None => {}

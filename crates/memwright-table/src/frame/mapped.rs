@@ -1,8 +1,8 @@
 //! The number of frames of objects that are mapped.
 //!
-//! A frame of an object has one reference from its object and one from each entry that maps it. So it becomes mapped
-//! when its second reference is taken, and unmapped when only one reference remains. The CPU that causes either change
-//! counts it in its own counter, so the sum over all CPUs needs no walk over frame metadata. Linux 7.2 updates
+//! A frame of an object has one reference from its object and one from each entry that maps it. So the frame becomes
+//! mapped when its second reference is taken, and unmapped when only one reference remains. The CPU that causes either
+//! change counts it in its own counter, so the sum over all CPUs needs no walk over frame metadata. Linux 7.2 updates
 //! `NR_FILE_MAPPED` when a page's map count leaves or returns to its lowest value (`mm/rmap.c`).
 //!
 //! A part of a folio is mapped by references to the whole folio and by references to the part (`folio.rs`), so no
@@ -25,9 +25,9 @@ struct ObjectFolios {
     count: u64,
     /// The number of folios that have whole-folio references besides the object's.
     mapped: u64,
-    /// The number of frames of these folios that are mapped by at least one entry.
+    /// The number of frames in folios of objects that at least one entry maps.
     frames: u64,
-    /// The number of parts of these folios that the counters of the CPUs include as mapped frames.
+    /// The number of parts of folios of objects that the per-CPU counters include as mapped frames.
     counted: u64,
 }
 

@@ -15,7 +15,8 @@ pub(crate) const END: u32 = u32::MAX - 1;
 pub(crate) enum Left {
     /// No reference.
     None,
-    /// One reference, and the frame belongs to an object. It is the object's, so no entry maps the frame any more.
+    /// One reference, and the frame belongs to an object. The reference is the object's, so no entry maps the frame any
+    /// more.
     Object,
     /// One or more references, except the case of `Object`.
     Others,
@@ -43,19 +44,19 @@ pub(crate) struct Meta {
     /// parted.
     pub(crate) lock: RawLock,
     /// Set by the memory manager: a number that identifies the owner of the page, or the slot of its copy in swap. In a
-    /// table: the root and the level, or that it is shared.
+    /// table: the root and the level, or a value that means that the table is shared.
     pub(crate) owner: AtomicU64,
     /// Set by the memory manager: the index of the page in its owner. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
     /// In a table: the counts of its entries by kind, in one word (`table/numbers.rs`); 0 if all entries are empty.
-    /// Written under its lock.
+    /// Written under the table's lock.
     pub(crate) live: AtomicU32,
     /// In the first frame of a folio: the number of whole-folio references.
     pub(crate) whole: AtomicU32,
-    /// In a table: the first of the page tables deposited for splits of its huge pages. Written under its lock.
+    /// In a table: the first of the page tables deposited for splits of its huge pages. Written under the table's lock.
     pub(crate) aside: AtomicU32,
     /// In a last-level table: flags about all of its entries (`quiet.rs`). Cleared when software locks the table to
-    /// change it. Written under its lock.
+    /// change it. Written under the table's lock.
     pub(crate) quiet: AtomicU32,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct State(u32);
 impl State {
     /// The contents were poisoned when the frame was freed. In debug builds only.
     pub(crate) const POISONED: u32 = 1 << 24;
-    /// The frame is not the first of its allocated block. Its link is the number of the first.
+    /// The frame is not the first of its allocated block. Its link is the number of the first frame.
     pub(crate) const TAIL: u32 = 1 << 25;
     /// The first frame of a free block in a list of its node.
     pub(crate) const LISTED: u32 = 1 << 26;
@@ -83,8 +84,8 @@ impl State {
     pub(crate) const COPIED: u32 = 1 << 30;
     /// The contents may be discarded (`MADV_FREE`).
     pub(crate) const LAZY: u32 = 1 << 31;
-    /// The flags of frames in a block of several frames. A frame of a closed folio other than the first has none of
-    /// them.
+    /// The flags of frames in a block of several frames. In a closed folio, only the first frame has one of these
+    /// flags.
     pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
     /// The order of the folio with which the frame was allocated; see `pages.rs`.
     pub(crate) const PAGE_OF: u32 = 0xf << Self::PAGE_OF_SHIFT;
@@ -114,7 +115,7 @@ impl State {
         self.0 & flag != 0
     }
 
-    /// Whether the frame is of this kind and has no copy in swap.
+    /// Whether the frame is of `kind` and has no copy in swap.
     #[inline]
     pub(crate) const fn is_plain(self, kind: FrameKind) -> bool {
         self.0 & (0xff | Self::COPIED) == kind as u32
@@ -157,8 +158,8 @@ impl State {
     }
 
     /// Whether the references to the frame are counted in its own metadata and the frame is in no folio. `false` means
-    /// unknown: the frame may be in a block of several frames, or free. The state of a frame of a closed folio other
-    /// than the first is that of a free frame.
+    /// unknown: the frame may be in a block of several frames, or free. In a closed folio, all frames except the first
+    /// have the state of a free frame.
     #[inline]
     pub(crate) const fn is_alone(self) -> bool {
         self.0 & Self::IN_BLOCK == 0 && self.0 & 0xff != FrameKind::Free as u32
@@ -174,7 +175,7 @@ impl State {
 }
 
 impl State {
-    /// Returns the state of the folio with another kind. The folio must be closed.
+    /// Returns the state of the folio with the kind `kind`. The folio must be closed.
     pub(crate) const fn become_folio(self, kind: FrameKind) -> Self {
         self.become_block(kind, super::order::FOLIO_ORDER)
             .with(Self::FOLIO)
@@ -241,8 +242,8 @@ impl Meta {
         self.state().0 & 0xff == FrameKind::Table as u32
     }
 
-    /// Makes the frame an empty table with this owner, for the pages from number `start` on. The caller then calls
-    /// `disturb`.
+    /// Makes the frame an empty table with the owner `owner`, for the pages from number `start` on. The caller then
+    /// calls `disturb`.
     pub(crate) fn become_table(&self, owner: u64, start: u64) {
         self.owner.store(owner, Ordering::Relaxed);
         self.index.store(start, Ordering::Relaxed);
@@ -288,7 +289,7 @@ impl Meta {
     }
 
     /// Like [`drop_reference`](Self::drop_reference), for a block that belongs to no object. Returns whether no
-    /// reference remains. Calls `between` where another CPU can drop its reference before this one does.
+    /// reference remains. Calls `between` at the point where another CPU can drop its reference before this CPU does.
     ///
     /// # Panics
     /// If the block has no reference.

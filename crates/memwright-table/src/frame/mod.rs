@@ -7,7 +7,7 @@
 //! yields the same frames.
 //!
 //! User programs and hardware may write the contents of a frame at any time. Therefore, this crate forms references to
-//! them only as atomics, and otherwise copies them through raw pointers.
+//! the contents only as atomics, and otherwise copies the contents through raw pointers.
 
 extern crate alloc as rust_alloc;
 

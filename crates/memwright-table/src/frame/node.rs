@@ -2,9 +2,9 @@
 //!
 //! A CPU's cache holds frames of its own node. An allocation without a policy is served from that node, or from the
 //! next nearest one when that node is exhausted (Linux 7.2 `mm/page_alloc.c`, `build_zonelists`). On a machine with one
-//! node, only allocations from given nodes use this module. A choice for one allocation ([`Frames::choose_next`]) or a
-//! policy for all of them ([`Frames::set_chooser`]) keeps the CPU's cache empty: an allocation that finds the cache
-//! empty calls this module, which applies the choice or policy.
+//! node, only allocations for which the caller names the nodes use this module. A choice for one allocation
+//! ([`Frames::choose_next`]) or a policy for all of them ([`Frames::set_chooser`]) keeps the CPU's cache empty: an
+//! allocation that finds the cache empty calls this module, which applies the choice or policy.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -87,8 +87,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect. On a
-    /// machine with one node, no call has one.
+    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect, and on a
+    /// machine with one node, even the first call has no effect.
     pub fn set_chooser(&self, chooser: Arc<dyn Chooser>) {
         if self.nodes.len() == 1 || !self.choosing.set(chooser) {
             return;

@@ -12,8 +12,8 @@ use crate::machine::Machine;
 /// The number of words that [`zero_bits`] checks.
 pub(crate) const TOGETHER: usize = 8;
 
-/// The words of a data frame, and the owner in its metadata. Reading several words, or a word and the owner, checks the
-/// frame once.
+/// The words of a data frame, and the owner in its metadata. The frame is checked once, and not for each access to a
+/// word or to the owner.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeWords<'f> {
     words: &'f [AtomicU64; WORDS],
@@ -35,7 +35,7 @@ impl<M: Machine> Frames<M> {
 }
 
 impl<'f> NodeWords<'f> {
-    /// Returns the word with this number.
+    /// Returns the word `number`.
     ///
     /// # Panics
     /// If the frame has no such word.
@@ -73,7 +73,7 @@ impl<'f> NodeWords<'f> {
     }
 }
 
-/// Returns those bits of `wanted` whose words are not 0, of fewer words than a group.
+/// Returns those bits of `wanted` whose words are not 0. For `words` that are too few for [`zero_bits`].
 #[cold]
 fn filled_of_few(words: &[AtomicU64], wanted: u64) -> u64 {
     assert!(wanted >> words.len() == 0, "a frame has 512 words");
@@ -83,8 +83,8 @@ fn filled_of_few(words: &[AtomicU64], wanted: u64) -> u64 {
     filled & wanted
 }
 
-/// Returns a bitmap of those of `words` that are 0; bit 0 is the first. Calls `visit` before it reads a word, except
-/// where one instruction reads the word and compares it.
+/// Returns a bitmap of those of `words` that are 0; bit 0 is the first word. Calls `visit` before it reads a word,
+/// except where one instruction both reads the word and compares it.
 ///
 /// For an atomic load, the compiler needs five instructions per word. An x86 comparison reads the word and leaves the
 /// result in the carry flag, which the next instruction shifts into the bitmap. Miri and the interleaver see every load.

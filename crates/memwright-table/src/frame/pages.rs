@@ -196,9 +196,9 @@ impl<M: Machine> Frames<M> {
         if found.is_folio { order } else { 0 }
     }
 
-    /// Splits each folio that is mapped by pages and has a higher order than `order` into folios of `order`, or into
-    /// single pages if `order` is 0. Splits folios among the frames from `first` up to but not including `end`.
-    /// Page-table entries do not change.
+    /// Splits folios among the frames from `first` up to but not including `end`. Each folio that is mapped by pages
+    /// and has a higher order than `order` becomes folios of `order`, or single pages if `order` is 0. Page-table
+    /// entries do not change.
     ///
     /// # Panics
     /// If `first` or `end` is not a multiple of 2^`order`.

@@ -6,8 +6,8 @@ use super::{FrameRef, Frames};
 use crate::addr::Frame;
 use crate::machine::Machine;
 
-/// A counted reference to a frame that a device or the kernel can write at any time, which is pinned for that (rule:
-/// exclusive-before-pin). Dropping it removes its pin.
+/// A counted reference to a pinned frame, which a device or the kernel can write at any time (rule:
+/// exclusive-before-pin). Dropping the reference removes its pin.
 #[must_use = "dropping it unpins the frame"]
 pub struct Pinned<'a, M: Machine>(FrameRef<'a, M>);
 

@@ -15,7 +15,7 @@ impl<M: Machine> Frames<M> {
     pub(super) fn poison(&self, frame: Frame) {
         let words = frame_pointer(self.base, frame).cast::<u64>();
         for index in 0..WORDS {
-            // SAFETY: the frame belongs to this machine, for its metadata was reached, and is free.
+            // SAFETY: the frame belongs to this machine, because its metadata was found, and is free.
             unsafe { words.add(index).write_volatile(PATTERN) };
         }
         let meta = self.meta(frame);

@@ -165,7 +165,7 @@ impl<M: Machine> Frames<M> {
     /// [`NoHugePage`] if the limit of the subpool is reached, or if no page is free and no surplus page can be added.
     ///
     /// # Panics
-    /// If `kind` is not that of a pool page in use.
+    /// If `kind` is neither `PoolAnonymous` nor `PoolObject`.
     pub fn take_huge(
         &self,
         promised: bool,
@@ -197,11 +197,11 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Allocates a surplus page on the nodes that `choice` names, to replace a page that the caller is about to free.
-    /// When that page returns to the pool, the pool frees it as surplus (`alloc_migrate_hugetlb_folio`). The contents
-    /// of the new page are undefined.
+    /// When the replaced page returns to the pool, the pool frees it as surplus (`alloc_migrate_hugetlb_folio`). The
+    /// contents of the new page are undefined.
     ///
     /// # Errors
-    /// [`NoHugePage`] if these nodes have no free block for the page.
+    /// [`NoHugePage`] if the nodes that `choice` names have no free block for the page.
     ///
     /// # Panics
     /// If `kind` is neither `PoolAnonymous` nor `PoolObject`.

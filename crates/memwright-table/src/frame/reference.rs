@@ -136,8 +136,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, true)
     }
 
-    /// Adds a reference to a frame that already has one. For a frame in a folio, the reference is to the whole folio,
-    /// which cannot be dissolved until the reference is dropped.
+    /// Adds a reference to a frame that already has one. For a frame in a folio, the new reference is to the whole
+    /// folio, which cannot be dissolved until the reference is dropped.
     ///
     /// # Panics
     /// If the frame has no reference, or is a table.
@@ -233,7 +233,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The kind of the frame with this number, or `None` if there is no memory at this number.
+    /// The kind of frame `number`, or `None` if there is no memory at `number`.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
         let kind = self.kind(Frame::new(number));
         (kind != FrameKind::Hole).then_some(kind)
@@ -315,7 +315,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Calls `change` with the owner of the page in `frame`, and stores the result as the owner. The index stays. The
-    /// caller must prevent simultaneous changes, of which one could be lost.
+    /// caller must prevent simultaneous calls for one frame, because one of the changes could be lost.
     ///
     /// # Panics
     /// If `frame` holds no data.
@@ -470,7 +470,7 @@ pub(crate) fn add_references(meta: &Meta, count: u32) -> u32 {
     before
 }
 
-/// Returns how many of the `references` to a frame of this kind belong to entries.
+/// Returns how many of the `references` to a frame of `kind` belong to entries.
 #[inline]
 const fn sharers(kind: FrameKind, references: u32) -> u32 {
     match kind {

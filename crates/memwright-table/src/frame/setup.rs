@@ -129,7 +129,7 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Checks what the machine says of itself.
+/// Checks the machine's memory base, number of CPUs, registers and template.
 fn check_machine<M: Machine>(machine: &M) -> Result<(), SetupError> {
     let base = machine.memory_base().addr().get();
     if base % PAGE_SIZE != 0 {

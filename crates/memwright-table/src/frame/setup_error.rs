@@ -32,7 +32,7 @@ pub enum SetupError {
     Overlap(FrameRange, FrameRange),
     /// A region is on this node, which is [`MAX_NODES`] or higher.
     NoSuchNode(u8),
-    /// No region has this number of frames for the metadata of all frames, and a frame more.
+    /// The metadata of all frames needs this number of frames, and no region has more than that number.
     NoRoomForMetadata(u32),
     /// The regions are on `regions` nodes, and the topology has `topology` nodes.
     NodeCount {

@@ -26,8 +26,9 @@ pub trait Slots<M: Machine>: Send + Sync {
     /// Drops the reference to each of `slots` that a removed entry held.
     fn release(&self, frames: &Frames<M>, slots: &[u64]);
 
-    /// Detaches `slot` from `frame`, which is about to be freed: its last reference was dropped. Its page has a copy in
-    /// the slot. The implementation must clear the slot that is recorded for the frame ([`Frames::set_slot`]).
+    /// Detaches `slot` from `frame`, which is about to be freed: its last reference was dropped. The page in `frame`
+    /// has a copy in the slot. The implementation must clear the slot that is recorded for the frame
+    /// ([`Frames::set_slot`]).
     fn leave(&self, frames: &Frames<M>, frame: Frame, slot: u64);
 }
 
@@ -74,7 +75,7 @@ impl<M: Machine> Frames<M> {
     /// Sets the manager of swap slots.
     ///
     /// # Panics
-    /// If one is set already, by another memory manager on the same `Frames`.
+    /// If a manager is set already, by another memory manager on the same `Frames`.
     pub fn set_slots(&self, keeper: Arc<dyn Slots<M>>) {
         self.slots.set(keeper);
     }

@@ -177,7 +177,7 @@ impl Subpools {
         }
     }
 
-    /// Frees the subpool if it has no mount and no pages. Returns the number of reservations in the pool that the
+    /// Frees the subpool `id` if it has no mount and no pages. Returns the number of reservations in the pool that the
     /// caller must release, which is 0 if the subpool stays.
     pub(super) fn finish(&mut self, id: SubpoolId) -> u64 {
         let free = self.free;

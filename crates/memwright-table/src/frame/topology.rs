@@ -61,13 +61,13 @@ impl NodeSet {
         node < 64 && self.0 & (1 << node) != 0
     }
 
-    /// The members of both sets.
+    /// The nodes that are members of both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The members that are not in `other`.
+    /// The members of this set that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

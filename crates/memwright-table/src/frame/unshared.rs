@@ -2,18 +2,19 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The counts of what made address spaces own tables that they had shared.
+/// The counts of page tables that address spaces stopped sharing, and of the flushes for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnsharedCounts {
     /// The number of tables that were copied.
     pub copied: u64,
-    /// The number of tables that the last address space that shared them took.
+    /// The number of tables that an address space took over without a copy, because it was the last one that shared
+    /// them.
     pub taken: u64,
     /// The number of flushes on the CPU that copied a table.
     pub local: u64,
     /// The number of shootdowns for copied tables.
     pub remote: u64,
-    /// The number of CPUs that these shootdowns interrupted, summed over the shootdowns.
+    /// The number of CPUs that the shootdowns for copied tables interrupted, summed over the shootdowns.
     pub interrupted: u64,
 }
 

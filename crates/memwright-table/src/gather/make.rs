@@ -1,8 +1,8 @@
-//! Break before make: on some architectures, an entry may map a page only after every CPU has dropped the translation
-//! that was there before.
+//! Break before make: on some architectures, an entry may map a page only after every CPU has dropped the previous
+//! translation of that address.
 //!
-//! An operation that replaces a page empties the entry, flushes, and fills the entry. Between an operation that empties
-//! an entry under the table's lock and its flush, another CPU may get the lock and fill the entry (rule:
+//! An operation that replaces a page empties the entry, flushes, and fills the entry. After an operation has emptied an
+//! entry and released the table's lock, another CPU may fill the entry before the operation flushes (rule:
 //! see-pending-flushes). The filling CPU then flushes the page first.
 
 use crate::addr::{Page, PageSize};

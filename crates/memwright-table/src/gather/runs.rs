@@ -6,8 +6,8 @@ use crate::entry::Change;
 use crate::machine::Machine;
 
 impl<M: Machine> Gather<'_, M> {
-    /// Records `change` for the entries of 4 KiB pages in `runs`, `entries` in total, like
-    /// [`record_entries`](Self::record_entries) for each run.
+    /// Records `change` for the entries that map the 4 KiB pages in `runs`, like
+    /// [`record_entries`](Self::record_entries) for each run. `entries` is the total number of these entries.
     #[inline]
     pub(crate) fn record_runs(
         &mut self,

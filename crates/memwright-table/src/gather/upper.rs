@@ -1,11 +1,11 @@
 //! Recording changes of upper-level entries that point to tables. Every CPU must then also invalidate its cached
-//! upper-level entries, and all that it cached through them.
+//! upper-level entries, and all translations that it cached through them.
 
 use super::Gather;
 use crate::entry::Change;
 use crate::machine::Machine;
 
-/// What was dropped with a last-level table.
+/// Counts of what was dropped with a last-level table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// The number of entries that mapped pages with rights.
@@ -53,7 +53,7 @@ impl<M: Machine> Gather<'_, M> {
         self.record_upper(Change::Freed, 0);
     }
 
-    /// Counts what was dropped with a last-level table, which was unlinked by this operation.
+    /// Counts what was dropped with a last-level table that this operation unlinked.
     pub(crate) fn note_dropped(&mut self, dropped: Dropped) {
         let counts = &mut self.counts;
         counts.changed[Change::Freed.index()] += dropped.mapped;
@@ -62,8 +62,8 @@ impl<M: Machine> Gather<'_, M> {
         counts.slots += dropped.slots;
     }
 
-    /// Counts the reference to the frame of a last-level table whose change was recorded as [`Change::TableFreed`], and
-    /// which was freed without this gather.
+    /// Counts the reference to the frame of a last-level table that was freed without this gather. The change that
+    /// unlinked the table was recorded as [`Change::TableFreed`].
     pub(crate) fn note_table_dropped(&mut self) {
         self.counts.released += 1;
     }

@@ -7,7 +7,7 @@ use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::Threads;
 
-/// What a CPU can load: a page table, or what contains one.
+/// A value that a CPU can load: a page table, or a value that contains one.
 pub trait HasTable {
     /// The machine on which the page table is used.
     type Machine: Machine;
@@ -46,8 +46,8 @@ impl<T: HasTable + ?Sized> HasTable for Arc<T> {
 /// A page table that a CPU has loaded. An embedder keeps one for each CPU that runs a program.
 ///
 /// The CPU receives the invalidations of the table until it loads another root by [`switch`](Loaded::switch) or
-/// [`leave`](Loaded::leave), or ends its use by [`stop`](Loaded::stop). A value that is dropped in place of that leaves
-/// the table as loaded as before, so that the table may not be dropped.
+/// [`leave`](Loaded::leave), or ends its use by [`stop`](Loaded::stop). If a `Loaded` is dropped without one of these
+/// calls, the table still counts as loaded, and must not be dropped.
 #[derive(Debug)]
 #[must_use = "the CPU has the table loaded until `switch`, `leave` or `stop`"]
 pub struct Loaded<T: HasTable> {
@@ -57,8 +57,8 @@ pub struct Loaded<T: HasTable> {
 }
 
 impl<T: HasTable> Loaded<T> {
-    /// Loads the table on the calling CPU, in place of a root of the embedder. A CPU of hardware has loaded no other table
-    /// of Memwright, which only [`switch`](Self::switch) may replace.
+    /// Loads `table` on the calling CPU, in place of a root of the embedder. A hardware CPU must not have another table
+    /// of Memwright loaded, because only [`switch`](Self::switch) may replace that table.
     ///
     /// # Panics
     /// In debug builds, if the CPU has loaded the table already.
@@ -85,8 +85,8 @@ impl<T: HasTable> Loaded<T> {
         &self.table
     }
 
-    /// Loads `next` on the calling CPU in place of this table. Returns what was loaded before, too. If both have the
-    /// same table, it stays loaded.
+    /// Loads `next` on the calling CPU in place of this table. Returns `next` as loaded, and the `T` that was loaded
+    /// before. If both have the same table, it stays loaded.
     ///
     /// # Panics
     /// In debug builds, if another CPU has loaded this table.
@@ -110,7 +110,7 @@ impl<T: HasTable> Loaded<T> {
         self.stop()
     }
 
-    /// Ends the use of the table by the calling CPU, which does not access user memory any more until it loads a table.
+    /// Ends the use of the table by the calling CPU, which must not access user memory until it loads a table again.
     /// Returns what was loaded. For a CPU that goes offline, or whose emulation ends.
     ///
     /// # Panics

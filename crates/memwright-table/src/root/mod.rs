@@ -29,7 +29,7 @@ use crate::sync::stat::{self, Line};
 pub struct Table<M: Machine> {
     pub(crate) frames: Arc<Frames<M>>,
     pub(crate) root: Frame,
-    /// The shares of the CPUs from CPU 1 on.
+    /// The per-CPU shares of CPU 1 and all later CPUs.
     pub(crate) others: Vec<CpuShare>,
     pub(crate) state: State,
 }
@@ -46,7 +46,7 @@ pub(crate) struct State {
     /// The CPUs that may be using the root, as a bit mask. A CPU's bit is set before the CPU loads the root, and
     /// cleared after the CPU has loaded another root.
     pub(crate) loaded: AtomicU64,
-    /// The share of CPU 0.
+    /// The per-CPU share of CPU 0.
     pub(crate) first: CpuShare,
 }
 
@@ -91,9 +91,9 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Records that `cpu` no longer uses the table, after the CPU has loaded another root. If the machine keeps
-    /// translations, the next [`load`](Self::load) may use them again, unless a [`Gather`](crate::Gather) invalidates a
-    /// translation of the table before then.
+    /// Records that `cpu`, which has loaded another root, no longer uses the table. If the machine keeps translations,
+    /// the next [`load`](Self::load) may use the kept translations of the table, unless a [`Gather`](crate::Gather) has
+    /// invalidated a translation of the table by then.
     ///
     /// # Panics
     /// In debug builds, if the CPU has not loaded the table.
@@ -196,7 +196,7 @@ impl<M: Machine> Table<M> {
         self.shares().map(CpuShare::pending).sum()
     }
 
-    /// Whether any last-level table is shared with another address space, or was when it was last used.
+    /// Whether any last-level table is shared with another address space, or was shared when this table last used it.
     #[inline]
     pub fn has_shared(&self) -> bool {
         self.state.shared.load(Ordering::Relaxed) != 0

@@ -62,7 +62,7 @@ impl CpuShare {
         self.cached.swap(LOADED, Ordering::SeqCst) == KEPT
     }
 
-    /// Records that the CPU has loaded another root, and keeps the translations that it has cached of this one.
+    /// Records that the CPU has loaded another root, and keeps the translations that it has cached of this table.
     pub(crate) fn end_loaded(&self) {
         self.cached.store(KEPT, Ordering::SeqCst);
     }

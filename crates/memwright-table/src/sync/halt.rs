@@ -26,8 +26,8 @@ const fn nap_after(before: u32) -> u32 {
 
 /// The state of a wait for another thread.
 ///
-/// In debug builds of a kernel, a wait for a lock panics if the naps add up to five minutes. There is no limit on a host,
-/// which can suspend a thread for any time, and none if the CPUs do not halt ([`Threads::HALTS`]).
+/// In debug builds of a kernel, a wait for a lock panics if its naps add up to five minutes. There is no limit on a
+/// host, which can suspend a thread for any time, and no limit if the CPUs do not halt ([`Threads::HALTS`]).
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
@@ -94,7 +94,7 @@ impl Wait {
     }
 
     /// Performs one turn of a wait that [`Halted::wake`] ends: spins for the first turns, then halts until woken.
-    /// `over` returns whether the wait is over.
+    /// `over` returns whether the awaited event has happened.
     pub(super) fn turn_until(&mut self, halted: &Halted, over: impl Fn() -> bool) {
         if self.spin() || self.give_way() {
             return;

@@ -129,8 +129,8 @@ impl RawLock {
         true
     }
 
-    /// Waits for the lock and acquires it. With `halted`, this CPU adds itself to that set and halts: the holder must
-    /// wake the CPUs in the set after it releases the lock.
+    /// Waits for the lock and acquires it. If `halted` is `Some`, this CPU adds itself to that set and halts, and the
+    /// holder must wake the CPUs in the set after it releases the lock.
     #[cold]
     pub(super) fn wait(&self, threads: &'static Functions, rank: Rank, halted: Option<&Halted>) {
         let mut waited = false;
@@ -150,7 +150,7 @@ impl RawLock {
     }
 }
 
-/// Checks that the order of locks permits the acquisition of a lock of this rank, and tells the simulator that it begins.
+/// Checks that the lock order permits acquiring a lock of `rank`, and reports the step to the test scheduler.
 #[inline]
 #[track_caller]
 fn begin<H: Threads>(rank: Rank) {

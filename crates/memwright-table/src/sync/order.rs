@@ -62,7 +62,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// Whether locks of this rank sleep: a thread may yield its CPU while it holds one or waits for one.
+    /// Whether locks of this rank sleep: a thread may yield its CPU while it holds such a lock or waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
         matches!(
@@ -217,7 +217,8 @@ mod checked {
         })
     }
 
-    /// Panics unless the highest rank that is held is `rank`, so that another lock of this rank may be acquired.
+    /// Panics unless the highest rank that is held is `rank`. Only then may another lock of `rank` be acquired beside
+    /// the held one.
     #[track_caller]
     pub(in crate::sync) fn check_beside(threads: &Functions, rank: Rank) {
         let first = highest(threads).is_none_or(|highest| highest == rank as u8 + 1);

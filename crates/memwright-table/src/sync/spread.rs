@@ -147,7 +147,7 @@ impl<T, H: Threads> SpreadLock<T, H> {
     /// fork holds both locks.
     ///
     /// # Panics
-    /// In debug builds, if no lock of this rank is held, or one of a later rank is.
+    /// In debug builds, if no lock of this rank is held, or if a lock of a later rank is held.
     #[track_caller]
     pub fn write_beside(&self) -> SpreadWriteGuard<'_, T, H> {
         self.writer.lock_beside::<H>(self.rank, &self.halted);
@@ -185,7 +185,8 @@ impl<T, H: Threads> SpreadLock<T, H> {
         }
     }
 
-    /// Opens the other words. Not inlined, so that the loop adds no code to the path of a machine with one CPU.
+    /// Opens all words except the first. Not inlined, so that the loop adds no code to the path of a machine with one
+    /// CPU.
     #[inline(never)]
     fn open_others(&self) {
         for word in &self.others {

@@ -1,11 +1,11 @@
 //! Lock statistics: how many times locks are acquired, and how many times their words and other cache lines move from
 //! CPU to CPU.
 //!
-//! Statistics are off until [`start`]. While they are off, an acquisition of a lock costs no more than without them:
-//! the fast path exchanges the expected value of the lock word, which it reads from `EXPECTED`, for `TAKEN`. While they
-//! are on, `EXPECTED` is a value that no lock word ever has, so that every lock is acquired on the slow path, which
-//! counts. Each lock word then records the CPU that wrote it last. For lines that are not locks, a table that is
-//! indexed by the address contains that record.
+//! Statistics are off until [`start`]. While they are off, acquiring a lock costs no more than in a build without
+//! statistics: the fast path exchanges the expected value of the lock word, which it reads from `EXPECTED`, for
+//! `TAKEN`. While they are on, `EXPECTED` is a value that no lock word ever has, so that every lock is acquired on the
+//! slow path, which counts. Each lock word then records the CPU that wrote it last. For lines that are not locks, a
+//! table that is indexed by the address contains that record.
 //!
 //! A *bounce* is a write of a word, or of a line of 64 bytes, that another CPU wrote last (`acq-bounces` in Linux's
 //! /proc/lock_stat). A bounce costs time on real hardware, but not under an emulator. If there were no bounces, no two
@@ -29,13 +29,14 @@ pub enum Line {
     Entries,
     /// The metadata of a frame.
     Frame,
-    /// One CPU's counts of a table, or the set of CPUs that have the table loaded.
+    /// One per-CPU share of the counts of a page table, or the set of CPUs that have the table loaded.
     Table,
-    /// One CPU's counts of an address space, or the field of an area that records whether the area has pages.
+    /// One per-CPU share of the counts of an address space, or the field of an area that records whether the area has
+    /// pages.
     Space,
-    /// One CPU's counters of the memory accounting.
+    /// One per-CPU share of the counters of the memory accounting.
     Account,
-    /// One CPU's count of committed pages.
+    /// One per-CPU share of the count of committed pages.
     Commit,
 }
 
@@ -188,7 +189,7 @@ pub(super) fn count_wait_on(threads: &Functions, wait: Waits) {
     WAITS[threads.cpu_index()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns the number of waits of this kind on all CPUs since the system started.
+/// Returns the number of waits of the kind `wait` on all CPUs since the system started.
 pub fn waits(wait: Waits) -> u64 {
     let count = |cpu: &CpuWaits| cpu.0[wait as usize].load(Ordering::Relaxed);
     WAITS.iter().map(count).sum()
@@ -196,7 +197,7 @@ pub fn waits(wait: Waits) -> u64 {
 
 /// The value of a lock word that the fast path expects; see the module documentation.
 static EXPECTED: AtomicU32 = AtomicU32::new(FREE);
-/// The bits of a reader word that make a reader take the slow path if one of them is set.
+/// The bits of a reader word, any one of which makes a reader take the slow path.
 static SLOW: AtomicU32 = AtomicU32::new(TAKEN);
 /// The number of the current measurement, from 1 to 255; 0 while there is none.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
@@ -214,8 +215,8 @@ pub(super) const ALWAYS: u32 = 1 << 15;
 /// A value that no lock word ever has, because the bits between `TAKEN` and the upper half are always clear.
 const NEVER: u32 = 0xfffe;
 
-/// The fields of the upper half of a word, or of a line's slot: the CPU that wrote it last plus 1, `SHARED`, and the
-/// measurement.
+/// The fields of the upper half of a word, or of a line's slot: the number of the CPU that wrote it last plus 1, the
+/// flag `SHARED`, and the number of the measurement.
 const CPU_SHIFT: u32 = 16;
 const CPU_MASK: u32 = 0x7f << CPU_SHIFT;
 const SHARED: u32 = 1 << 23;
@@ -240,7 +241,7 @@ pub(super) fn expected() -> u32 {
     EXPECTED.load(Ordering::Relaxed)
 }
 
-/// The bits of a reader word that make a reader take the slow path if one of them is set.
+/// The bits of a reader word, any one of which makes a reader take the slow path.
 #[inline(always)]
 pub(super) fn slow_bits() -> u32 {
     SLOW.load(Ordering::Relaxed)
@@ -264,8 +265,8 @@ pub fn start() {
 pub fn clear() {
     let epoch = LAST_EPOCH.load(Ordering::Relaxed) % 255 + 1;
     if epoch == 1 {
-        // The numbers of measurements have wrapped: records of the earlier measurements with the same numbers must not
-        // look current.
+        // The numbers of measurements have wrapped. Clear the records of earlier measurements, so that a record with a
+        // reused number does not look current.
         for slot in &LINES {
             slot.store(0, Ordering::Relaxed);
         }
@@ -294,7 +295,7 @@ pub fn locks(rank: Rank) -> Counts {
     counts
 }
 
-/// Returns the counts of lines of this kind, over all CPUs.
+/// Returns the counts of lines of the kind `line`, over all CPUs.
 pub fn lines(line: Line) -> Counts {
     let mut counts = Counts::default();
     for cpu in &COUNTERS {

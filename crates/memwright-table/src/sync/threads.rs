@@ -27,9 +27,9 @@ pub enum GaveWay {
 /// preemption is off. [`give_way`](Threads::give_way) is the only function in which other threads run. On a host, no two
 /// threads act as one CPU at a time. Interrupts may be enabled, if their handlers call nothing of this crate.
 pub trait Threads: Sized + 'static {
-    /// Whether [`halt`](Threads::halt) halts the CPU. If so, debug builds panic when the limits of the halts during one
-    /// wait for a lock add up to five minutes, because the lock is then never released. A `halt` that returns at once
-    /// would reach that sum in some milliseconds.
+    /// Whether [`halt`](Threads::halt) halts the CPU. If it does, debug builds panic when the limits of the halts
+    /// during one wait for a lock add up to five minutes, because the lock is then assumed never to be released. If
+    /// `halt` returned at once, a wait would reach that sum within milliseconds.
     const HALTS: bool = false;
 
     /// Returns the number of the calling CPU, which is less than [`Machine::cpu_count`](crate::Machine::cpu_count).
@@ -38,8 +38,8 @@ pub trait Threads: Sized + 'static {
     /// Performs one step of a spin wait: pauses, and serves invalidations that other CPUs request from this one.
     fn relax();
 
-    /// Halts the calling CPU until [`wake`](Threads::wake) is called for it or, with a limit, for at most that many
-    /// nanoseconds. Serves invalidations as [`relax`](Threads::relax) does, and may return early.
+    /// Halts the calling CPU until [`wake`](Threads::wake) is called for it or, if `limit` is `Some`, for at most
+    /// `limit` nanoseconds. Serves invalidations as [`relax`](Threads::relax) does, and may return early.
     ///
     /// By default, performs one step of a spin wait.
     #[inline]

@@ -1,9 +1,9 @@
 //! Deposited page tables. One is deposited for each 2 MiB page, so that splitting the page cannot fail (Linux 7.2
 //! `mm/pgtable-generic.c`, `pgtable_trans_huge_deposit`).
 //!
-//! The deposited tables of a table that contains huge pages are in a list, whose first link is in the metadata of that
-//! table. The lock of that table protects the list. No CPU walks deposited tables, and their entries are invalid until
-//! a split writes all of them.
+//! A table that contains huge pages has a list of deposited tables. The first link of the list is in the metadata of
+//! that table, whose lock protects the list. No CPU walks deposited tables, and their entries are invalid until a split
+//! writes all of them.
 
 use core::sync::atomic::Ordering;
 
@@ -41,7 +41,7 @@ impl<M: Machine> Table<M> {
         self.frames().release(table);
     }
 
-    /// The number of page tables deposited in `table`.
+    /// The number of page tables deposited for the huge pages in `table`.
     pub(super) fn count_aside(&self, table: Frame) -> u64 {
         let mut count = 0;
         let mut next = self.frames().meta(table).aside.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl<M: Machine> Table<M> {
         count
     }
 
-    /// Frees all page tables deposited in `table`, when its address space is destroyed.
+    /// Frees all page tables deposited for the huge pages in `table`, when its address space is destroyed.
     pub(super) fn drop_aside(&self, table: Frame) {
         let list = &self.frames().meta(table).aside;
         let mut next = list.swap(END, Ordering::Relaxed);

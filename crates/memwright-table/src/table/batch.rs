@@ -207,8 +207,8 @@ impl Alike {
         self.flip != 0
     }
 
-    /// Changes the leading entries of `slots` that have these attributes, and returns their number. The number is 0 if
-    /// hardware has just changed the first entry.
+    /// Changes the leading entries of `slots` that have the attributes for which this change was decided, and returns
+    /// their number. The number is 0 if hardware has just changed the first entry.
     pub(super) fn apply<M: Machine>(&self, slots: &[SlotOf<M>]) -> usize {
         if self.flip == 0 {
             count_alike::<M>(slots, self.attributes)
@@ -226,7 +226,7 @@ impl Alike {
         word::attributes(old) == self.attributes && slot.exchange(old, old ^ self.flip).is_ok()
     }
 
-    /// Records this change of `entries` 4 KiB pages from `start` on in the gather.
+    /// Records in the gather that this change was made to `entries` 4 KiB pages from `start` on.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
         let size = PageSize::Size4K;
@@ -237,8 +237,8 @@ impl Alike {
         }
     }
 
-    /// Records in the gather that this change, which must not be empty, was made to the 4 KiB pages in `runs`,
-    /// `entries` pages in total.
+    /// Records in the gather that this change was made to the 4 KiB pages in `runs`, `entries` pages in total. The
+    /// change must alter at least one bit.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn record_runs<M: Machine>(
         &self,
@@ -283,8 +283,8 @@ pub(super) fn could_regain(word: u64) -> bool {
     word::is_present(word) && word & not == 0
 }
 
-/// Inverts the bits `flip` in the leading entries of `slots` that have these attributes, and returns the number of
-/// changed entries.
+/// Inverts the bits `flip` in the leading entries of `slots` whose attributes are `attributes`, and returns the number
+/// of changed entries.
 #[inline(never)]
 fn flip_alike<M: Machine>(slots: &[SlotOf<M>], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
@@ -326,7 +326,8 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let limit = limit.min(self.range.end);
-        // Another operation may have removed rights that this one removes, and not have flushed yet.
+        // Another operation may already have removed the rights that this operation removes, and may not have flushed
+        // yet.
         gather.rely_on_pending();
         let mut changed = 0;
         while self.position < limit {
@@ -677,7 +678,7 @@ impl<M: Machine> Cursor<'_, M> {
         let live = numbers::live(numbers);
         let slots = self.slots_to(end);
         let (mut done, mut removed) = (0, 0);
-        // Of the removed entries: swap entries, and those that hold no reference to a frame.
+        // The numbers of removed swap entries, and of removed entries that hold no reference to a frame.
         let (mut swapped, mut uncounted) = (0, 0);
         while done < slots.len() && removed < live {
             let word = slots[done].load(Ordering::Relaxed);
@@ -718,8 +719,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Removes the leading entries of `slots` that map pages with these attributes, and returns the number of removed
-/// entries. The attributes imply that each entry holds a reference. The first slot is that of page `start`.
+/// Removes the leading entries of `slots` that map pages and whose attributes are `attributes`, and returns the number
+/// of removed entries. The attributes imply that each entry holds a reference. The first slot is that of page `start`.
 #[inline]
 fn take_alike<M: Machine>(
     slots: &[SlotOf<M>],

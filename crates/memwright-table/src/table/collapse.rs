@@ -124,8 +124,8 @@ impl<M: Machine> Table<M> {
         fits
     }
 
-    /// Returns the table that contains 2 MiB pages for `range`, and the last-level table below it, or `None` if there
-    /// is no last-level table.
+    /// Returns the level-2 table whose entry covers `range`, and the last-level table below that entry, or `None` if
+    /// there is no last-level table.
     fn lowest_table(&self, range: PageRange) -> Option<(Frame, Frame)> {
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), M::Arch::LEVELS);

@@ -20,8 +20,8 @@ pub struct Copied {
     pub entries: u64,
     /// The number of copied pages, in units of 4 KiB.
     pub pages: u64,
-    /// The number of these pages whose copied entry holds a reference, except pages of the huge page pool. The entry of
-    /// a special (`BORROWED`) page holds none.
+    /// The number of pages among `pages` whose copied entry holds a reference, except pages of the huge page pool. The
+    /// entry of a special (`BORROWED`) page holds none.
     pub counted: u64,
     /// The number of pages of objects among `counted`.
     pub objects: u64,

@@ -175,7 +175,7 @@ impl Alike {
         }
     }
 
-    /// Copies the leading entries of `slots` that have these attributes to `targets`.
+    /// Copies to `targets` the leading entries of `slots` that have the attributes for which this was decided.
     pub(super) fn apply<M: Machine>(
         &self,
         frames: &Frames<M>,
@@ -341,7 +341,7 @@ impl Alike {
                 gather.record_entries(start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
-            // The entries did not have the right to write. Another operation may have removed it and not have flushed
+            // The entries had no right to write. Another operation may have removed this right without having flushed
             // yet (rule: see-pending-flushes).
             gather.rely_on_pending();
         }

@@ -23,11 +23,11 @@ use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 /// What a cursor does with the entries of the tables that it locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It may change them, so that the tables are no longer skippable (`quiet.rs`).
+    /// The cursor may change the entries, so the tables are no longer skippable (`quiet.rs`).
     Change,
-    /// It may change them, and then records whether the table is skippable.
+    /// The cursor may change the entries, and then records whether the table is skippable.
     Scan,
-    /// It only reads them. The tables stay skippable, and shared tables stay shared.
+    /// The cursor only reads the entries. The tables stay skippable, and shared tables stay shared.
     Look,
 }
 
@@ -44,8 +44,8 @@ pub struct Cursor<'t, M: Machine> {
     pub(super) words: &'t [SlotOf<M>; ENTRIES],
     pub(super) meta: &'t Meta,
     pub(super) level: u8,
-    /// Whether the cursor holds the lock of `node`. It does not at the end of the range, and while a copy moves the
-    /// other cursor.
+    /// Whether the cursor holds the lock of `node`. False at the end of the range, while the cursor is suspended, and
+    /// while a copy moves the other cursor.
     held: bool,
     purpose: Purpose,
     /// Whether the thread may yield when the cursor moves to another table.
@@ -66,7 +66,7 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, range.start, Rank::Table, Purpose::Change)
     }
 
-    /// Returns the entry of `page`, and a cursor there, which holds the lock of the table that contains the entry.
+    /// Returns the entry of `page`, and a cursor at `page` that holds the lock of the table that contains the entry.
     ///
     /// # Panics
     /// If the page is not in user memory.
@@ -200,8 +200,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.go(page);
     }
 
-    /// Moves to `page`, which is in the range or is the end of the range. Not inlined: the loops of operations would have
-    /// fewer registers.
+    /// Moves to `page`, which is in the range or is the end of the range. Not inlined, because inlining would leave
+    /// fewer registers for the loops of operations.
     #[inline(never)]
     pub(super) fn go(&mut self, page: Page) {
         let span = slot_pages(self.level + 1);
@@ -654,7 +654,8 @@ struct Place<'t, M: Machine> {
     level: u8,
 }
 
-/// Locks the table that contains the slot for `page`. With [`Purpose::Change`], the table is no longer skippable then.
+/// Locks the table that contains the slot for `page`. If `purpose` is [`Purpose::Change`], the table is then no longer
+/// skippable.
 #[cfg_attr(feature = "inline", inline(always))]
 fn lock_way_down<M: Machine>(
     table: &Table<M>,
@@ -672,8 +673,8 @@ fn lock_way_down<M: Machine>(
     place
 }
 
-/// Locks the last-level table for `page`. Returns `None`, without a lock, if there is none or it changed before the
-/// lock was acquired.
+/// Locks the last-level table for `page`. Returns `None`, without a lock, if there is no last-level table, or if it
+/// changed before the lock was acquired.
 #[cfg_attr(feature = "inline", inline(always))]
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_, M>> {
     let tables = table.frames().all_tables();
@@ -757,8 +758,9 @@ fn lock_any<M: Machine>(
     }
 }
 
-/// The number of walks to a table that changed before it was locked at which a debug build panics. Other CPUs change a
-/// table less often. If the table belongs to another root, each walk fails.
+/// A debug build panics after this number of walks if in each of them the table changed before it was locked. Changes
+/// by other CPUs never make so many walks fail. A table that belongs to another root does, because every walk to it
+/// fails.
 const MOST_TURNS: u32 = 100_000;
 
 /// Whether the entry for `page` in the upper table `above` now points to the last-level table `node`. While the lock of

@@ -1,4 +1,4 @@
-//! Drops a table with all entries, and drops an address space's part in a shared table.
+//! Drops a table with all of its entries, or only the reference of one address space to a shared table.
 
 use core::sync::atomic::Ordering;
 
@@ -83,8 +83,8 @@ impl<M: Machine> Table<M> {
         self.drop_last_level(table)
     }
 
-    /// Waits until no address space copies the table: one that has replaced the table by a copy holds the lock until
-    /// its CPUs have flushed.
+    /// Waits until no address space copies `table`. An address space that replaces the table by a copy holds the
+    /// table's lock until its CPUs have flushed.
     fn wait_for_copy(&self, table: Frame) {
         let lock = &self.frames().meta(table).lock;
         lock.lock::<M::Threads>(Rank::Table);
@@ -169,12 +169,11 @@ impl<M: Machine> Table<M> {
     }
 }
 
-/// The maximum number of entries of a table that is searched from its start for the last one. Entries are more often at
-/// the start of a sparse table than at its end.
+/// The maximum number of entries of a table whose last entry is searched for from the start of the table. In a sparse
+/// table, entries are more often at the start than at the end.
 const FEW: usize = 8;
 
-/// Returns the slots of a table with `live` entries up to the last entry, or all slots if there are more than [`FEW`]
-/// entries.
+/// Returns the slots of a table up to its last entry, or all slots if its number of entries, `live`, is above [`FEW`].
 fn up_to_last_of_few<M: Machine>(words: &[SlotOf<M>; ENTRIES], live: usize) -> &[SlotOf<M>] {
     if live > FEW {
         return words;

@@ -17,9 +17,9 @@ use crate::sync::{Rank, Step, pause_point, step};
 const TOGETHER: usize = 128;
 
 impl<M: Machine> Table<M> {
-    /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. Drops a table that
-    /// no other address space shares any more, with all entries, and counts them in the gather. Returns the numbers of
-    /// the entries of the other tables.
+    /// Unlinks the shared tables that are entirely in `range`, which the caller unmaps, and flushes. If no other
+    /// address space shares a table any more, drops the table with all of its entries, and counts the entries in the
+    /// gather. Returns the numbers of entries of the tables that other address spaces still share.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -29,7 +29,7 @@ impl<M: Machine> Table<M> {
             return left;
         }
         let mut page = Page::new(range.start.number().div_ceil(TABLE_PAGES) * TABLE_PAGES);
-        // The last table of user memory extends beyond its end.
+        // The last table of user memory extends beyond the end of user memory.
         let end = if range.end == M::Arch::USER.end {
             Page::new(range.end.number().next_multiple_of(TABLE_PAGES))
         } else {
@@ -93,16 +93,16 @@ impl<M: Machine> Table<M> {
             }
             meta.lock.unlock::<M::Threads>(Rank::Table);
             if count > 0 {
-                // After this address space has left the tables, another one can own and change them. So no CPU may
-                // walk them for this one any more (rule: flush-before-leaving).
+                // After this address space has left the tables, another one can own and change them. So no CPU may walk
+                // them for this address space any more (rule: flush-before-leaving).
                 gather.flush();
                 self.leave(&tables[..count], left, gather);
             }
         }
     }
 
-    /// Stops sharing the tables, which are unlinked: no CPU walks them for this address space any more. Drops those
-    /// that no other address space shares.
+    /// Stops sharing `tables`, which are unlinked, so that no CPU walks them for this address space any more. Drops
+    /// those that no other address space shares.
     #[inline(always)]
     fn leave(&self, tables: &[&Meta], left: &mut TableTotals, gather: &mut Gather<'_, M>) {
         let mut sum = Sum::default();

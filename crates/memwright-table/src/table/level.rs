@@ -34,8 +34,8 @@ pub(crate) const ABOVE: u8 = 2;
 /// The number of pages that a last-level table maps.
 pub(crate) const TABLE_PAGES: u64 = slot_pages(ABOVE);
 
-/// The value of `owner` in the metadata of a last-level table that several roots share (`shared.rs`). It is that of
-/// no root.
+/// The value of `owner` in the metadata of a last-level table that several roots share (`shared.rs`). Tables that one
+/// root uses never have this value.
 pub(crate) const SHARED_OWNER: u64 = u64::MAX;
 
 /// The value of `owner` in the metadata of a table: the root's frame number, and the level of the table.

@@ -186,7 +186,8 @@ impl<'t, M: Machine> Look<'t, M> {
         Some(self.shown(extent))
     }
 
-    /// Returns an entry of the locked table as it is for the address space, which may share the table.
+    /// Returns an entry of the locked table. If the table is shared, the page is shown as neither exclusive nor
+    /// writable.
     #[inline]
     fn shown(&self, extent: Extent) -> Extent {
         if is_shared_table(self.0.meta) {
@@ -231,8 +232,8 @@ impl<'t, M: Machine> Look<'t, M> {
 
     /// Calls `visitor` with every run from the position to the end of the range, until `visitor` returns false. A run
     /// is consecutive slots whose entries differ only in their frames or swap slots. It ends at the end of the
-    /// last-level table at the latest; in an upper-level table, each slot is a run. With `singly`, each page is a run.
-    /// The position is unspecified afterwards.
+    /// last-level table at the latest; in an upper-level table, each slot is a run. If `singly` is true, each page is a
+    /// run. The position is unspecified afterwards.
     pub fn each_alike(&mut self, singly: bool, mut visitor: impl FnMut(AlikeRun) -> bool) {
         let cursor = &mut self.0;
         while cursor.position < cursor.range.end {
@@ -278,7 +279,7 @@ impl<'t, M: Machine> Look<'t, M> {
     }
 }
 
-/// Returns an entry of a shared table as it is for the address spaces that share it.
+/// Returns an entry of a shared table, with its page as neither exclusive nor writable.
 #[cold]
 #[inline(never)]
 fn of_shared(extent: Extent) -> Extent {
@@ -288,7 +289,8 @@ fn of_shared(extent: Extent) -> Extent {
     }
 }
 
-/// Returns the entry `word` of the locked table as it is for the address space, which may share the table.
+/// Returns the entry `word` of the locked table. If the table is shared, the page is shown as neither exclusive nor
+/// writable.
 #[inline]
 fn shown_word(meta: &Meta, word: u64) -> u64 {
     if is_shared_table(meta) {

@@ -20,7 +20,8 @@ impl<M: Machine> Cursor<'_, M> {
     /// Empties the entry, flushes, copies the page, and then fills the entry (rule: flush-what-shrank). A store by
     /// another CPU therefore either precedes the copy, or faults and waits for the table's lock.
     ///
-    /// The caller has checked, while the cursor holds this lock, that there is no other writer of the old frame.
+    /// The caller has checked, while the cursor holds the lock of the entry's table, that there is no other writer of
+    /// the old frame.
     ///
     /// # Panics
     /// If the entry here does not map a page of the target's size (4 KiB or 2 MiB), or holds no reference to it.
@@ -120,7 +121,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// here.
     ///
     /// # Panics
-    /// If there is no migrating entry of this size here.
+    /// If there is no migrating entry here, or if its size is not that of `page`.
     pub fn end_migration(&mut self, page: Present) {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);

@@ -11,22 +11,23 @@
 //!   been linked since the first read, the walk continues in that table. Faults in different last-level tables share no
 //!   lock.
 //! - **Growing.** An upper-level entry changes from empty, or from a marker, to a table under the lock of the table
-//!   that contains it. The new table is complete before it is linked, with the marker in every entry if there was one.
-//!   A walk therefore reads either the old state or the complete new one.
+//!   that contains the entry. The new table is complete before it is linked. If there was a marker, every entry of the
+//!   new table is that marker. A walk therefore reads either the old state or the complete new one.
 //! - **Shrinking.** [`Table::free_tables`] frees empty tables. Its caller holds the write lock of the address space, so
 //!   that no walk is in progress. The tables are freed through the gather, after every CPU that has the root loaded has
 //!   invalidated its cached upper-level entries (rule: flush-freed-tables). [`Table::cut_tables`] frees last-level
 //!   tables with their entries in the same way (`prune.rs`). A shared table is freed when the last address space leaves
 //!   it (`leave_tables.rs`). The drop of a [`Table`] frees its remaining tables. As a second defense, a cursor that has
-//!   locked a table checks in the table's metadata that it still is the table of this root, level and address, and
-//!   walks again if it is not. Code that violates the protocol can therefore read an unexpected entry, but not a frame
-//!   that is no longer a table.
+//!   locked a table checks in the table's metadata that the table still belongs to this root, level and address, and
+//!   walks again if it does not. Code that violates the protocol can therefore read an unexpected entry, but not a
+//!   frame that is no longer a table.
 //! - **Two locks at a time** are held only by a fork, by `free_tables` and `cut_tables`, by a collapse, by a move of
 //!   whole tables, and when an address space gets a table of its own (`own_tables.rs`). The lock of the first table has
 //!   rank `Table`. The lock of the second table, which is the child's or the lower one, has rank `TableChild`. While
-//!   the first cursor of a fork moves, the second holds no lock. A new table, too, is locked before it is linked. A
-//!   move of single entries holds one lock at a time. During a move, the write lock of the address space prevents other
-//!   threads from looking up a page that has left its old address and has not reached its new one.
+//!   the first cursor of a fork moves, the second holds no lock. A cursor that links a new table also holds two locks,
+//!   because it locks the new table before it links it. A move of single entries holds one lock at a time. During a
+//!   move, the write lock of the address space prevents other threads from looking up a page that has left its old
+//!   address and has not reached its new one.
 //! - **Markers** can be in any entry that covers up to 1 GiB, and apply to all pages of the entry. [`Cursor::fill`]
 //!   pushes a marker down one level at a time. [`Cursor::split_edges`] pushes down the markers, and splits the huge
 //!   pages, that are only partly in a range. After that, every operation on the range works on whole slots and cannot

@@ -167,8 +167,8 @@ impl<M: Machine> Table<M> {
     }
 }
 
-/// Empties the leading slots that have these attributes, and stores their entries in `words`. Returns the number of
-/// slots.
+/// Empties the leading slots whose entries have the attributes `attributes`, and stores these entries in `words`.
+/// Returns the number of slots.
 #[inline]
 fn take_alike<M: Machine>(slots: &[SlotOf<M>], words: &mut [u64], attributes: u64) -> usize {
     let most = slots.len().min(words.len());
@@ -188,8 +188,8 @@ fn take_alike<M: Machine>(slots: &[SlotOf<M>], words: &mut [u64], attributes: u6
     count
 }
 
-/// Stores the leading words that have these attributes in the leading slots that are empty, with the bits `changed`
-/// inverted. Returns the number of stored words.
+/// Stores the leading `words` whose attributes are `attributes` in the leading slots that are empty, with the bits
+/// `changed` inverted. Returns the number of stored words.
 #[inline]
 fn put_alike<M: Machine>(
     slots: &[SlotOf<M>],

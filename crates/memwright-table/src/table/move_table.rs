@@ -109,9 +109,9 @@ impl<M: Machine> Table<M> {
         (words.len() as u64, entries)
     }
 
-    /// Unlinks the tables of these upper entries, and stores the upper entries in `words`. The new pages of the first
-    /// table begin at `to`. Returns the number of upper entries before the first one that maps a page, and the number
-    /// of entries in the tables.
+    /// Unlinks the tables to which the upper entries in `slots` point, and stores the upper entries in `words`. The new
+    /// pages of the first table begin at `to`. Returns the number of upper entries before the first one that maps a
+    /// page, and the number of entries in the tables.
     ///
     /// # Locks
     /// The caller holds the lock of the upper table.

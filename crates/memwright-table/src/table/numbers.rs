@@ -1,8 +1,9 @@
 //! The numbers of entries of a table, which its metadata contains in one word ([`Meta::live`](crate::frame::Meta)).
 //!
-//! The lowest bits are the number of entries that are not empty. In a last-level table, the bits above are the number
-//! of pages whose entries hold references, migrating ones included, and the bits above those the number of swap
-//! entries. From these numbers, a fork that shares the table counts the child's pages without reading the entries.
+//! The lowest bits contain the number of entries that are not empty. In a last-level table, the next bits contain the
+//! number of pages whose entries hold references, including migrating entries, and the highest bits contain the number
+//! of swap entries. From these numbers, a fork that shares the table counts the child's pages without reading the
+//! entries.
 
 use super::level::ENTRIES;
 use crate::arch::word;
@@ -50,7 +51,7 @@ pub struct TableTotals {
 }
 
 impl TableTotals {
-    /// Adds the tables that were summed up.
+    /// Adds the numbers of the tables that `sum` covers.
     pub(super) fn add(&mut self, sum: Sum) {
         self.tables += sum.tables;
         let outer = sum.all.wrapping_sub(sum.counted);
@@ -66,7 +67,7 @@ impl TableTotals {
     }
 }
 
-/// Returns what a page with these bits adds to the numbers of a last-level table.
+/// Returns what a page with `bits` adds to the numbers of a last-level table.
 #[inline(always)]
 pub(super) const fn of_bits(bits: Bits) -> u32 {
     of_page(bits.bits(), Bits::BORROWED.bits())
@@ -91,14 +92,15 @@ pub(super) fn of_entry(word: u64) -> u32 {
     }
 }
 
-/// Whether both entries certainly add the same to the numbers of a last-level table: they map pages with rights, both
-/// or neither special.
+/// Whether `old` and `new` certainly add the same to the numbers of a last-level table. True if both map pages with
+/// rights, and either both pages or neither of them are special.
 #[inline(always)]
 pub(super) fn are_equal(old: u64, new: u64) -> bool {
     word::are_pages(old & new, 1) && (old ^ new) & word::mask(Bits::BORROWED) == 0
 }
 
-/// Returns what an entry adds that is neither empty nor a page with rights.
+/// Returns what the entry `word`, which is neither empty nor a page with rights, adds to the numbers of a last-level
+/// table.
 #[cold]
 #[inline(never)]
 fn of_other(word: u64) -> u32 {

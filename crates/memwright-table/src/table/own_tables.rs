@@ -36,7 +36,7 @@ impl<M: Machine> Table<M> {
             if !may_be_ambiguous(self.frames().meta(lower)) {
                 return false;
             }
-            // While the upper table is locked, this address space cannot leave the table.
+            // While the upper table is locked, this address space cannot leave the shared table.
             upper.lock.lock::<M::Threads>(Rank::Table);
             let is_ambiguous = match word::slot(slot.load(Ordering::Acquire), ABOVE) {
                 Slot::Table(lower) => {
@@ -98,7 +98,8 @@ impl<M: Machine> Table<M> {
             if word::has_rights(word) && word & borrowed == 0 {
                 let frame = word::frame(word, word::inverted(word::attributes(word)));
                 let references = &metas.get(frame.number()).references;
-                // In a parted folio, the word also counts 1 for the folio, so it is not 1.
+                // In a parted folio, the count of a part also includes 1 for the folio, so a count that is not 1 does
+                // not prove another reference.
                 return references.load(Ordering::Relaxed) != 1 && frames.sharers(frame) > 1;
             }
             match word::decode(word, 1) {
@@ -109,15 +110,17 @@ impl<M: Machine> Table<M> {
         })
     }
 
-    /// Gives this address space a last-level table of its own for `page`, if it shares one. `above` is the upper table
-    /// with the entry that points to it. Other threads may share the new table again, so the caller checks.
+    /// Gives this address space a last-level table of its own for `page`, if the present table is shared. `above` is
+    /// the upper table with the entry that points to the present table. Other threads may share the new table again, so
+    /// the caller must check again.
     ///
     /// If other address spaces share the table, this one gets a copy. Neither the copy nor the original is exclusive or
-    /// writable then, and each page has one more reference. The flush of the entry above is complete on return. If this
-    /// address space is the last, it takes the table: rights only grow.
+    /// writable then, and each page has one more reference. The upper entry has been flushed on return. If no other
+    /// address space shares the table, this one takes it, and only gains rights.
     ///
     /// # Panics
-    /// If the rank is not [`Rank::Table`]: a fork creates the tables of its child, and shares none with another.
+    /// If `rank` is not [`Rank::Table`]. The other rank is that of the cursor on the child's table during a fork, which
+    /// reaches no shared table.
     #[cold]
     #[inline(never)]
     pub(super) fn own_table(&self, above: Frame, page: Page, rank: Rank) {
@@ -145,18 +148,18 @@ impl<M: Machine> Table<M> {
         upper.lock.unlock::<M::Threads>(Rank::Table);
     }
 
-    /// Takes a table that no other address space shares any more. Both locks are held.
+    /// Takes a table that no other address space shares any more. The locks of both tables are held.
     fn take(&self, meta: &Meta, slot: &SlotOf<M>) {
         meta.disturb();
         meta.owner
             .store(table_owner(self.root(), 1), Ordering::Release);
-        // A CPU that has cached the entry without the right faults, and reads it again.
+        // A CPU that has cached the entry without the right to write takes a fault, and reads the entry again.
         word::permit_stores(slot);
         self.frames().unshared().note_taken();
     }
 
-    /// Replaces the shared table `lower`, to which `slot` points, by a copy. Both locks are held, and this address
-    /// space no longer counts among those that share the table.
+    /// Replaces the shared table `lower`, to which `slot` points, by a copy. The locks of both tables are held, and
+    /// this address space no longer counts among those that share `lower`.
     fn copy_shared(&self, (lower, meta): (Frame, &Meta), slot: &SlotOf<M>, page: Page) {
         let frames = self.frames();
         let own = frames.allocate_earmarked();
@@ -171,8 +174,9 @@ impl<M: Machine> Table<M> {
         let numbers = meta.live.load(Ordering::Relaxed);
         copy.live.store(numbers, Ordering::Relaxed);
         slot.store(word::table(own), Ordering::Release);
-        // A CPU may have cached the entry that pointed to the shared table, and must not walk that table after another
-        // address space has taken it, which needs the lock (rule: flush-before-leaving).
+        // A CPU may have cached the entry that pointed to the shared table. It must not walk that table after another
+        // address space has taken the table, which is possible only with the lock that is held here (rule:
+        // flush-before-leaving).
         let mut gather = self.gather();
         gather.record_left();
         let counts = gather.finish();
@@ -186,7 +190,7 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     let rule = CopyRule::SHARED_TABLE;
     let (mut slots, mut targets) = (&frames.table_words(from)[..], &frames.table_words(to)[..]);
     loop {
-        // An image that should be small copies all entries by the code of a fork.
+        // Without the feature `inline`, the code of a fork copies all entries, so that the image is smaller.
         let copied = if cfg!(feature = "inline") {
             copy_counted(frames, slots, targets)
         } else {
@@ -218,8 +222,9 @@ fn copy_entries<M: Machine>(frames: &Frames<M>, from: Frame, to: Frame) {
     }
 }
 
-/// Copies the leading entries of `slots` that map pages with rights, hold references to frames in no block of several,
-/// and are neither exclusive nor writable afterwards. Takes a reference for each. Returns their number.
+/// Copies the leading entries of `slots` that map pages with rights and hold references to single frames, which are not
+/// part of a block of several frames. Neither the originals nor the copies are exclusive or writable afterwards. Takes
+/// a reference for each copy. Returns the number of copies.
 ///
 /// # Panics
 /// If a page is pinned.

@@ -42,9 +42,9 @@ impl<M: Machine> Table<M> {
         pruning.freed
     }
 
-    /// Cuts the last-level tables that are entirely in `range`, which the caller unmaps, and frees the tables above them
-    /// that become empty. The caller then calls [`drop_cut`](Self::drop_cut). Keeps shared tables, and without the
-    /// feature `inline` all that are not empty. The calling thread can yield.
+    /// Cuts the last-level tables that are entirely in `range`, which the caller unmaps, and frees the tables above
+    /// them that become empty. The caller then calls [`drop_cut`](Self::drop_cut). Keeps shared tables. Without the
+    /// feature `inline`, also keeps all tables that are not empty. The calling thread can yield.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -74,7 +74,7 @@ impl<M: Machine> Table<M> {
             meta.set_link(UNLINKED);
             gather.note_dropped(self.drop_last_level(table));
             gather.note_table_dropped();
-            // The pages of one table can have copies in swap, and then cost as much as hundreds of tables.
+            // A table whose pages have copies in swap can take as long to drop as hundreds of other tables.
             pause_point::<M::Threads>();
         }
     }
@@ -104,8 +104,8 @@ impl<M: Machine> Cursor<'_, M> {
         self.table.prune(self.range, points, gather)
     }
 
-    /// Whether the whole range is in the last-level table that the cursor is in, and this table still has entries. If
-    /// so, no table of the range is empty.
+    /// Whether the whole range is in the last-level table that the cursor is in, and this table still has entries. The
+    /// range then has no empty table.
     fn is_in_filled_table(&self) -> bool {
         let last = self.range.end.number() - 1;
         self.level == 1
@@ -158,7 +158,7 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
             gather,
             freed: 0,
             points,
-            // An image that should be small has no code for it.
+            // Without the feature `inline`, the image contains no code for cuts, so that it is small.
             cuts: cuts && cfg!(feature = "inline"),
             cut: CutTables::NONE,
         }
@@ -256,7 +256,8 @@ impl<'a, 'g, M: Machine> Pruning<'a, 'g, M> {
     }
 }
 
-/// Returns the index of the slot after the leaf `word` at the index `at`, and after groups of such leaves that follow.
+/// Returns the index of the slot after the leaf `word` at the index `at`, and after the groups of such leaves that
+/// directly follow it.
 #[inline(never)]
 fn pass_leaves<M: Machine>(slots: &[SlotOf<M>], at: usize, word: u64, level: u8) -> usize {
     if word::is_present(word) {
@@ -267,7 +268,7 @@ fn pass_leaves<M: Machine>(slots: &[SlotOf<M>], at: usize, word: u64, level: u8)
 }
 
 /// Whether `range` contains all pages of the last-level table for the pages from `start` on. The last table of user
-/// memory extends beyond its end.
+/// memory extends beyond the end of user memory, so its pages beyond the end need not be in `range`.
 fn is_whole<M: Machine>(start: Page, range: PageRange) -> bool {
     start >= range.start && (start.add(TABLE_PAGES) <= range.end || range.end == M::Arch::USER.end)
 }

@@ -5,12 +5,13 @@
 //! touched since. Untouched means unwritten (`QUIET`) or unaccessed (`STILL`), depending on [`Tracked`]. Both
 //! processors and software can touch a page.
 //!
-//! - **A processor** that uses a page of the table sets the accessed bit of the upper entry that points to the table,
-//!   unless it has cached a translation through that entry, or the entry itself in a paging-structure cache ("the
-//!   processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on TLBs and on
-//!   paging-structure caches, in substance). A scan that write-protects pages therefore first clears that accessed bit
-//!   ([`Table::settle`]), then flushes all levels on every CPU, and only then checks the entries. The check finds each
-//!   page that is written before the flush. A write after the flush sets the accessed bit of the upper entry.
+//! - **A processor** that uses a page of the table sets the accessed bit of the upper entry that points to the table.
+//!   It does not set the bit if it has cached a translation through that entry, or the entry itself in a
+//!   paging-structure cache. But it caches neither while the bit is clear ("the processor does not cache" either
+//!   "unless the accessed flag is 1", Intel SDM volume 3A, sections on TLBs and on paging-structure caches, in
+//!   substance). A scan that write-protects pages therefore first clears that accessed bit ([`Table::settle`]), then
+//!   flushes all levels on every CPU, and only then checks the entries. The check finds each page that is written
+//!   before the flush. A write after the flush sets the accessed bit of the upper entry.
 //! - **Software** that writes an entry holds the table's lock. Every acquisition of the lock by a cursor that can
 //!   change entries makes the table no longer skippable, so that no code path can omit this. The exception is the
 //!   cursor of a scan ([`Table::scanning_cursor`]), which records its own result. Only the check makes the table
@@ -232,8 +233,9 @@ impl<M: Machine> Table<M> {
     }
 
     /// Skips, from the start of `range`, whole last-level tables that are skippable, and entries of the level above
-    /// that are untouched and refer to no table. Stops at the first that is neither, and returns its first page, or the
-    /// end of `range`. Skips no table and no entry that is only partly in the range.
+    /// that are untouched and refer to no table. Stops at the first table or entry that cannot be skipped, and returns
+    /// its first page, or returns the end of `range` if all were skipped. Skips no table and no entry that is only
+    /// partly in the range.
     ///
     /// # Locks
     /// The caller holds the lock of the address space, so that no table is freed during the call.
@@ -269,7 +271,7 @@ impl<M: Machine> Table<M> {
 
     /// Clears the accessed bits of the upper entries that point to tables entirely in `range`, and records the flush
     /// that this needs. The caller must flush before it checks the entries. Returns the first page of the range that
-    /// must be checked. The pages before it can be skipped, as by [`pass_quiet`](Self::pass_quiet).
+    /// must be checked. The pages before it can be skipped, because [`pass_quiet`](Self::pass_quiet) would skip them.
     ///
     /// # Locks
     /// The caller holds the address space's lock.
@@ -324,7 +326,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Whether the last-level table here may become skippable after the check (see the module documentation). The
     /// cursor must be at the start of the table, the table must be entirely in the range, and no other gather may have
     /// a pending flush: such a flush means that a CPU may still use a page without setting the accessed bit of the
-    /// upper entry. On an architecture without accessed bits in upper entries, no table may.
+    /// upper entry. On an architecture without accessed bits in upper entries, always false.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
         M::Arch::SKIPS_TABLES
@@ -354,7 +356,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             .store(bits_tell | skippable, Ordering::Release);
     }
 
-    /// Whether the locked table is a last-level table whose [`Meta::quiet`] contains this bit.
+    /// Whether the locked table is a last-level table whose [`Meta::quiet`] contains the bit `flag`.
     #[inline(always)]
     fn has_flag(&self, flag: u32) -> bool {
         self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & flag != 0
@@ -366,8 +368,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 
     /// Iterates over the entries of the locked last-level table, from `from` up to but not including `limit`, that may
-    /// have been touched since they were protected. With `alike`, the iterator returns consecutive pages that differ
-    /// only in their frames as one run. The cursor must stay in the table while the iterator is in use.
+    /// have been touched since they were protected. If `alike` is true, the iterator returns consecutive pages that
+    /// differ only in their frames as one run. The cursor must stay in the table while the iterator is in use.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
@@ -435,9 +437,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         done
     }
 
-    /// Applies a prepared edit, which changes bits, to the pages of the locked last-level table, from `from` up to but
-    /// not including `limit`, that may have been written since they were protected. Writes the edited pages to `runs`.
-    /// Stops before a page to which the edit does not apply, when `most` pages are edited, and when `runs` is full.
+    /// Applies a prepared edit to pages of the locked last-level table: the pages from `from` up to but not including
+    /// `limit` that may have been written since they were protected. The edit must change bits. Writes the edited pages
+    /// to `runs`. Stops before a page to which the edit does not apply, when `most` pages are edited, and when `runs`
+    /// is full.
     ///
     /// # Panics
     /// If the cursor is not in a last-level table that contains `from` and the pages up to `limit`.
@@ -587,14 +590,14 @@ fn every_watched<M: Machine>(slots: &[SlotOf<M>]) -> bool {
     every & word::mask(Bits::WATCHED) != 0
 }
 
-/// Returns the intersection and the union of the bits of these entries.
+/// Returns the intersection and the union of the bits of `slots`.
 #[inline(always)]
 fn every_and_some<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> (u64, u64) {
     (every_bit::<M>(slots), some_bits::<M>(slots))
 }
 
-/// Whether these entries are all unwritten for the same reason: all are write-protected by userfaultfd, or all are
-/// tracked by their dirty bits and clean. `false` means unknown.
+/// Whether the entries in `slots` are all unwritten for the same reason: all are write-protected by userfaultfd, or all
+/// are tracked by their dirty bits and clean. `false` means unknown.
 #[inline(always)]
 fn all_unwritten<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     let (every, some) = every_and_some::<M>(slots);
@@ -602,14 +605,15 @@ fn all_unwritten<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
         || (every & word::mask(Bits::WATCHED) != 0 && some & word::mask(Bits::DIRTY) == 0)
 }
 
-/// Whether all of these entries are unaccessed, as proved by the same condition for each. `false` means unknown.
+/// Whether the entries in `slots` are all unaccessed, as proved by the same condition for each. `false` means unknown.
 #[inline(always)]
 fn all_unaccessed<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     let (every, some) = every_and_some::<M>(slots);
     every & word::mask(Bits::UFFD_WP) != 0 || are_idle(every, some)
 }
 
-/// Whether the accessed bit of each of these entries reports the next access, or all are empty. `false` means unknown.
+/// Whether the accessed bit of each entry in `slots` reports the next access, or all of them are empty. `false` means
+/// unknown.
 #[inline(always)]
 fn all_idle<M: Machine>(slots: &[SlotOf<M>; TOGETHER]) -> bool {
     let (every, some) = every_and_some::<M>(slots);

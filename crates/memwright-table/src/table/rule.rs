@@ -1,4 +1,5 @@
-//! How the rule of a change of many entries reaches the loop over the entries: the loop is compiled for each rule.
+//! Passes the rule of a change of many entries to the loop over the entries, which is compiled separately for each
+//! rule.
 
 /// Evaluates an expression in which a name stands for the rule.
 macro_rules! with_rule {

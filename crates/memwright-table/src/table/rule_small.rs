@@ -1,4 +1,4 @@
-//! How the rule of a change of many entries reaches the loop over the entries, without the feature `inline`: the loop is
+//! Passes the rule of a change of many entries to the loop over the entries, without the feature `inline`: the loop is
 //! compiled once, and calls the rule through a pointer.
 
 /// Evaluates an expression in which a name stands for a reference to the rule.

@@ -51,7 +51,7 @@ macro_rules! fold_bits {
 }
 
 /// Skips the leading slots for which a condition holds, and returns the rest. `one` decides the condition for a single
-/// slot. If `all` returns true for a group of slots, the condition holds for each of them.
+/// slot. If `all` returns true for a group of slots, the condition holds for each slot of the group.
 #[inline(always)]
 pub(super) fn pass_while<M: Machine>(
     slots: &[SlotOf<M>],
@@ -76,8 +76,8 @@ pub(super) fn pass_while<M: Machine>(
 }
 
 /// Skips the leading slots in which no bit of `bits` is set, and returns the rest. After a first group without these
-/// bits, two groups are checked together, so that sparse tables cost less than with [`pass_while`], and dense ones the
-/// same.
+/// bits, two groups are checked together. Sparse tables therefore cost less than with [`pass_while`], and dense tables
+/// cost the same.
 #[inline(always)]
 pub(super) fn pass_clear<M: Machine>(slots: &[SlotOf<M>], bits: u64) -> &[SlotOf<M>] {
     let is_clear = |word| word & bits == 0;
@@ -104,7 +104,7 @@ pub(super) fn pass_clear<M: Machine>(slots: &[SlotOf<M>], bits: u64) -> &[SlotOf
 }
 
 /// Skips groups of `TOGETHER` slots for which `all` holds, and returns the index of the first slot after them. To bound
-/// the cost, it checks only if `at` is the start of a group.
+/// the cost, it checks groups only if `at` is the start of a group.
 #[inline(always)]
 pub(super) fn pass_together<S: TableSlot>(
     slots: &[S],
@@ -181,7 +181,7 @@ pub(super) fn are_pages<M: Machine>(slots: &[SlotOf<M>; TOGETHER], level: u8) ->
     word::are_pages(every_bit::<M>(slots), level)
 }
 
-/// Skips the leading slots that have these attributes, and returns the rest.
+/// Skips the leading slots whose entries have the attributes `attributes`, and returns the rest.
 #[inline(always)]
 pub(super) fn pass_alike<M: Machine>(slots: &[SlotOf<M>], attributes: u64) -> &[SlotOf<M>] {
     let mut rest = slots;
@@ -195,7 +195,7 @@ pub(super) fn pass_alike<M: Machine>(slots: &[SlotOf<M>], attributes: u64) -> &[
     rest
 }
 
-/// Returns the number of leading `slots` that have these attributes.
+/// Returns the number of leading `slots` whose entries have the attributes `attributes`.
 #[inline(never)]
 pub(super) fn count_alike<M: Machine>(slots: &[SlotOf<M>], attributes: u64) -> usize {
     let alike = |slot: &SlotOf<M>| {

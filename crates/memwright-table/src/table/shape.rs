@@ -47,8 +47,8 @@ fn is_large(word: u64) -> bool {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Updates the numbers of entries of the locked table, and that of huge pages and markers, when the entry `old`
-    /// becomes `new`.
+    /// Updates the numbers of entries of the locked table, and the count of huge pages and markers, when the entry
+    /// `old` becomes `new`.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(super) fn count(&self, old: u64, new: u64) {
         if self.level > 1 {
@@ -304,7 +304,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Handles consecutive slots of the locked table from the position on: marks empty slots, and skips pages and slots
-    /// that already have these marks. Returns `false` if the slot at the position is none of these.
+    /// that already have `marks`. Returns `false` if the slot at the position is neither empty, nor a page, nor already
+    /// has `marks`.
     fn mark_alike(&mut self, marks: Marks, mapped: &mut PageRange) -> bool {
         let start = self.slot_start();
         let pages = slot_pages(self.level);

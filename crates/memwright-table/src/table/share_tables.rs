@@ -20,18 +20,20 @@ const TOGETHER: usize = 256;
 /// Which tables are shared, decided once per fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareRule {
-    /// The minimum number of entries. To copy fewer entries costs less than to stop sharing a table later.
+    /// The minimum number of entries of a table that is shared. Copying fewer entries costs less than to stop sharing
+    /// the table later.
     pub least: u32,
-    /// Whether entries can have state that belongs to one address space. If so, each entry is read, and a table with
-    /// such an entry is not shared.
+    /// Whether entries can have state that belongs to one address space. If they can, each entry is read, and a table
+    /// with such an entry is not shared.
     pub looks: bool,
 }
 
 impl<M: Machine> Table<M> {
     /// Shares the last-level tables of this address space, from the start of `range` on, with `child`, at the same
-    /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared: it is only partly
-    /// in the range, a huge page or a marker is in its place, or `rule` or the architecture does not permit it. Returns
-    /// the first page that was not handled, which is the end of the range if every table was shared.
+    /// addresses. Nothing is mapped in the child there. Ends before the first table that is not shared, because it is
+    /// only partly in the range, a huge page or a marker is in its place, or `rule` or the architecture does not permit
+    /// sharing it. Returns the first page that was not handled, which is the end of the range if every table was
+    /// shared.
     ///
     /// The entries above the shared tables lose the right to write, which the gather records.
     ///
@@ -70,7 +72,8 @@ impl<M: Machine> Table<M> {
             let mut words = [0; TOGETHER];
             let count = match self.frames().earmark_tables(most as u64) {
                 Ok(()) => most,
-                // The tables may be fewer than their upper entries.
+                // There may be fewer tables than upper entries, so fewer frames may suffice: proceed with one upper
+                // entry at a time.
                 Err(OutOfFrames) => self.frames().earmark_tables(1).map(|()| 1)?,
             };
             let before = shared.tables;
@@ -106,10 +109,10 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Makes the tables below the entries of the upper table `above` shared, from `page` on, one for each element of
-    /// `words`, and counts the child among the address spaces that share them. Stores the entry for the child in each
-    /// element; an element stays 0 if there is no table. Returns the number of entries before the first that cannot be
-    /// shared.
+    /// Shares with the child the tables below consecutive entries of the upper table `above`, from the entry for `page`
+    /// on: one entry for each element of `words`. Counts the child among the address spaces that share the tables, and
+    /// stores the child's upper entries in `words`. An element stays 0 if there is no table. Returns the number of
+    /// entries before the first that cannot be shared.
     #[inline(never)]
     fn offer(
         &self,
@@ -127,7 +130,8 @@ impl<M: Machine> Table<M> {
         let mut sum = Sum::default();
         let mut handled = 0;
         let mut new = 0;
-        // Counted before the first table is shared: other threads that lock a table look for shared ones from now on.
+        // Count the tables before the first one is shared, so that other threads that lock a table look for shared ones
+        // from now on.
         self.state.shared.fetch_add(most, Ordering::Relaxed);
         lock.lock::<M::Threads>(Rank::Table);
         while handled < slots.len() {
@@ -142,7 +146,7 @@ impl<M: Machine> Table<M> {
                 break;
             };
             let meta = metas.get(lower.number());
-            // While the upper table is locked, a shared table stays shared: this address space does not leave it.
+            // While the upper table is locked, a shared table stays shared, because this address space cannot leave it.
             if !is_shared_table(meta) {
                 if new == 0 {
                     gather.expect_upper_protected();
@@ -205,10 +209,10 @@ impl<M: Machine> Table<M> {
         shares
     }
 
-    /// Links shared tables in this address space, a child's, from `page` on. `words` are the entries above them, 0 for
-    /// none.
+    /// Links shared tables in this address space, which is a child's, from `page` on. `words` are the upper entries
+    /// that point to these tables; 0 stands for no table.
     fn link_shared(&self, page: Page, words: &[u64], linked: u64) -> Result<(), OutOfFrames> {
-        // The last table of user memory extends beyond its end.
+        // The last table of user memory extends beyond the end of user memory.
         let end = page
             .add(words.len() as u64 * TABLE_PAGES)
             .min(M::Arch::USER.end);
@@ -244,8 +248,8 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(())
     }
 
-    /// Stores the upper entries `words`, 0 for none and `linked` others, in the locked upper table from the position on. Nothing is mapped
-    /// there.
+    /// Stores the upper entries `words` in the locked upper table from the position on, where nothing is mapped.
+    /// `linked` of them point to tables, and the others are 0.
     fn link_tables(&self, words: &[u64], linked: u32) {
         assert!(
             self.level == ABOVE,

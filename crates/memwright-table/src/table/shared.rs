@@ -5,23 +5,24 @@
 //! except that processors set accessed bits (rule: shared-table-is-constant).
 //!
 //! - **Sharing** (`share_tables.rs`): a fork links a table of the parent at the same address in the child, and removes
-//!   the right to write from the parent's entry above it. It earmarks a frame for the table that one of the two will
-//!   need.
+//!   the right to write from the parent's entry above it. The fork also earmarks a frame for the copy that the parent
+//!   or the child will need.
 //! - **Owning** (`own_tables.rs`): a cursor that can change entries needs a table that only its address space uses.
 //!   Before such a cursor locks a shared table, it replaces the table by a copy, in the earmarked frame. If no other
 //!   address space shares the table any more, the cursor keeps the table, which its address space then owns. No code
 //!   path can omit this, because cursors are the only way to change entries. A [`Look`](super::Look) reads a shared
 //!   table, and shows its pages as neither exclusive nor writable.
 //! - **Leaving** (`leave_tables.rs`): an address space that unmaps all pages of a shared table unlinks the table,
-//!   without reading its entries. If no other address space shares the table, it drops the entries after its flush.
+//!   without reading its entries. If no other address space shares the table, the leaving address space drops the
+//!   entries after its flush.
 //!
-//! The lock of a shared table protects its entries. The entry above it is protected by the lock of its upper table, as
-//! always. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
+//! The lock of a shared table protects its entries. The lock of the upper table protects the entry above the shared
+//! table. A thread that needs both locks acquires that of the upper table first, with rank `Table`, and then that of
 //! the shared table, with rank `TableChild`.
 //!
-//! The number of address spaces that share a table is the number of references to its frame. A fork raises it while it
-//! holds the lock of the parent's upper table. An address space lowers it while it holds the table's lock, or without a
-//! lock if no CPU walks the table for it any more.
+//! The number of address spaces that share a table is the number of references to its frame. A fork raises this number
+//! while it holds the lock of the parent's upper table. An address space lowers the number while it holds the table's
+//! lock, or without a lock if no CPU walks the table for this address space any more.
 //!
 //! A frame that a shared table maps has one reference for the table, not one for each address space. The frame's
 //! references are therefore exact for an address space that owns its table: one reference means that no other entry
@@ -47,7 +48,8 @@ pub(super) fn is_shared(meta: &Meta) -> bool {
     meta.is_table() && is_shared_table(meta)
 }
 
-/// Like [`is_shared`], for a frame that is certainly a table: it is locked, or the upper table that points to it is.
+/// Like [`is_shared`], for a frame that is certainly a table: it is locked, or the upper table that points to it is
+/// locked.
 #[inline(always)]
 pub(super) fn is_shared_table(meta: &Meta) -> bool {
     meta.owner.load(Ordering::Acquire) == SHARED_OWNER
@@ -69,11 +71,11 @@ pub(super) fn count_sharers(meta: &Meta) -> u32 {
 }
 
 /// Removes one address space from those that share the table whose metadata is `meta`, unless it is the last. Returns
-/// whether others remain.
+/// whether other address spaces remain.
 ///
 /// # Locks
-/// None, if no CPU walks the table for this address space any more. Else the caller holds the lock of the table until
-/// that is so. While the lock is held, no other address space takes the table or frees it.
+/// None if no CPU walks the table for this address space any more. Otherwise the caller holds the lock of the table
+/// until no CPU does. While the lock is held, no other address space takes the table or frees it.
 #[inline]
 pub(super) fn stop_sharing(meta: &Meta) -> bool {
     let mut before = meta.references.load(Ordering::Relaxed);
@@ -172,8 +174,8 @@ pub(super) fn count_empty<M: Machine>(slots: &[SlotOf<M>]) -> usize {
     slots.len() - rest.len() + single.count()
 }
 
-/// Returns the number of slots at the end of `slots` for whose words `holds` returns true. `all` returns true only if
-/// `holds` is true for every word of a group with this intersection and this union.
+/// Returns the number of slots at the end of `slots` for whose words `holds` returns true. `all` takes the intersection
+/// and the union of the words of a group, and returns true only if `holds` is true for every word of that group.
 #[inline(always)]
 pub(super) fn count_last<M: Machine>(
     slots: &[SlotOf<M>],
@@ -192,7 +194,7 @@ pub(super) fn count_last<M: Machine>(
     slots.len() - rest.len() + words.take_while(|word| holds(*word)).count()
 }
 
-/// The bits of an entry that belong to one address space: userfaultfd's, and that the page is recorded as a KSM page.
+/// The bits of an entry that belong to one address space: those of userfaultfd, and the bit that records a KSM page.
 const OF_ONE: Bits = Bits::UFFD_WP
     .union(Bits::WATCHED)
     .union(Bits::IDLE)
@@ -228,8 +230,8 @@ impl<M: Machine> Table<M> {
         Ok(node)
     }
 
-    /// Returns the first page, after the entry for `page` in the table `node` at `level`, whose entry is not empty, or
-    /// the end of the table.
+    /// Returns the first page, after the pages of the entry for `page`, whose entry in the table `node` at `level` is
+    /// not empty, or the end of the table.
     #[cold]
     fn next_upper(&self, node: Frame, page: Page, level: u8) -> Page {
         let after = slot_index(page, level) + 1;

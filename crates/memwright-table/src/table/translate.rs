@@ -68,8 +68,8 @@ impl<M: Machine> Table<M> {
     /// [`Machine::invalidate_remote`] invalidates it on that CPU. Protection keys are not checked.
     ///
     /// # Locks
-    /// Takes none. The calling CPU has the table [loaded](crate::Loaded) and completes no invalidation during the call, so
-    /// no table on the path of the walk is freed.
+    /// Takes no lock. The calling CPU has the table [loaded](crate::Loaded) and completes no invalidation during the
+    /// call, so no table on the path of the walk is freed.
     ///
     /// # Panics
     /// In debug builds, if the calling CPU has not loaded the table.

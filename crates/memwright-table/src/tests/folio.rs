@@ -138,8 +138,8 @@ fn parts_are_kept_while_somebody_has_the_whole() {
     World::remove(&world.child, 512, 640);
     assert_eq!(world.anonymous(), 512);
     assert_eq!((frames.references(inside), frames.references(head)), (1, 1));
-    // When the parent unmaps all pages, those that the child does not map are freed. Only the child has references to
-    // the others.
+    // When the parent unmaps all pages, the pages that the child does not map are freed. Only the child has references
+    // to the other pages.
     World::remove(&world.parent, 512, 1024);
     assert_eq!(world.anonymous(), 384);
     let kept = Frame::new(head.number() + 128);

@@ -233,9 +233,9 @@ fn a_page_in_two_gathers_is_freed_once() {
 
 #[test]
 fn a_run_that_overflows_the_gather_is_flushed_before_its_frames_are_free() {
-    // Entries with equal attributes are removed in one run. No other entry maps the frames of the first four. Another
-    // gather has already deferred the frames of the others, whose number exceeds what a gather can record outside of
-    // its lists.
+    // Entries with equal attributes are removed in one run. Only these entries map the frames of the first four pages.
+    // Another gather has already deferred the frames of the other pages, whose number exceeds what a gather can record
+    // outside of its lists.
     let (own, shared) = (4, 20);
     let (frames, table) = setup(own + shared, USED);
     let other = Table::new(Arc::clone(&frames)).unwrap();

@@ -57,7 +57,7 @@ impl Setup {
         (local, counts)
     }
 
-    /// Edits the mapped pages of a range. Returns the invalidations of this CPU and of the other one.
+    /// Edits the mapped pages of a range. Returns the invalidations of this CPU and those of the other CPU.
     fn edit(
         &self,
         policy: FlushPolicy,

@@ -81,7 +81,7 @@ fn what_is_something_else_by_now_is_no_page_of_a_folio() {
     frames.split_folios(first, end, 1);
     drop(rest);
     assert_eq!(orders(&frames, first, 4), [0; 4]);
-    // If a free frame still recorded the order of a folio, its buddies would not merge with it.
+    // If a free frame still recorded the order of a folio, it would not merge with its buddies.
     let whole = frames.allocate_pages(2, FrameKind::Anonymous).unwrap();
     assert_eq!(frames.folio_order(whole.first()), 2);
 }

@@ -13,7 +13,7 @@ use crate::{
     handle::fail_heap_after,
 };
 
-/// A machine whose answers can be wrong. Its memory is that of `inner`.
+/// A machine whose methods can return wrong values. Its memory is that of `inner`.
 struct Odd {
     inner: TestMachine,
     shift: usize,
@@ -41,8 +41,8 @@ impl Odd {
     }
 }
 
-// SAFETY: construction refuses every machine of this type whose answers differ from those of `inner`, except the
-// template, which is only read if it is a frame of `inner`.
+// SAFETY: construction refuses every machine of this type whose methods return other values than those of `inner`. A
+// template is the exception, but it is read only if it is a frame of `inner`.
 unsafe impl Machine for Odd {
     type Arch = X86_64;
     type Threads = OneCpu;

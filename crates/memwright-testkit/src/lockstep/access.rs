@@ -10,7 +10,7 @@ use crate::machine::TestMachine;
 use crate::model::{PAGE, Refusal};
 use crate::terms::Intent;
 
-/// Bytes of one load or store.
+/// The number of bytes of one load or store.
 pub(super) const BYTES: u64 = 8;
 
 impl<M: TestMachine> Lockstep<M> {

@@ -27,8 +27,8 @@ impl<M: TestMachine> Lockstep<M> {
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
-    /// Adds to the successes the numbers of accesses and of page faults, and those of the page tables that forks shared,
-    /// and that processes then copied or took over.
+    /// Adds counts to the successes: of accesses, page faults, page tables that forks shared, and shared page tables
+    /// that processes then copied or took over.
     fn note_counts(&mut self) {
         let (accesses, faults) = self.host.attempts();
         for (name, count) in [(ACCESS, accesses), (FAULT, faults)] {

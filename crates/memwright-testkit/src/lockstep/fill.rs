@@ -33,7 +33,7 @@ impl<M: TestMachine> Lockstep<M> {
         }
     }
 
-    /// Fills the first missing page of an access with zeroes. Returns false if none is missing.
+    /// Fills the first missing page of an access with zeroes. Returns false if no page is missing.
     fn fill_missing(&mut self, process: usize, cpu: CpuId, start: u64) -> Result<bool, Difference> {
         for page in start / PAGE as u64..=(start + BYTES - 1) / PAGE as u64 {
             if !self.model.is_filled(process, page, 1) {
@@ -42,7 +42,7 @@ impl<M: TestMachine> Lockstep<M> {
             let protect = self.model.refuses_stores(process, page);
             let zeroes = self.real_fill(process, cpu, page, Fill::Zeroes, protect);
             let filled = match zeroes {
-                // Mapping the zero page does not replace a marker; a copy does.
+                // Mapping the zero page does not replace a marker; mapping a copy does.
                 Err(Kind::Exists) => {
                     self.real_fill(process, cpu, page, Fill::Bytes(&[0; PAGE]), protect)
                 }
@@ -121,8 +121,8 @@ impl<M: TestMachine> Lockstep<M> {
             pages,
             holes: true,
         };
-        // Use the userfaultfd that the target is registered with, if that is one of these two kinds. The call fails for
-        // any other target.
+        // A target that is registered for read-write protection has the userfaultfd of the kind `Accesses`. For every
+        // other target, use the one of the kind `Fills`: if the target is not registered with it, the call fails.
         let to = relocation.to.number();
         let kind = match self.model.armed(process, to, 1).next() {
             Some(_) => Watcher::Accesses,

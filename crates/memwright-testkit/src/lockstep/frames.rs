@@ -101,7 +101,8 @@ impl<M: TestMachine> Lockstep<M> {
         self.check_tables(&shown, tables)
     }
 
-    /// Returns what the entries of all processes point to, and the number of page tables, counted by each address space.
+    /// Returns the frames, slots and shared tables to which the entries of all processes point, and the sum of the
+    /// address spaces' counts of page tables.
     fn show_entries(&self) -> Result<(Shown, u64), String> {
         let frames = self.host.frames();
         let mut shown = Shown::default();
@@ -110,7 +111,8 @@ impl<M: TestMachine> Lockstep<M> {
             let table = process.space().table();
             tables += table.table_frames();
             let mut cursor = table.look(M::Arch::USER);
-            // The shared table of the last entry, and whether another address space has shown it.
+            // The shared table of the previous entry, and whether its entries were already counted in another address
+            // space.
             let mut last = None;
             while let Some(extent) = cursor.next_filled() {
                 let shared = table.shared_table(extent.range.start);
@@ -118,7 +120,8 @@ impl<M: TestMachine> Lockstep<M> {
                     last = shared.map(|table| (table, shown.share(table)));
                 }
                 match extent.entry {
-                    // The entries of a shared table hold one reference each.
+                    // Each entry of a shared table holds one reference, whatever the number of address spaces, and is
+                    // already counted.
                     _ if last.is_some_and(|(_, again)| again) => {}
                     Entry::Present(page) => match frames.kind(page.frame) {
                         FrameKind::Anonymous | FrameKind::Merged => shown.add(extent.range, page),
@@ -138,7 +141,8 @@ impl<M: TestMachine> Lockstep<M> {
         Ok((shown, tables))
     }
 
-    /// Checks the numbers of page tables: `tables` as counted by the address spaces, and the shared ones among them.
+    /// Checks `tables`, the sum of the address spaces' counts of page tables, and the number of address spaces that
+    /// share each shared table.
     fn check_tables(&self, shown: &Shown, mut tables: u64) -> Result<(), String> {
         let frames = self.host.frames();
         for (table, sharers) in &shown.tables {

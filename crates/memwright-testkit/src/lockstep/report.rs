@@ -39,7 +39,7 @@ impl<M: TestMachine> Lockstep<M> {
         )
     }
 
-    /// Returns the frame and the state bits of a page, or `None` if the page tables map none.
+    /// Returns the frame and the state bits of a page, or `None` if the page tables map no frame there.
     fn shown(&self, process: usize, page: u64) -> Option<(Frame, Bits)> {
         let table = self.processes[&process].space().table();
         let mut cursor = table.look(PageRange::single(Page::new(page)));
@@ -49,7 +49,7 @@ impl<M: TestMachine> Lockstep<M> {
         }
     }
 
-    /// Returns a possible cause of other contents of a page than `expected` at `offset`.
+    /// Returns a possible cause of the difference if the contents of a page at `offset` are not `expected`.
     fn cause(&self, (process, page): (usize, u64), offset: usize, expected: &[u8]) -> String {
         let Some((frame, _)) = self.shown(process, page) else {
             return "the page tables map no frame there: a stale translation?".into();
@@ -66,7 +66,8 @@ impl<M: TestMachine> Lockstep<M> {
         }
     }
 
-    /// Like [`agree`], for an access of a process on a CPU to the bytes from `start` on. The difference names them.
+    /// Like [`agree`], for an access of a process on a CPU to the bytes from `start` on. The text of the difference
+    /// names the process, the CPU and the page.
     pub(super) fn agree_on<T>(
         &self,
         what: &str,

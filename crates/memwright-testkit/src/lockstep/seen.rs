@@ -28,7 +28,7 @@ pub struct Seen {
 enum SeenEntry {
     /// A page: what its frame is used for, the number of entries that map the frame, and whether the page is dirty.
     Page(FrameKind, u32, bool),
-    /// A swap entry, and what one unit of its page divided by the number of its users is.
+    /// A swap entry, with the share of a process in its page: `UNIT` divided by the number of users.
     Swapped(u64),
     /// A marker.
     Marker,
@@ -54,7 +54,8 @@ impl<M: TestMachine> Lockstep<M> {
 
     /// Returns what programs can read about the memory of each process.
     fn see(&self) -> Vec<Seen> {
-        // The counters are read first: they must be correct while tables are shared.
+        // Read the counters first, because they must be correct while tables are shared. The call below ends the
+        // sharing of some tables.
         let counters: Vec<_> = self
             .processes
             .values()
@@ -79,7 +80,7 @@ impl<M: TestMachine> Lockstep<M> {
                     return true;
                 };
                 let seen = match extent.entry {
-                    // Nothing counts how many entries map the page of zeroes.
+                    // The number of entries that map the page of zeroes is not counted.
                     Entry::Present(page) if page.frame == memory.zero_frame() => {
                         SeenEntry::Page(FrameKind::Zero, 0, false)
                     }

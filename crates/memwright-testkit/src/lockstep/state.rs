@@ -29,7 +29,7 @@ pub type Successes = BTreeMap<&'static str, u64>;
 pub enum Difference {
     /// The memory manager and the model disagree; the text says how.
     Disagreement(String),
-    /// The memory manager ran out of memory, which the model never does.
+    /// The memory manager ran out of memory. The model never runs out of memory.
     Exhausted,
 }
 
@@ -71,7 +71,7 @@ pub struct Lockstep<M: TestMachine> {
     pub(super) files: Vec<File<M>>,
     pub(super) created: usize,
     pub(super) scale: Scale,
-    /// Pages of the largest folio that the machine allocates.
+    /// The number of pages of the largest folio that the machine allocates.
     pub(super) largest: u64,
     /// The userfaultfd contexts, each with the number of its process and its kind.
     pub(super) watchers: Vec<(usize, Watcher, Watch)>,
@@ -167,7 +167,7 @@ impl<M: TestMachine> Lockstep<M> {
         self
     }
 
-    /// Allocates anonymous and shared memory in folios of these orders wherever they fit.
+    /// Allocates anonymous and shared memory in folios of `orders` wherever they fit.
     #[must_use]
     pub fn in_folios(mut self, orders: &[u8]) -> Self {
         let settings = self.host.memory().huge();
@@ -190,7 +190,8 @@ impl<M: TestMachine> Lockstep<M> {
         self
     }
 
-    /// Allows pages to count as accessed that no program has accessed: the CPUs of the machine load pages speculatively.
+    /// Allows pages that no program has accessed to count as accessed, because the CPUs of the machine load pages
+    /// speculatively.
     #[must_use]
     pub fn speculating(mut self) -> Self {
         self.speculates = true;

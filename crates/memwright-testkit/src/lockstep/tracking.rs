@@ -61,7 +61,7 @@ fn in_model(process: usize, watcher: Watcher) -> terms::Watch {
 }
 
 impl<M: TestMachine> Lockstep<M> {
-    /// Returns the process's userfaultfd context of this kind. Creates the context if it does not exist yet.
+    /// Returns the process's userfaultfd context of the kind `kind`. Creates the context if it does not exist yet.
     pub(super) fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
         let own = |(owner, of, _): &&(usize, Watcher, Watch)| (*owner, *of) == (process, kind);
         if let Some((.., watch)) = self.watchers.iter().find(own) {
@@ -328,7 +328,7 @@ pub(super) fn scanned<M: TestMachine>(
     (found.0, outcome)
 }
 
-/// The pages that a scan has selected. Its room is unlimited, so the scan can protect several pages at a time.
+/// The pages that a scan has selected. Their number is not limited, so the scan can protect several pages at a time.
 struct Found(Vec<u64>);
 
 impl Take for Found {
@@ -372,7 +372,8 @@ fn soft_dirty<M: TestMachine>(process: &Process<M>) -> Vec<u64> {
     found.into_iter().map(Page::number).collect()
 }
 
-/// Compares the pages found with what the model requires, where it requires anything. Both are in ascending order.
+/// Checks that `found` contains each page that must count as written, and no page that must not. `expected` and `found`
+/// are in ascending order.
 fn compare(
     scale: Scale,
     expected: impl Iterator<Item = (u64, Stored)>,

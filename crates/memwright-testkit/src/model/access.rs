@@ -98,7 +98,7 @@ impl Model {
     }
 
     /// Returns whether a mapped page can have `bytes` at `offset`. If the model allows two contents for the page and
-    /// only one of them has these bytes, drops the other, unless the page can still be discarded later.
+    /// only one of them has these bytes, drops the other contents, unless the page can still be discarded later.
     pub fn shows(&mut self, process: usize, page: u64, offset: usize, bytes: &[u8]) -> bool {
         let is = |contents: &Contents| shows(contents, offset, bytes);
         let kept = is(self.contents(process, page));
@@ -133,7 +133,7 @@ impl Model {
         })
     }
 
-    /// Returns whether a store to the page must wait for the userfaultfd handler. If so, no page-table entry may permit
+    /// Returns whether a store to the page must wait for the userfaultfd handler. No page-table entry may then permit
     /// writing to the page.
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {

@@ -74,8 +74,8 @@ impl Model {
         watched.map(|(&page, mapped)| (page, mapped.armed))
     }
 
-    /// Records whether a read-write-protected page was found in memory or in swap. If it was not, it is no longer
-    /// protected.
+    /// Records whether a read-write-protected page was found in memory or in swap. If the page was not found, it is no
+    /// longer protected.
     ///
     /// # Errors
     /// The page was not found, although the process has stored to it and has not allowed it to be discarded.

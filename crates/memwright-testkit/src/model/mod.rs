@@ -44,7 +44,7 @@ pub enum Refusal {
     Sealed(u64),
     /// A store to this page must wait for the userfaultfd handler.
     Protected(u64),
-    /// This page is registered with a userfaultfd other than that of the call.
+    /// This page is registered with a userfaultfd, but not with that of the call.
     Watched(u64),
     /// The page is not registered with the userfaultfd of the call.
     NotWatched,

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crate::terms::{Rights, Watch};
 
-/// Bytes of one page.
+/// The number of bytes of a page.
 pub const PAGE: usize = 4096;
 
 /// The contents of a page. `None` means that all bytes are zero.
@@ -185,7 +185,7 @@ impl Mapped {
         self.armed = Armed::No;
     }
 
-    /// Returns whether this is a mapping of the object `which` at one of these indices.
+    /// Returns whether this is a mapping of the object `which` at one of `indices`.
     pub(super) fn shows(&self, which: ObjectNumber, indices: core::ops::Range<u64>) -> bool {
         let shown = self.source.object();
         shown.is_some_and(|(object, index)| object == which && indices.contains(&index))

@@ -18,7 +18,8 @@ impl Model {
         }
     }
 
-    /// Returns each mapped page with what the model requires of it: that it is soft-dirty, that it is not, or nothing.
+    /// Returns each mapped page, and whether the model requires it to be soft-dirty, requires it not to be, or permits
+    /// both.
     pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages.map(|(&page, mapped)| (page, mapped.since_cleared))

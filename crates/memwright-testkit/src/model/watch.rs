@@ -202,7 +202,7 @@ impl Model {
         noted.map(|(&page, mapped)| (page, mapped.since_protected))
     }
 
-    /// Write-protects a page again that a scan found written.
+    /// Write-protects again a page that a scan found written.
     pub fn protect_again(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.protect(true);

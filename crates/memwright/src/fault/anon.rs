@@ -41,8 +41,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Returns whether a store to a page with this entry may map a folio of several pages: the entry must be empty, and
-    /// a setting must enable such folios. Called in most write faults that find no page.
+    /// Returns whether a store to a page with the entry `entry` may map a folio of several pages: the entry must be
+    /// empty, and a setting must enable such folios. Called in most write faults that find no page.
     #[cfg_attr(feature = "inline", inline(always))]
     fn may_fill_folio(self, entry: Entry) -> bool {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)

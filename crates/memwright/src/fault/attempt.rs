@@ -49,8 +49,8 @@ impl<M: Machine> Fault<'_, M> {
         self.area.anon_vma.found::<M::Threads>(anon_vma);
     }
 
-    /// Checks an entry that maps no page. Returns the bits that a page mapped here inherits from the entry, or an error
-    /// if no page can be mapped here now.
+    /// Checks an entry that maps no page. Returns the bits that a new page inherits from the entry, or an error if no
+    /// page can be mapped in the entry now.
     pub(crate) fn check_absent(self, entry: Entry) -> Result<Bits, FaultError> {
         match entry {
             Entry::Empty => Ok(Bits::empty()),
@@ -97,7 +97,7 @@ impl<M: Machine> Fault<'_, M> {
     /// anonymous memory to the userfaultfd that is registered for missing pages of the area. A page under a
     /// write-protection marker is mapped write-protected, even for a store: the store faults again on the present page,
     /// and that fault is reported to the userfaultfd (Linux 7.2 `mm/memory.c`, `pte_marker_handle_uffd_wp`). In
-    /// asynchronous mode no store is reported, so the store's page is mapped without protection.
+    /// asynchronous mode no store is reported, so the page is mapped without this protection.
     #[cold]
     fn check_watched_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         let inherited = self.check_absent(entry)?;

@@ -44,7 +44,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::Copy)
     }
 
-    /// Maps an anonymous frame that is exclusive to this entry, and takes over the caller's reference.
+    /// Maps an anonymous frame that is exclusive to the entry under the cursor, and takes over the caller's reference.
     ///
     /// On error the caller keeps the reference.
     pub(super) fn fill_own(

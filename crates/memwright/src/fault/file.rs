@@ -22,7 +22,7 @@ impl<M: Machine> Fault<'_, M> {
         if self.area.flags().contains(AreaFlags::HUGETLB) {
             return self.resolve_hugetlb();
         }
-        // Whether a swap-in of this fault has read a swap device. If so, the fault counts as `FaultKind::SwapIn`.
+        // Whether a swap-in of this fault has read a swap device, so that the fault counts as `FaultKind::SwapIn`.
         let mut read = false;
         loop {
             if let Some(kind) = self.attempt_object(&**object, &mut read)? {
@@ -32,9 +32,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Attempts once to resolve the fault in an area that maps `object`. Returns `None` if the caller must retry. Sets
-    /// `read` if a swap-in read a swap device. Not inlined: in the loop of the caller, the compiler would compute
-    /// before the first attempt all values that the attempts share. For a fault on a present page, that costs more than
-    /// a call.
+    /// `read` if a swap-in read a swap device. Not inlined, because the compiler would otherwise compute, before the
+    /// loop of the caller, all values that the attempts share. For a fault on a present page, that costs more than a
+    /// call.
     #[inline(never)]
     fn attempt_object(
         &self,
@@ -110,7 +110,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Checks the entry in an area with guard markers. A guard marker denies the access before the object is called,
-    /// even beyond its end (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
+    /// even if the page is beyond the end of the object (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
     #[cold]
     fn check_guard(self) -> Result<(), FaultError> {
         let (_, entry) = self.core.table.entry_of(self.page);

@@ -20,12 +20,12 @@ const STORED: Bits = Bits::ACCESSED.union(Bits::DIRTY).union(Bits::SOFT_DIRTY);
 
 impl<M: Machine> Core<M> {
     /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (rule:
-    /// copy-under-the-entry). If `write`, the frame is exclusive to the process.
+    /// copy-under-the-entry). If `write` is true, the frame is exclusive to the process.
     ///
     /// # Errors
-    /// `Denied` if even a forced access is not permitted. This is so for an access beyond the maximum rights of the
-    /// area, to secret memory or to device memory, and for a store to shared memory, to hugetlb pages or to a page that a userfaultfd
-    /// write-protects. Otherwise the errors of a fault.
+    /// `Denied` if even a forced access is not permitted. The following are not permitted: accesses beyond the maximum
+    /// rights of the area, to secret memory and to device memory, and stores to shared memory, to hugetlb pages and to
+    /// pages that a userfaultfd write-protects. Otherwise the errors of a fault.
     pub(crate) fn with_forced_frame(
         &self,
         address: VirtAddr,
@@ -139,7 +139,7 @@ fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
         && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
 }
 
-/// Returns whether a store to this page is visible to this process only.
+/// Returns whether a store to `page` is visible only to this process.
 fn is_own(page: Present) -> bool {
     page.bits.contains(Bits::EXCLUSIVE)
         && !page

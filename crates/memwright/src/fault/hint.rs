@@ -30,7 +30,7 @@ impl<M: Machine> Fault<'_, M> {
         self.resolve()
     }
 
-    /// Restores the rights of the area in a NUMA hint entry. Adds write permission if [the rule](crate::writable)
+    /// Restores the rights of the area in a NUMA hint entry. Adds write permission if [`writable`](crate::writable)
     /// grants it, so that no write fault follows, whether or not the page is migrated. Returns the page as it is mapped
     /// now.
     fn restore(self, cursor: &mut Cursor<'_, M>, page: Present) -> Present {

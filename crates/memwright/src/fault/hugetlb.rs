@@ -121,8 +121,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Takes a page from the hugetlb pool for private memory. Uses the area's reservation for this index, if it is
-    /// unused. The contents of the page are undefined.
+    /// Takes a page from the hugetlb pool for private memory. Uses the area's reservation for the page that faulted, if
+    /// the reservation is unused. The contents of the page are undefined.
     pub(crate) fn take_own_hugetlb<'a>(
         &'a self,
         view: &HugeView<'a, M>,
@@ -133,7 +133,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps a page of private memory that is exclusive to this entry. If that fails, restores the reservation.
+    /// Maps `page` in private memory, exclusive to its entry. If mapping fails, restores the reservation.
     fn enter_own_hugetlb(
         &self,
         view: &HugeView<'_, M>,
@@ -155,8 +155,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps `page` if the entry maps no page. `bits` computes the bits of the new entry from the bits that a page
-    /// mapped here inherits.
+    /// Maps `page` if the entry maps no page. `bits` computes the bits of the new entry from the bits that a new page
+    /// inherits from the old entry.
     fn enter_hugetlb(
         &self,
         page: FrameRef<'_, M>,

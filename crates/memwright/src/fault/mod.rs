@@ -148,7 +148,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Resolves a fault that has returned [`FaultError::WouldBlock`]: completes the read that the fault began, and
-    /// repeats the fault. If `awaits`, also waits for a read by another thread. Does not count the fault.
+    /// repeats the fault. If `awaits` is true, also waits for a read by another thread. Does not count the fault.
     ///
     /// # Errors
     /// `WouldBlock` if the page is busy for another reason; otherwise the errors of a fault.

@@ -43,7 +43,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Returns the bits of an entry that maps a frame of the object: the area's rights, and `state`. `view` is the view
-    /// of the area. The entry is writable at once if [the rule](crate::writable) allows it.
+    /// of the area. The entry is writable at once if [`writable`](crate::writable) allows it.
     #[inline(always)]
     pub(super) fn object_bits(self, view: View, state: Bits) -> Bits {
         let bits = access_bits(view.rights) | state;
@@ -127,7 +127,7 @@ impl Around {
 
     /// Maps the frames whose entries are empty, with the bits `state` in addition to the area's rights. Returns the
     /// number of frames mapped. The entries have no accessed bit, because the program has not accessed the pages yet.
-    /// Linux also omits the bit, where the hardware sets it cheaply.
+    /// Linux also omits the bit on hardware that sets it cheaply.
     #[inline]
     pub(crate) fn fill<M: Machine>(
         &mut self,

@@ -61,7 +61,7 @@ impl<M: Machine> Fault<'_, M> {
             page.bits -= Bits::UFFD_WP;
         }
         let view = self.area.view();
-        // The rule checks the bits that the entry has after the store, which include soft-dirty.
+        // `writable` checks the bits that the entry has after the store, which include soft-dirty.
         let bits = page.bits | access | Bits::SOFT_DIRTY;
         match writable(view, bits) {
             Verdict::Writable => {

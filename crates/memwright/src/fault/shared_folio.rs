@@ -56,8 +56,8 @@ impl<M: Machine> Fault<'_, M> {
         else {
             return;
         };
-        // If the object must be notified of stores, map the pages clean: the first store to each page faults and
-        // notifies it.
+        // If the object must be notified of stores, map the pages clean: the first store to each page faults, and the
+        // fault notifies the object.
         let state = if object.notify_first_write() {
             Bits::empty()
         } else {

@@ -235,8 +235,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(read > 0)
     }
 
-    /// Counts the pages of the last readahead that were accessed after it, through this address space or through the
-    /// object. Bit `i` of `asked` is set if page `i` of that readahead was accessed through the object.
+    /// Counts the pages of the last readahead that were accessed after the readahead, through this address space or
+    /// through the object. Bit `i` of `asked` is set if page `i` of the last readahead was accessed through the object.
     fn hits(self, window: Window, asked: u64) -> u64 {
         let core = self.core;
         let (first, ahead) = window.ahead();

@@ -70,9 +70,9 @@ impl<M: Machine> Core<M> {
         Ok(None)
     }
 
-    /// Swaps in the pages of `range`, a part of `area`, that are on swap device `device`, or on any device with `None`.
-    /// Subtracts their number from `left`. Returns the page to continue with once `left` is 0, or `None` at the end of
-    /// the range.
+    /// Swaps in the pages of `range`, a part of `area`, that are on swap device `device`, or on any device if `device`
+    /// is `None`. Subtracts their number from `left`. Returns the page to continue with once `left` is 0, or `None` at
+    /// the end of the range.
     ///
     /// # Errors
     /// The page that was not swapped in, and the error. After `WouldBlock`, the caller releases the locks and

@@ -58,9 +58,10 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
     }
 
-    /// Ends those of `reads` that are in the area, and maps the pages whose entries still refer to the slots that were
-    /// read. `self.page` is the page that faulted. `stores` states whether the fault is a store, or `None` to map the
-    /// page as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be repeated.
+    /// Ends those of `reads` whose pages are in the area, and maps the pages whose entries still refer to the slots
+    /// that were read. `self.page` is the page that faulted. `stores` states whether the fault is a store, or `None` to
+    /// map the page as not accessed. Returns the outcome for the page that faulted, or `None` if the fault must be
+    /// repeated.
     fn map_reads(
         self,
         reads: &mut Reads<M>,
@@ -83,7 +84,8 @@ impl<'a, M: Machine> Fault<'a, M> {
             let Entry::Swapped(swapped) = entry else {
                 continue;
             };
-            // If the slot got another owner during the read, a page of a folio does not fit: it cannot be shared.
+            // If the slot got another owner during the read, the entry cannot map a page of a folio, because such a
+            // page cannot be shared.
             let is_fit = uses == 1 || !frames.is_in_folio(frame.frame());
             if swapped.slot != begun.slot || !is_fit {
                 continue;
@@ -157,7 +159,7 @@ impl<M: Machine> Core<M> {
             let failed = self.end_object_reads(asked, &mut reads);
             let outcome = failed.or_else(|| self.map_again(asked, purpose, &mut reads));
             for Read { begun, .. } in reads.into_iter().flatten() {
-                // The area at `asked` does not contain this page any more: drop its frame.
+                // The area at `asked` does not contain this page any more: drop the page's frame.
                 let _ = swap.end_read(frames, begun.slot, begun.frame);
             }
             finished = match outcome {

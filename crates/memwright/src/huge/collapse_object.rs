@@ -49,7 +49,7 @@ impl<M: Machine> Core<M> {
     /// Collapses the object's pages `range` of the area into one huge page, unless they already are one. Fails if more
     /// pages are missing or in swap than `limits` allows. Then maps the huge page, if `asker` is the program. For a
     /// scan, only removes the page table of the small pages, so that the next fault maps the huge page. Returns whether
-    /// this second step succeeded.
+    /// the huge page was mapped, or the page table removed.
     pub(super) fn collapse_object(
         &self,
         range: PageRange,

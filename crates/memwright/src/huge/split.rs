@@ -2,9 +2,9 @@
 //! `split_huge_pages_all` and `__folio_split`).
 //!
 //! A split first replaces every huge entry that maps the folio by 512 entries, in all address spaces. If an object owns
-//! the folio, it then stores single pages. The pages stay mapped, with unchanged rights. Then the split marks the
-//! frames as smaller folios, or as single pages. Linux instead unmaps the pages of a file in all address spaces, and
-//! the next access maps them again.
+//! the folio, the object then stores single pages. The pages stay mapped, with unchanged rights. Then the split marks
+//! the frames as smaller folios, or as single pages. Linux instead unmaps the pages of a file in all address spaces,
+//! and the next access maps them again.
 
 use alloc::sync::Arc;
 
@@ -41,7 +41,7 @@ impl<M: Machine> Mappings<M> {
     }
 }
 
-/// Order 1. Anonymous folios of two pages do not exist, so the steps to a smaller order skip it.
+/// Order 1. Anonymous folios of two pages do not exist, so the steps to a smaller order skip order 1.
 const NEVER_ANONYMOUS: u8 = 1;
 
 /// One step of a split: the folio of order `from` that begins at page `first` becomes folios of order `to`.
@@ -325,8 +325,8 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Splits every huge entry that maps the anonymous huge page. Does nothing if the page has references other than
-    /// those of these entries.
+    /// Splits every huge entry that maps the anonymous huge page. Does nothing if the page has references besides those
+    /// of its entries.
     fn split_everywhere(&self, mapped: &MappedPage<M>) -> Result<(), OutOfMemory> {
         let mappers = mapped.mappers(self)?;
         let references = self.memory.frames().references_of_whole(mapped.frame);
@@ -334,7 +334,7 @@ impl<M: Machine> Core<M> {
             return Ok(());
         }
         for Mapper { space, page } in &mappers {
-            // While this lock is held, the area cannot be unmapped.
+            // While the area lock is held, the area cannot be unmapped.
             let _areas = space.areas.read(space.cpu());
             space.split_huge_entry(*page, mapped.frame);
         }

@@ -53,8 +53,8 @@ impl<M: Machine> Core<M> {
         frames.take_huge(false, FrameKind::PoolAnonymous, within)
     }
 
-    /// Unmaps the hugetlb pages of `range`, a part of `area`. If the mapping has a reservation, reserves these pages
-    /// again. A last page that is only partly in the range stays mapped (Linux 7.2 `mm/madvise.c`,
+    /// Unmaps the hugetlb pages of `range`, a part of `area`. If the mapping has a reservation, reserves the unmapped
+    /// pages again. A last page that is only partly in the range stays mapped (Linux 7.2 `mm/madvise.c`,
     /// `madvise_dontneed_free_valid_vma`).
     #[cold]
     pub(crate) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {

@@ -75,7 +75,8 @@ impl<M: Machine> Ksm<'_, M> {
         self.space.core.areas.read(self.space.core.cpu()).merge_all
     }
 
-    /// Returns whether any area is mergeable, or future areas are by `PR_SET_MEMORY_MERGE` (`ksm_process_mergeable`).
+    /// Returns whether any area is mergeable, or whether `PR_SET_MEMORY_MERGE` makes future areas mergeable
+    /// (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
         let areas = self.space.core.areas.read(self.space.core.cpu());
         let all = M::Arch::USER;

@@ -12,9 +12,9 @@
 //! extra reference or is being migrated is skipped.
 //!
 //! **A KSM page is never exclusive.** Its frame has the kind of KSM frames. The index holds one reference to the frame,
-//! in addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
-//! entries, so a store copies the page. The entry of a zero-filled page may map the zero page instead; `MERGED`
-//! distinguishes this entry from one of untouched memory.
+//! in addition to those of the entries. [`writable`](crate::writable) denies write permission to
+//! [`MERGED`](memwright_table::Bits::MERGED) entries, so a store copies the page. The entry of a zero-filled page may
+//! map the zero page instead; `MERGED` distinguishes this entry from one of untouched memory.
 //!
 //! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
 //! address space with mergeable memory exits.
@@ -88,8 +88,8 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let Known { merged, places, .. } = &mut *known;
             merged.retain(|stable| {
-                // If no entry maps the frame, a new entry can get it only by a lookup in the index, and a lookup takes
-                // this lock.
+                // If no entry maps the frame, a new entry can get the frame only by a lookup in the index, and a lookup
+                // takes the lock held here.
                 let frame = stable.frame;
                 let shown = frames.references(frame) > 1;
                 if !shown {
@@ -145,8 +145,8 @@ impl<M: Machine> Merging<M> {
         counts
     }
 
-    /// Adds to `found` the number of those pages of an address space for which no equal page was found so far, and the
-    /// memory that they take in the index.
+    /// Adds to `found` the number of pages of address space `number` for which no equal page was found so far, and the
+    /// memory that these pages take in the index.
     fn add_lone(&self, number: u64, found: &mut MergedPages) {
         let known = self.known.lock();
         let lone = known.lone.iter().filter(|(_, one)| one.space == number);
@@ -180,8 +180,7 @@ impl<M: Machine> Merging<M> {
         }
     }
 
-    /// Returns the registered address space with this number, or the one with the next higher number; `None` at the
-    /// end.
+    /// Returns the registered address space `number`, or the one with the next higher number; `None` at the end.
     fn space_from(&self, number: u64) -> Option<(u64, Shared<Core<M>>)> {
         let known = self.known.lock();
         let at = known.spaces.partition_point(|one| one.number < number);

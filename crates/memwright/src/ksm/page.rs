@@ -1,4 +1,5 @@
-//! Merging one page (Linux 7.2 `mm/ksm.c`, `try_to_merge_one_page`). `range/alike.rs` compares it and changes its entry.
+//! Merging one page (Linux 7.2 `mm/ksm.c`, `try_to_merge_one_page`). The code in `range/alike.rs` compares the page and
+//! changes its entry.
 
 use memwright_table::{Bits, Cursor, FrameKind, Gather, Machine, Page, PageRange, PageSize};
 

@@ -25,7 +25,7 @@ struct Seen {
     digest: u64,
     /// The key of the page in the indexes.
     key: u64,
-    /// The node of the KSM frame for this page, or `None` if any node will do.
+    /// The node of the KSM frame for this page, or `None` if any node is suitable.
     node: Option<u8>,
     /// Whether the page had the same digest in the previous pass.
     settled: bool,

@@ -52,7 +52,8 @@ impl<M: Machine> Memory<M> {
         // full flush may have dropped the translations of all of them.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
-        // The memory manager counts the flushes of its own operations; those for copied tables occur below it.
+        // The memory manager counts only the flushes of its own operations. The flushes for copied shared page tables
+        // are performed and counted by `memwright-table`.
         for (row, flushes) in [
             (Row::FlushLocal, unshared.local),
             (Row::FlushLocalFull, unshared.local),

@@ -215,12 +215,12 @@ impl Default for Limits {
 /// The effect of `mlockall(MCL_FUTURE)` on new areas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockFuture {
-    /// They are not locked.
+    /// New areas are not locked.
     #[default]
     No,
-    /// They are locked and populated.
+    /// New areas are locked and populated.
     Populated,
-    /// They are locked, and their pages stay once faulted in.
+    /// New areas are locked, and their pages stay in memory once they are faulted in.
     OnFault,
 }
 
@@ -241,11 +241,11 @@ pub struct Totals {
     pub pinned: u64,
     /// Pages with a frame (`VmRSS`).
     pub resident: u64,
-    /// Of the resident pages, those that are anonymous (`RssAnon`).
+    /// The number of resident pages that are anonymous (`RssAnon`).
     pub resident_anonymous: u64,
-    /// Of the resident pages, those of files (`RssFile`).
+    /// The number of resident pages of files (`RssFile`).
     pub resident_file: u64,
-    /// Of the resident pages, those of shared memory (`RssShmem`).
+    /// The number of resident pages of shared memory (`RssShmem`).
     pub resident_shared: u64,
     /// Pages in swap (`VmSwap`).
     pub swapped: u64,
@@ -287,7 +287,7 @@ pub(crate) struct Areas<M: Machine> {
 /// overlap the pages that were moved, the record is kept.
 const NEIGHBOURS: usize = 8;
 
-/// Returns whether pages with these properties count as data, as stack, and as executable, in this order (Linux 7.2
+/// Returns whether pages with `rights` and `flags` count as data, as stack, and as executable, in this order (Linux 7.2
 /// `mm/mmap.c`, `vm_stat_account`).
 fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     let stack = flags.contains(AreaFlags::GROWSDOWN);
@@ -303,7 +303,7 @@ fn moved(total: u64, enter: bool, pages: u64) -> u64 {
     if enter { total + pages } else { total - pages }
 }
 
-/// Returns whether pages with these properties are accounted as committed memory (Linux 7.2 `mm/vma.c`,
+/// Returns whether pages with `rights` and `flags` are accounted as committed memory (Linux 7.2 `mm/vma.c`,
 /// `accountable_mapping`).
 pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
     const NO_PROMISE: AreaFlags = AreaFlags::NORESERVE
@@ -312,7 +312,7 @@ pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
     rights.contains(Rights::WRITE) && !flags.intersects(NO_PROMISE)
 }
 
-/// Returns whether an edge of `part` cuts a hugetlb page, in an area with these flags.
+/// Returns whether an edge of `part` cuts a hugetlb page, in an area with `flags`.
 #[inline]
 pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
     flags.contains(AreaFlags::HUGETLB)
@@ -390,7 +390,7 @@ impl<M: Machine> Areas<M> {
         core::mem::take(&mut self.gained)
     }
 
-    /// Adds pages of an area with these properties to the totals.
+    /// Adds `pages` pages of an area with `rights` and `flags` to the totals.
     pub(crate) fn count_in(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
         let (data, stack, executable) = classes(rights, flags);
         self.mapped += pages;
@@ -418,7 +418,7 @@ impl<M: Machine> Areas<M> {
         self.locked > 0 || self.was_secret
     }
 
-    /// Subtracts pages of an area with these properties from the totals.
+    /// Subtracts `pages` pages of an area with `rights` and `flags` from the totals.
     pub(crate) fn count_out(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
         let (data, stack, executable) = classes(rights, flags);
         self.mapped -= pages;
@@ -490,8 +490,8 @@ impl<M: Machine> Areas<M> {
         cut.map_err(|_| CutError::OutOfMemory)
     }
 
-    /// Checks whether the limits allow `pages` more pages with these properties once `gone` pages are unmapped (Linux
-    /// 7.2 `mm/mmap.c`, `may_expand_vm`).
+    /// Checks whether the limits allow `pages` more pages with `rights` and `flags` once `gone` pages are unmapped
+    /// (Linux 7.2 `mm/mmap.c`, `may_expand_vm`).
     pub(crate) fn check_growth(
         &self,
         rights: Rights,
@@ -505,7 +505,7 @@ impl<M: Machine> Areas<M> {
         self.check_data(rights, flags, pages)
     }
 
-    /// Checks whether the data limit allows `pages` more pages with these properties.
+    /// Checks whether the data limit allows `pages` more pages with `rights` and `flags`.
     #[inline]
     fn check_data(&self, rights: Rights, flags: AreaFlags, pages: u64) -> Result<(), Limit> {
         let (data, ..) = classes(rights, flags);
@@ -515,8 +515,8 @@ impl<M: Machine> Areas<M> {
         Ok(())
     }
 
-    /// Checks whether the data limit allows `pages` pages of an area with these flags to become writable, and returns
-    /// whether they must be accounted then.
+    /// Checks whether the data limit allows `pages` pages of an area with `flags` to become writable. Returns whether
+    /// these pages must be accounted then.
     #[inline(always)]
     pub(crate) fn check_gain(
         &self,

@@ -23,7 +23,7 @@ pub(crate) struct Attachment<M: Machine> {
 }
 
 impl<M: Machine> Attachment<M> {
-    /// Adds an area of `space` to the object's list: it maps the pages `span` of the object from `page` on.
+    /// Adds an area of `space` to the object's list. The area maps the pages `span` of the object from `page` on.
     pub(crate) fn new(
         object: Arc<dyn Object<M>>,
         space: &Shared<Core<M>>,

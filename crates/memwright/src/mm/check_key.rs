@@ -9,9 +9,9 @@ use crate::types::protection_keys::refuses;
 use crate::types::rights::Rights;
 
 impl<M: Machine> Core<M> {
-    /// Checks whether the protection keys of this CPU permit the access to an area with these rights. The processor
-    /// checks accesses to mapped pages itself. This check is for unmapped pages, and for accesses by the kernel on
-    /// behalf of the program.
+    /// Checks whether the protection keys of this CPU permit `access` to an area with `rights`. The processor checks
+    /// accesses to mapped pages itself. This check is for unmapped pages, and for accesses by the kernel on behalf of
+    /// the program.
     #[cold]
     #[inline(never)]
     pub(crate) fn check_key(&self, rights: Rights, access: Access) -> Result<(), FaultError> {

@@ -16,28 +16,28 @@ pub struct Overcommit;
 /// Which charges are granted (`vm.overcommit_memory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvercommitMode {
-    /// All except a single charge larger than memory and swap together.
+    /// Every charge is granted, except a single charge larger than memory and swap together.
     Guess = 0,
-    /// All.
+    /// Every charge is granted.
     Always = 1,
-    /// Only while the sum of all charges is within the commit limit.
+    /// A charge is granted only while the sum of all charges is within the commit limit.
     Never = 2,
 }
 
 /// The count of committed pages (Linux 7.2 `mm/util.c`, `__vm_enough_memory`).
 ///
-/// Each CPU counts what it charges and unaccounts in its own cache line, so that processes on different CPUs write no
-/// common line (rule: no-shared-fault-lock). Only the sum over all CPUs is meaningful.
+/// Each CPU counts, on a cache line of its own, what it charges and unaccounts, so that processes on different CPUs
+/// write no common line (rule: no-shared-fault-lock). Only the sum over all CPUs is meaningful.
 #[derive(Debug)]
 pub struct Commit {
     cpus: Vec<Share>,
     memory: u64,
-    /// Pages of swap on devices that are open.
+    /// The number of pages of swap on open devices.
     swap: AtomicU64,
     mode: AtomicU8,
     /// The percentage of memory that may be committed in addition to swap in mode `Never`, used while `most` is 0.
     ratio: AtomicU32,
-    /// Pages that may be committed in addition to swap in mode `Never`; 0 if `ratio` applies.
+    /// The number of pages that may be committed in addition to swap in mode `Never`; 0 if `ratio` applies.
     most: AtomicU64,
     /// The largest charge that is granted without a further check, so that a charge usually costs one comparison.
     unasked: AtomicU64,
@@ -74,7 +74,7 @@ impl Commit {
     /// Charges `pages` more, on `cpu`, which must be the calling CPU.
     ///
     /// # Errors
-    /// The mode does not allow it; nothing is charged.
+    /// The mode does not allow the charge; nothing is charged.
     pub fn charge(&self, cpu: CpuId, pages: u64) -> Result<(), Overcommit> {
         if pages > self.unasked.load(Ordering::Relaxed) {
             self.ask(pages)?;

@@ -26,14 +26,14 @@ use crate::types::trace::Event;
 #[derive(Default)]
 #[repr(align(128))]
 struct CpuResident {
-    /// Pages that this CPU mapped, minus those that it unmapped.
+    /// The number of pages that this CPU mapped, minus the number that it unmapped.
     pages: AtomicI64,
-    /// The part of `pages` that are pages of objects.
+    /// The number of pages of objects among `pages`.
     objects: AtomicI64,
     /// The highest resident count that this CPU sampled before it unmapped pages. A sample is the sum over all CPUs.
     peak: AtomicU64,
-    /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
-    /// pages that were mapped by a trapped fault are not included.
+    /// The number of pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero
+    /// pages. Zero pages that were mapped by a trapped fault are not included.
     uncounted: AtomicU64,
     /// The number of anon_vmas that this CPU created.
     anon_vmas: AtomicU64,
@@ -60,7 +60,7 @@ pub(crate) struct Core<M: Machine> {
     /// Whether a reference to a page was ever lent ([`AddressSpace::lend`](crate::AddressSpace::lend)).
     lent: AtomicBool,
     /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
-    /// entry: under that lock, a clear flag means that the page is not pinned.
+    /// entry, so that a clear flag under that lock means that the page is not pinned.
     pinned: AtomicBool,
     /// The number of resident pages, divided among the CPUs so that faults on two CPUs write no common cache line.
     resident: Vec<CpuResident>,
@@ -139,8 +139,8 @@ impl<M: Machine> Core<M> {
         self.lent.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether references to pages of this address space may be lent, that is, whether one ever was. The result
-    /// is final while the areas are locked for writing.
+    /// Returns whether a reference to a page of this address space was ever lent, so that one may still be lent. The
+    /// result is final while the areas are locked for writing.
     pub(crate) fn may_have_lent(&self) -> bool {
         self.lent.load(Ordering::SeqCst)
     }
@@ -150,8 +150,8 @@ impl<M: Machine> Core<M> {
         self.pinned.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether pages of this address space may be pinned, that is, whether one ever was. For a page, the result
-    /// is valid only under the lock of its entry.
+    /// Returns whether a page of this address space was ever pinned, so that one may still be pinned. For a page, the
+    /// result is valid only under the lock of its entry.
     pub(crate) fn may_have_pinned(&self) -> bool {
         self.pinned.load(Ordering::SeqCst)
     }
@@ -275,7 +275,7 @@ impl<M: Machine> Core<M> {
         self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
     }
 
-    /// Counts pages that were swapped out; negative if they were swapped in.
+    /// Counts `pages` pages that were swapped out; negative for pages that were swapped in.
     pub(crate) fn note_swapped(&self, pages: i64) {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
     }

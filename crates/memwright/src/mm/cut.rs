@@ -1,4 +1,4 @@
-//! Splitting the huge entries that an operation on a part of them cuts.
+//! Splitting huge entries of which an operation covers only a part.
 
 use memwright_table::{Cursor, Gather, Machine, Page, PageRange, PageSize, Present};
 
@@ -14,7 +14,7 @@ pub(crate) fn is_splittable(page: Present) -> bool {
 }
 
 /// Returns the size of the entry that maps frame `number` of device memory at `page`, in an area that ends at page
-/// `end`. It is 2 MiB if both are aligned and the area has room.
+/// `end`. The size is 2 MiB if the page and the frame are both aligned to it and the area has room.
 pub(crate) fn device_entry_size(page: Page, number: u64, end: Page) -> PageSize {
     let is_aligned = (page.number() | number) % HUGE_PAGES == 0;
     if is_aligned && end.number() - page.number() >= HUGE_PAGES {

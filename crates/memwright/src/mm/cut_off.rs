@@ -1,4 +1,4 @@
-//! Splitting huge entries without the feature `huge`: there are none but those of hugetlb areas, which are never split.
+//! Splitting huge entries without the feature `huge`: only hugetlb areas have huge entries, which are never split.
 
 use memwright_table::{Cursor, Gather, Machine, Page, PageRange, PageSize, Present};
 

@@ -12,9 +12,9 @@ use crate::types::error::ObjectError;
 
 /// The object of all device memory of a machine.
 ///
-/// The object never returns a frame, because frames of device memory have no metadata, so that no reference to one exists.
-/// Mapping fills all entries at once, as `remap_pfn_range` of Linux does (`mm/memory.c`). A fault at an entry that is
-/// missing nevertheless is an access beyond the object.
+/// The object never returns a frame, because a frame of device memory has no metadata, so no reference to it can exist.
+/// Mapping fills all entries at once, as `remap_pfn_range` of Linux does (`mm/memory.c`). If an entry is nevertheless
+/// missing, a fault at it is an access beyond the object.
 pub(crate) struct DeviceMemory<M: Machine> {
     mappings: Mappings<M>,
 }
