@@ -4,7 +4,7 @@ use crate::{guest::Guest, prepare};
 use libtest_mimic::{Failed, Trial};
 use std::{collections::HashMap, fs};
 
-/// Returns the test.
+/// Returns the tests of this file.
 pub fn trials() -> Vec<Trial> {
     vec![Trial::test("errors::as_linux", as_linux)]
 }
