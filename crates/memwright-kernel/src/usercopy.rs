@@ -374,7 +374,7 @@ pub fn user_compare_exchange32(address: u64, old: u32, new: u32) -> Result<u32, 
     word(address, unsafe { user_exchange(address, old, new) })
 }
 
-/// Loads a word of user memory. Returns `None` on a fault, which is not resolved.
+/// Loads a word of user memory. Returns `None` on a fault; no attempt is made to make the page accessible.
 pub fn user_peek32(address: u64) -> Option<u32> {
     if !is_user(address, 4) {
         return None;
@@ -383,7 +383,8 @@ pub fn user_peek32(address: u64) -> Option<u32> {
     u32::try_from(unsafe { user_peek(address) }).ok()
 }
 
-/// Compares and exchanges like [`user_compare_exchange32`]. Returns `None` on a fault, which is not resolved.
+/// Compares and exchanges like [`user_compare_exchange32`]. Returns `None` on a fault; no attempt is made to make the
+/// page accessible.
 pub fn user_try_exchange32(address: u64, old: u32, new: u32) -> Option<u32> {
     if !is_user(address, 4) {
         return None;

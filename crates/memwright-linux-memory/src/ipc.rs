@@ -187,29 +187,29 @@ impl Segments {
         Ok(())
     }
 
-    /// Returns the segment with this key; `None` if there is none or it was removed.
+    /// Returns the segment with the key `key`; `None` if there is none or if it was removed.
     pub fn with_key(&self, key: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
         held.find(|segment| segment.key == key).cloned()
     }
 
-    /// Returns the segment with this id; `None` if there is none or it was removed.
+    /// Returns the segment with the ID `id`; `None` if there is none or if it was removed.
     pub fn find(&self, id: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let entry = all.iter().find(|entry| entry.id == id)?;
         entry.held.clone()
     }
 
-    /// Returns the highest id of a segment that was not removed; 0 if there is none.
+    /// Returns the highest ID of a segment that was not removed; 0 if there is none.
     pub fn largest_id(&self) -> u32 {
         let all = self.all.lock();
         let held = all.iter().filter(|entry| entry.held.is_some());
         held.map(|entry| entry.id).max().unwrap_or(0)
     }
 
-    /// Returns the segment whose object has this identity, even if the segment was removed. Areas that map a segment
-    /// refer to this object.
+    /// Returns the segment whose object has the identity `identity`, even if the segment was removed. Areas that map a
+    /// segment refer to this object.
     pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {
         if identity.device != DEVICE {
             return None;
@@ -221,7 +221,7 @@ impl Segments {
         entry.known.upgrade()
     }
 
-    /// Returns the number of pages of segments that are accounted to `user` as locked in memory.
+    /// Returns the number of locked pages of segments that are accounted to `user`.
     #[must_use]
     pub fn locked_by(&self, user: u32) -> u64 {
         let all = self.all.lock();
@@ -230,7 +230,7 @@ impl Segments {
         locked.map(|segment| segment.size.div_ceil(4096)).sum()
     }
 
-    /// Removes a segment from the registry. The segment is freed when no area maps it any more.
+    /// Removes the segment with the ID `id` from the registry. The segment is freed when no area maps it any more.
     pub fn remove(&self, id: u32) {
         let held = {
             let mut all = self.all.lock();
@@ -287,7 +287,7 @@ impl Segment {
         self.mappings().areas()
     }
 
-    /// Locks the pages in memory and accounts them to `user`; unlocks them if `user` is `None`. Huge pages are never
+    /// Locks the pages in memory and accounts them to `user`. If `user` is `None`, unlocks them. Huge pages are never
     /// reclaimed, so locking them has no effect and is not accounted.
     pub fn lock_pages(&self, user: Option<u32>) {
         if let Contents::Small(pages) = &self.contents {
