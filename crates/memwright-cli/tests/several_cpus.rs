@@ -83,7 +83,7 @@ fn sent(document: &Value, vector: u64) -> u64 {
     row.map_or(0, |row| at(row, "/count"))
 }
 
-/// Returns the region with this number.
+/// Returns the region with the number `number`.
 fn region(document: &Value, number: u64) -> &Value {
     let regions = document["regions"].as_array().unwrap();
     let found = regions.iter().find(|one| at(one, "/region") == number);

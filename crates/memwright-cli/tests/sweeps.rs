@@ -105,8 +105,8 @@ fn parts_print_together_what_one_bench_prints() {
         let merged = outputs(&stub, &format!("report {folders}"), "merged", 0);
         assert_eq!(merged, serial, "{folders}");
     }
-    // A bench of the complete plan prints the same output as above. It uses the results in the folder, and makes only
-    // the runs that have no result there.
+    // A bench of the complete plan prints the same output as a bench without parts. It uses the results in the folder,
+    // and makes only the runs that have no result there.
     let whole = outputs(&stub, "bench --plan plan.toml --results a", "whole", 0);
     assert_eq!(whole, serial);
     assert_eq!(files(&stub.at("a"), "result-").len(), 6);

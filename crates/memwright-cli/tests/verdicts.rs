@@ -165,8 +165,8 @@ fn saved_documents_are_rendered_in_every_format() {
     );
     assert_eq!(code, 1);
     let read = |name: &str| fs::read_to_string(stub.at(name)).unwrap();
-    // A report of one document equals the output of the command that wrote it, and a report of two documents equals that
-    // of a comparison.
+    // A report of one document equals the output of the command that wrote the document. A report of two documents
+    // equals the output of a comparison.
     for (files, like, expected) in [
         ("before.json", "before", 0),
         ("cmp.json", "cmp", 0),

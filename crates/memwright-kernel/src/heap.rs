@@ -188,8 +188,8 @@ impl Heap {
         self.used.fetch_add(RESERVED.size(), Ordering::Relaxed);
         let before = self.reserve.swap(block.as_ptr(), Ordering::Relaxed);
         if !before.is_null() {
-            // Another CPU has restored the reserve at the same time. SAFETY: the block was allocated here with this
-            // layout, and after the swap only this CPU has its address.
+            // Another CPU has restored the reserve at the same time.
+            // SAFETY: the block was allocated here with this layout, and after the swap only this CPU has its address.
             unsafe { self.dealloc(before, RESERVED) };
         }
         true

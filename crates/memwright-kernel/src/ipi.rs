@@ -23,8 +23,8 @@
 //!
 //! # Why no CPU waits forever
 //! A CPU that waits for an answer, for a lock, or for other CPUs to stop uses [`relax`], which answers, or [`halt`]. A
-//! CPU that is halted or stopped answers too, because the interrupt ends its HLT. The kernel hangs only if a CPU does
-//! none of these: it neither waits nor returns to user mode nor idles.
+//! CPU that is halted or stopped answers too, because the interrupt ends its HLT. If a CPU never waits, never idles and
+//! never returns to user mode, the kernel hangs.
 //!
 //! # Why no wakeup is lost
 //! A CPU announces that it halts, checks the condition for which it waits again, and halts. Interrupts are disabled

@@ -25,7 +25,7 @@ fn as_linux() -> Result<(), Failed> {
 /// Returns Linux's results, with the rows of `errors.differs` replaced.
 ///
 /// # Errors
-/// If a row of `errors.differs` is not among Linux's, or has the same result there.
+/// If a row of `errors.differs` is missing in Linux's results, or has the same result there.
 fn expected(linux: &str, differs: &str) -> Result<String, Failed> {
     let row_of = |line: &str| line.rsplit_once(": ").map(|(row, _)| row.to_owned());
     let mut ours = HashMap::new();

@@ -221,7 +221,7 @@ impl Guest {
         self
     }
 
-    /// Selects another QEMU than the one in PATH, in the syntax of `MEMWRIGHT_QEMU`.
+    /// Selects the QEMU `name` instead of the one in PATH. `name` has the syntax of `MEMWRIGHT_QEMU`.
     pub fn qemu(mut self, name: &'static str) -> Guest {
         self.qemu = Some(name);
         self

@@ -126,7 +126,7 @@ fn changes(cpus: u8) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that a guest reads the same from an archive as from the folder from which the archive was made.
+/// Checks that a guest reads the same contents from an archive as from the folder from which the archive was made.
 fn archive() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     plant(folder.path())?;

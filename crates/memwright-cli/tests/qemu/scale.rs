@@ -245,8 +245,8 @@ struct Row {
     beginning: String,
     /// Figures that depend only on the calls and accesses of the program.
     exact: String,
-    /// Figures that depend on the order in which the CPUs execute, and thus on the number of instructions of every code
-    /// path.
+    /// Figures that depend on the order in which the CPUs execute. This order depends on the number of instructions of
+    /// every code path.
     rest: String,
 }
 

@@ -13,7 +13,7 @@ pub struct Boot {
     label: String,
     guest: Guest,
     content: Content,
-    /// Checks in the boot's output whether the program with this name passed.
+    /// Checks in the boot's output whether the program with the given name passed.
     judge: Judge,
     /// Whether the boot needs the later QEMU.
     later: bool,

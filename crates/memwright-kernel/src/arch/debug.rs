@@ -18,10 +18,10 @@ pub struct Loaded {
     /// The values last loaded into DR0 to DR3, and DR7.
     values: [AtomicU64; 5],
     /// The flags that an entry from user mode saves: all flags while a breakpoint is enabled, and otherwise all except
-    /// RF. A processor sets RF in the flags that a fault saves, but of QEMU's versions only the later ones set it. A
-    /// return with RF set takes the longer path, so a run takes the same path with every version of QEMU only if RF is
-    /// not saved. With breakpoints, however, RF must survive an interrupt that arrives before the thread has executed
-    /// the instruction at which it stopped. Otherwise the thread would stop there again.
+    /// RF. A processor sets RF in the flags that a fault saves, but QEMU sets it only in its later versions. A return
+    /// with RF set takes the longer path, so a run takes the same path with every version of QEMU only if RF is not
+    /// saved. With breakpoints, however, RF must survive an interrupt that arrives before the thread has executed the
+    /// instruction at which it stopped. Otherwise the thread would stop there again.
     pub kept_flags: AtomicU32,
 }
 

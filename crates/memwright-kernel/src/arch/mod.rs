@@ -78,7 +78,7 @@ pub unsafe fn write_port(port: u16, value: u8) {
 /// Writes all of `bytes` to port `port`, in order.
 ///
 /// # Safety
-/// As for [`write_port`].
+/// The requirements of [`write_port`] apply.
 #[inline(always)]
 pub unsafe fn write_port_all(port: u16, bytes: &[u8]) {
     // SAFETY: the caller guarantees the access; the instruction only reads the slice.
@@ -90,7 +90,7 @@ pub unsafe fn write_port_all(port: u16, bytes: &[u8]) {
 /// Reads one byte from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: a read may have an effect on the device.
+/// The requirements of [`write_port`] apply, because a read may have an effect on the device.
 #[inline(always)]
 pub unsafe fn read_port(port: u16) -> u8 {
     let value: u8;
@@ -104,7 +104,7 @@ pub unsafe fn read_port(port: u16) -> u8 {
 /// Writes two bytes to port `port`.
 ///
 /// # Safety
-/// As for [`write_port`].
+/// The requirements of [`write_port`] apply.
 pub unsafe fn write_port_half(port: u16, value: u16) {
     // SAFETY: the caller guarantees the access. Memory that the device reads because of this write was written before.
     unsafe {
@@ -115,7 +115,7 @@ pub unsafe fn write_port_half(port: u16, value: u16) {
 /// Reads two bytes from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: a read may have an effect on the device.
+/// The requirements of [`write_port`] apply, because a read may have an effect on the device.
 pub unsafe fn read_port_half(port: u16) -> u16 {
     let value: u16;
     // SAFETY: the caller guarantees the access; the instruction does not touch memory.
@@ -128,7 +128,7 @@ pub unsafe fn read_port_half(port: u16) -> u16 {
 /// Writes four bytes to port `port`.
 ///
 /// # Safety
-/// As for [`write_port`].
+/// The requirements of [`write_port`] apply.
 pub unsafe fn write_port_word(port: u16, value: u32) {
     // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
@@ -139,7 +139,7 @@ pub unsafe fn write_port_word(port: u16, value: u32) {
 /// Reads four bytes from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: a read may have an effect on the device.
+/// The requirements of [`write_port`] apply, because a read may have an effect on the device.
 pub unsafe fn read_port_word(port: u16) -> u32 {
     let value: u32;
     // SAFETY: the caller guarantees the access; the instruction does not touch memory.

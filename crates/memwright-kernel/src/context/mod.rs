@@ -187,7 +187,7 @@ pub fn create_idle() -> Result<ContextId, OutOfMemory> {
     map_new().map(|slot| ContextId(slot + 1))
 }
 
-/// Returns the first byte past the stack of a context other than the boot context.
+/// Returns the first byte past the stack of `context`, which is not the boot context.
 pub fn stack_top(context: ContextId) -> u64 {
     top(context.0 - 1)
 }

@@ -60,7 +60,7 @@ static LOCKED: AtomicU64 = AtomicU64::new(0);
 /// The number of kicks that ended user mode, per CPU.
 static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// The code of a CPU that was started for the tests. Serves requests and executes jobs.
+/// Serves requests and executes jobs on a CPU that was started for the tests.
 pub fn secondary() -> ! {
     let begun = percpu::current().changed.load(Ordering::Relaxed);
     EARLIEST_STRETCH.fetch_min(begun, Ordering::AcqRel);

@@ -110,7 +110,7 @@ pub fn word(page: u64, at: u64) -> &'static AtomicU64 {
     unsafe { &*((page + at * 8) as *const AtomicU64) }
 }
 
-/// The `serve` function of tests that serve no system call. Every call then ends user mode.
+/// Serves no system call. With this function as `serve`, every call ends user mode.
 extern "C" fn serve_nothing(_: *const ()) -> bool {
     false
 }
@@ -257,8 +257,8 @@ pub fn traps_are_told_apart() -> Outcomes {
     })
 }
 
-/// Enters user mode and returns the number of instructions counted there. Fails if user mode ends with a trap other
-/// than `expected`.
+/// Enters user mode and returns the number of instructions counted there. Fails unless the trap `expected` ends user
+/// mode.
 fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     let before = HARDWARE.user_instructions();
     let trap = run(user);

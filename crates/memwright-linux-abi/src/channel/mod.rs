@@ -39,7 +39,7 @@ impl Channel {
         matches!(self, Self::Panic)
     }
 
-    /// Returns the kind with this number; `None` if there is none.
+    /// Returns the kind with the number `number`; `None` if there is none.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Stdout,
@@ -118,7 +118,7 @@ pub const NO_ROOM: i32 = 0;
 /// little-endian bytes, and text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// The program exited with this code.
+    /// The program exited with the contained code.
     Exited(i32),
     /// This signal killed the program.
     Killed(i32),

@@ -15,7 +15,7 @@ enum Use {
     Free,
     /// A thread is turning the disk on or off as swap.
     Changing,
-    /// The swap device with this number.
+    /// The disk is the swap device with the contained number.
     Swap(usize),
 }
 
