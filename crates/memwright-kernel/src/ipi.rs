@@ -13,12 +13,12 @@
 //! - A user copy runs with interrupts disabled and does not wait between two accesses. If an access faults, the fault
 //!   handler can wait, and the CPU can answer during this wait. The access is then retried, and the processor walks the
 //!   tables again, because no translation is cached elsewhere.
-//! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
+//! - Loading another root invalidates all translations of the old root except the kernel's. If a CPU receives a request
 //!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates the
-//!   translations that it kept. The CPU may be about to load that root at the same time. In this case, it has added
-//!   itself to the set of CPUs to notify before the load, with a full barrier. So there are two possibilities: the
-//!   requesting CPU finds it in the set, or every walk through the root sees the changes that the requesting CPU made
-//!   to the table before it read the set.
+//!   translations that it kept. The CPU may be about to load that root at the same time. In this case, before the load
+//!   it has added itself to the set of CPUs to notify, with a full barrier. So there are two possibilities: the
+//!   requesting CPU finds this CPU in the set, or every walk through the root sees the changes that the requesting CPU
+//!   made to the table before it read the set.
 //! - A CPU that is being started has loaded the kernel's own root and receives requests for no other root.
 //!
 //! # Why no CPU waits forever

@@ -14,8 +14,8 @@ use crate::percpu::{self, PerCpu};
 use crate::{apic, arch, clock, context, ipi};
 
 /// The physical address of the page in which secondary CPUs start. A startup interrupt can only address pages below 1
-/// MiB, and this page has no other use. The page is never mapped executable, because a CPU leaves it before it enables
-/// paging.
+/// MiB, and this page has no other use. The page need not be mapped executable, because a CPU leaves it before it
+/// enables paging.
 pub const TRAMPOLINE: u64 = 0x8000;
 
 /// The values for the CPU that is being started: the root table, the stack pointer, and the address of its [`PerCpu`].

@@ -202,8 +202,8 @@ const SMALL: usize = 256;
 const STRETCH: u64 = 64 << 10;
 
 /// Adds a copy of `length` bytes to this CPU's count of copied bytes. Runs a scheduling point every `STRETCH` bytes,
-/// because many copies together can take long. The scheduling point is permitted because the caller of a copy holds no
-/// lock: a copy can wait for a page.
+/// because many copies together can take long. The scheduling point is permitted, because the caller of a copy never
+/// holds a lock: every copy may have to wait for a page.
 #[inline(always)]
 fn count(length: usize) {
     if length < SMALL {

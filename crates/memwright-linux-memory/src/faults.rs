@@ -126,9 +126,10 @@ impl Faults {
         }
     }
 
-    /// Reclaims memory for a fault that found no free frame, and retries the fault. If no page can be reclaimed, other
-    /// threads may still find or free memory. The OOM killer runs once other threads also find no memory, or have taken
-    /// all freed memory [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`, `should_reclaim_retry`).
+    /// Reclaims memory for a fault that found no free frame, and retries the fault. If no page can be reclaimed, lets
+    /// other threads run and retries the fault. Runs the OOM killer once the other threads have found no memory either,
+    /// or have taken all freed memory [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
+    /// `should_reclaim_retry`).
     #[cold]
     fn starved(
         &self,

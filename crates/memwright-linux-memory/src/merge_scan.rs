@@ -3,8 +3,8 @@
 //! Like the scan for huge pages, this scan has a deadline instead of a thread, so it progresses even if all CPUs are
 //! busy. No deadline is set while merging is off, or while no program has marked memory as mergeable.
 //!
-//! On Linux, the scheduler divides the CPU between programs and `ksmd`, which is a thread of nice 5, regardless of the
-//! settings. Here, a batch is split into steps of bounded length. After each step the scan pauses until the threads of
+//! On Linux, regardless of the settings, the scheduler divides the CPU between programs and `ksmd`, which is a thread
+//! of nice 5. Here, a batch is split into steps of bounded length. After each step the scan pauses until the threads of
 //! its CPU have had as large a share of time as Linux gives them.
 
 use alloc::sync::{Arc, Weak};

@@ -60,9 +60,9 @@ fn go_on(
 }
 
 /// Scans from the position of `cursor` until `effort` is complete or all pages have been scanned three times. Several
-/// CPUs can call this function at the same time. Each CPU starts at the cursor's position and advances a copy of that
-/// position. So it has scanned all pages itself before it reports that no page can be reclaimed. Other threads can run
-/// between two rounds.
+/// CPUs can call this function at the same time. Each CPU starts at the cursor's position and advances its own copy of
+/// that position. So it has scanned all pages itself before it reports that no page can be reclaimed. Other threads can
+/// run between two rounds.
 ///
 /// # Locks
 /// The caller holds no lock.
@@ -172,7 +172,8 @@ impl Reclaim {
 }
 
 /// Returns the two watermarks. Background reclaim starts when the number of free frames is below the first, and stops
-/// at the second. They are `low` and `high` of a zone on Linux, but further apart because the checks are less frequent.
+/// at the second. They correspond to `low` and `high` of a zone on Linux, but are further apart because the checks are
+/// less frequent.
 const fn marks(reserve: u64, total: u64) -> (u64, u64) {
     (reserve + total / 64, reserve + total / 32)
 }

@@ -425,10 +425,10 @@ trap_any:
     call kernel_trap
     wrgsbase rbx
     jmp trap_return
-    // A debug exception at the first instruction of its own stub. QEMU raises it after an instruction that is
-    // single-stepped and also accesses watched data. The second exception has overwritten the saved address of the
-    // instruction in user mode, so the thread gets a trap without an address. All other registers still have the user's
-    // values.
+    // A debug exception at the first instruction of its own stub. QEMU raises this second exception after an
+    // instruction that is single-stepped and also accesses watched data. The second exception has overwritten the saved
+    // address of the instruction in user mode, so the thread gets a trap without an address. All other registers still
+    // have the user's values.
 7:
     mov qword ptr [rsp + 16], 0
     mov qword ptr [rsp + 24], {user_code}

@@ -121,7 +121,7 @@ struct State {
 /// The flags of `userfaultfd`.
 #[derive(Clone, Copy)]
 pub struct OpenedAs {
-    /// Whether faults in the kernel on behalf of a system call are refused (`UFFD_USER_MODE_ONLY`).
+    /// Whether the context refuses faults that occur in the kernel during a system call (`UFFD_USER_MODE_ONLY`).
     pub user_only: bool,
     /// Flags of the descriptor: `O_CLOEXEC`, `O_NONBLOCK`.
     pub status: u32,
@@ -164,7 +164,8 @@ pub struct Userfaults {
     oom: Arc<OomKiller>,
     next: AtomicU64,
     all: Lock<Numbered>,
-    /// Whether unprivileged processes are allowed to handle faults in the kernel (`vm.unprivileged_userfaultfd`).
+    /// Whether unprivileged processes are allowed to handle faults that occur in the kernel
+    /// (`vm.unprivileged_userfaultfd`).
     pub anybody: AtomicBool,
 }
 

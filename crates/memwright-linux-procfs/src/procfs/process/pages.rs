@@ -6,7 +6,8 @@ use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
 use memwright_table::{Bits, Entry, Extent, FrameKind, OutOfMemory, PAGE_SIZE, PageSize};
 
-/// Unshares the page tables for which a walk over an address space could not count the entries that map a page.
+/// Unshares those shared page tables through which a walk over one address space could not count how many page-table
+/// entries map a page.
 ///
 /// # Errors
 /// If there is no heap memory.

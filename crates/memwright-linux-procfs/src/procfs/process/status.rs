@@ -73,7 +73,8 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
     sets
 }
 
-/// Writes `/proc/PID/status` up to the lines of [`placement`] (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
+/// Writes the lines of `/proc/PID/status` that precede the lines of [`placement`] (`proc_pid_status` in
+/// `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
 /// The errors of `text`.
