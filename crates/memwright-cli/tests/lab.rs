@@ -1,4 +1,4 @@
-//! Tests kernel images under a real QEMU: small ones that misbehave, which the tests generate, and Debian's.
+//! Tests kernel images under a real QEMU: small images that misbehave, which the tests generate, and Debian's image.
 
 mod elsewhere;
 mod skipped;
@@ -29,7 +29,7 @@ fn image(folder: &TempDir, code: &[u8]) -> PathBuf {
     path
 }
 
-/// Returns code that writes text to the first serial line.
+/// Returns machine code that writes `text` to the first serial line.
 fn says(text: &str) -> Vec<u8> {
     let mut code = vec![0xba, 0xf8, 0x03];
     for byte in text.bytes() {
@@ -58,7 +58,7 @@ fn temporary(folder: &TempDir) -> PathBuf {
     path
 }
 
-/// Returns the number of QEMU processes whose command line names the folder.
+/// Returns the number of QEMU processes whose command line contains the path of `folder`.
 fn emulators(folder: &TempDir) -> usize {
     let name = folder.path().to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -80,7 +80,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // The message is one line, after one line for each stage that the command began.
+    // The message is one line. It follows one line for each stage that the command began.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -157,7 +157,7 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
-/// A signal that is sent only to the process ID of a bench, as timeout(1) does, also ends the bench's runs.
+/// A signal that is sent only to the process ID of a bench, as timeout(1) does, also ends the runs of the bench.
 #[test]
 fn a_bench_takes_its_runs_along() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn a_bench_takes_its_runs_along() {
 fn a_full_disk_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = image(&folder, &HANG);
-    // A limit on file sizes makes writing the initrd fail in the same way as a full disk.
+    // If the size of files is limited, writing the initrd fails in the same way as on a full disk.
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" run --kernel \"$1\" /bin/bash";
     let output = Command::new("bash")
         .args(["-c", script, env!("CARGO_BIN_EXE_memwright")])
@@ -344,7 +344,7 @@ fn the_account_is_the_same_from_elsewhere() {
     assert_eq!(text(&one), text(&other));
 }
 
-/// A program that is given by a relative path starts in the current folder, and can execute itself by the same path.
+/// A program that is given by a relative path starts in the current folder, and can execute itself by that path.
 #[test]
 fn a_relative_program_finds_itself_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -520,7 +520,7 @@ fn debians_kernel_is_counted_on_several_nodes() {
     leaves_nothing(&folder);
 }
 
-/// Returns whether the cache contains this kernel of Debian's; if not, prints a message.
+/// Returns whether the cache contains Debian's kernel `name`. If the cache does not contain it, prints a message.
 fn is_kept(folder: &TempDir, name: &str) -> bool {
     let kept = run(folder, &["kernels", "list"]).output().unwrap();
     let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
@@ -571,8 +571,8 @@ fn linux_7_3_and_memwright_count_the_same_faults() {
     assert!(counts.count() > 30, "{linux}");
 }
 
-/// The program checks the counts of `/proc/vmstat`, among them those of huge pages. Linux has none below 512 MiB of
-/// memory.
+/// The program checks the counts of `/proc/vmstat`, among them the counts of huge pages. Linux has no huge pages in a
+/// guest with less than 512 MiB of memory.
 #[test]
 fn linux_7_3_and_memwright_count_the_same_events() {
     let folder = tempfile::tempdir().unwrap();
@@ -766,8 +766,8 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// The baseline in `file` is from a run of `program`. Asserts that `check` accepts a second run of `program`, and
-/// rejects a run of another program.
+/// Asserts that `check` accepts a second run of `program`, and rejects a run of another program. The baseline in `file`
+/// is from a run of `program`.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [

@@ -17,7 +17,7 @@ fn native(path: Option<&std::path::Path>, script: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Returns the number that follows a title in the output; `None` if the text after the title is not a number.
+/// Returns the number that follows `title` in the output `said`; `None` if the text after the title is not a number.
 fn number(said: &str, title: &str) -> Option<f64> {
     let line = said
         .lines()
@@ -85,8 +85,8 @@ fn perf_counts_where_it_is() {
     assert!(number(&said, "minor faults") > Some(0.0), "{said}");
 }
 
-/// The command rejects a file that `execve` could not start. perf would pass it to a shell, which could interpret it,
-/// or do nothing and succeed.
+/// The command rejects a file that `execve` could not start. perf would pass such a file to a shell, which could
+/// interpret it, or do nothing and succeed.
 #[test]
 fn what_is_no_program_is_refused() {
     let folder = tempfile::tempdir().unwrap();

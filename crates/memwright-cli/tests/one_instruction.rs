@@ -19,8 +19,9 @@ const HANDLER: &str = "exc_page_fault";
 /// padding consists of NOPs.
 const PADDING: usize = 16;
 
-/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions, and not in the same
-/// ones on both kernels. If a symbol is given as an argument, the program first prints the symbol's address.
+/// A program that writes new pages in regions 1 to 8. Timer ticks occur in some of the regions. The two kernels do not
+/// have the ticks in the same regions. If a symbol is given as an argument, the program first prints the symbol's
+/// address.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +113,8 @@ fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the first segment of an ELF file, which contains the code: its virtual address, and its range in the file.
+/// Returns the first segment of an ELF file, which contains the code. The two values are the segment's virtual address
+/// and its range in the file.
 fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     let first = long(elf, 32) as usize;
     let (address, place, size) = (

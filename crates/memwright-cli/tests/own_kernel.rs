@@ -1,4 +1,5 @@
-//! Tests `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel that QEMU counts.
+//! Tests `--kernel memwright`: runs, comparisons and profiles in which QEMU counts the instructions of Memwright's
+//! kernel.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Runs the command with this standard input.
+/// Runs the command with the arguments `words` and the standard input `input`.
 fn memwright(words: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(words)
@@ -29,7 +30,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Returns the output and the document of `memwright run --kernel memwright` with these words.
+/// Returns the output and the JSON document of `memwright run --kernel memwright` with the arguments `words`.
 fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("json");
@@ -65,8 +66,8 @@ fn files_of_the_root_are_carried() {
     assert!(!has("unused"), "{settings:?}");
 }
 
-/// In a run with processes, pipes, signals and threads, each kernel instruction is in a function and every call
-/// returns. The instructions of the profile add up to the counts of a run without one.
+/// In a run with processes, pipes, signals and threads, each kernel instruction is in a function, and every call
+/// returns. The instructions of the profile add up to the counts of a run without a profile.
 #[test]
 fn functions_add_up_to_the_run() {
     let script =
@@ -119,7 +120,7 @@ fn standard_input_arrives() {
     assert!(document.get("init_sha256").is_none());
 }
 
-/// Two columns with the same kernel and different options have the same kernel hash and program output, and different
+/// Two columns with one kernel and different options have the same kernel hash and program output, and different
 /// counts.
 #[test]
 fn policies_are_columns() {

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "debian:trixie";
 
-/// Each pass of region 1 writes as many new pages as the next number of the list. Region 2 has one pass.
+/// A program whose region 1 has one pass for each number of a list, and writes that number of new pages in the pass.
+/// Region 2 has one pass.
 const PASSES: &str = r#"
 #include <sys/mman.h>
 #include "mark.h"
@@ -56,7 +57,8 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Compiles source files, each a name and a text, to a program. Returns `None` if the compiler is not installed.
+/// Compiles source files, each of which has a name and a text, to a program. Returns `None` if the compiler is not
+/// installed.
 fn compiled(
     folder: &TempDir,
     compiler: &str,
@@ -93,7 +95,7 @@ fn compiled(
     Some(program)
 }
 
-/// Builds the program [`PASSES`] with this list of numbers.
+/// Builds the program [`PASSES`] with the list of numbers `list`.
 fn passing(folder: &TempDir, name: &str, list: &str, options: &[&str]) -> String {
     let list = format!("-DLIST={list}");
     let options = [&["-static", &list], options].concat();
@@ -237,8 +239,7 @@ fn check_limits(program: &str) {
     }
 }
 
-/// Two programs differ only in the maximum of their passes, while their sums are equal. One row must report a
-/// difference.
+/// Two programs have equal sums, but the maximum of their passes differs. One row must report this difference.
 #[test]
 fn one_pass_that_differs_is_a_difference() {
     if !has_kernel(KERNEL) {
@@ -279,7 +280,7 @@ fn one_pass_that_differs_is_a_difference() {
     assert!(!said.contains("median"), "{said}");
 }
 
-/// If two programs give a region different names, the table reports that. A name that stands for two regions cannot
+/// If two programs give a region different names, the table reports the difference. A name that two regions have cannot
 /// select rows.
 #[test]
 fn names_that_differ_are_said() {
@@ -319,8 +320,9 @@ fn names_that_differ_are_said() {
     }
 }
 
-/// A region has the same counts whether its program is compiled with or without names, provided that the path is the
-/// same. The counts of the complete run can differ, because they include the exec, and the two executables differ.
+/// A region has the same counts whether its program is compiled with or without names, provided that the path of the
+/// program is the same. The counts of the complete run can differ, because they include the exec, and the executables
+/// differ.
 #[test]
 fn names_change_no_count_of_a_region() {
     if !has_kernel(KERNEL) {
@@ -496,8 +498,8 @@ fn section(program: &Path, name: &str) -> Vec<u8> {
     fs::read(file).unwrap_or_default()
 }
 
-/// Returns the entries of the section with names. They are sorted by number, because link-time optimisation changes
-/// their order.
+/// Returns the entries of the section that contains the names. The entries are sorted by number, because link-time
+/// optimisation changes their order.
 fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     while let Some((number, rest)) = section.split_first_chunk() {
@@ -510,8 +512,8 @@ fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     found
 }
 
-/// Naming regions changes no byte that is loaded, in C and in C++, at file scope and in a function, and with several
-/// source files.
+/// Naming regions changes no byte that is loaded. This is checked in C and in C++, at file scope and in a function, and
+/// with several source files.
 #[test]
 fn names_change_nothing_that_is_loaded() {
     let header = "#include \"mark.h\"\n#ifdef NAMED\nMARK_NAME(1, \"shared\");\n#endif\n";

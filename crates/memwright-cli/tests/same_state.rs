@@ -1,4 +1,4 @@
-//! Tests, on real kernels, which differences at the marks of a region are reported as a different state of the program:
+//! Tests, on real kernels, which differences are reported as a different state of the program at the marks of a region:
 //! differences in its mappings, and differences in the marks themselves.
 
 mod kept;
@@ -87,7 +87,7 @@ fn compared(folder: &TempDir, words: &[&str]) -> (Vec<String>, i32) {
     (lines, output.status.code().unwrap())
 }
 
-/// Returns the result of [`compared`] for a program that executes `other` and one that does not.
+/// Compares a program that executes `other` with a program that does not, and returns the result of [`compared`].
 fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     let first = built(folder, "first", ["", "", ""], &["-static"]);
     let other = built(folder, "other", other, &["-static"]);
@@ -96,9 +96,9 @@ fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     compared(folder, &["--kernel", KERNEL, "--kernel", &column, program])
 }
 
-/// The code that only the second program executes, and the expected lines about its state.
+/// The code that only the second program executes, each with the expected lines about its state.
 const CASES: [(Work, &[&str]); 12] = [
-    // No difference: memory that is unmapped before the region, and pages that are written after it.
+    // No difference: memory that is unmapped before the region, and pages that are written after the region.
     (["store(spare, 9), munmap(spare, 64 * 4096)", "", ""], &[]),
     (["", "", "store(spare, 9)"], &[]),
     // Pages that are written before the region and stay mapped make a difference at both marks.
@@ -204,8 +204,8 @@ fn passes_are_a_part_of_the_state() {
     assert_eq!((lines, code), (vec![passed.to_owned()], 7));
 }
 
-/// Linux 7.3 and Memwright map more pages of the C library around a fault than Linux 6.12. They are mapped before the
-/// region, so the state does not differ.
+/// Linux 7.3 and Memwright map more pages of the C library around a fault than Linux 6.12. These pages are mapped
+/// before the region, so the state does not differ.
 #[test]
 fn a_dynamic_program_has_one_state_on_every_kernel() {
     let newer = "debian:trixie-backports";

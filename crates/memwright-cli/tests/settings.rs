@@ -50,7 +50,7 @@ fn built(folder: &TempDir) -> PathBuf {
     program
 }
 
-/// Starts a command with this standard input, and waits until it exits.
+/// Starts `command` with the standard input `input`, and waits until it exits.
 fn with_input(folder: &TempDir, mut command: Command, input: Input) -> Output {
     match input {
         Input::Null => drop(command.stdin(Stdio::null())),
@@ -120,7 +120,7 @@ fn on_linux() -> Option<[&'static str; 3]> {
     None
 }
 
-/// Asserts that the counts and the settings do not depend on the kind of standard input, but only on its contents.
+/// Asserts that the counts and the settings depend on the contents of standard input, but not on its kind.
 fn same_whatever_the_input(options: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
@@ -193,8 +193,8 @@ fn check(
     (output.status.code(), said)
 }
 
-/// Asserts that a baseline is compared only with a run that has the same settings, and that otherwise a line lists the
-/// settings that differ.
+/// Asserts that `check` compares a baseline only with a run that has the same settings. If settings differ, a line must
+/// list them.
 fn differences_are_refused(kernel: &[&str], changes: &[(&[&str], Input, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);

@@ -1,5 +1,5 @@
-//! Counts a program on two CPUs: each CPU and each region by itself, functions, and interprocessor interrupts. The
-//! program is `programs/lab/two_cpus.c`, some of whose instructions are known.
+//! Counts a program on two CPUs: each CPU and each region separately, functions, and interprocessor interrupts. The
+//! program is `programs/lab/two_cpus.c`. The number of instructions of some of its parts is known.
 
 mod kept;
 mod skipped;
@@ -11,13 +11,13 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The interrupt vectors with which one CPU requests a TLB flush on one other CPU: that of TLB shootdowns on
-/// Memwright's kernel, and that of single-CPU function calls on Linux.
+/// The interrupt vectors with which one CPU requests a TLB flush on one other CPU: `SHOOTDOWN` on Memwright's kernel,
+/// and on Linux `CALL_FUNCTION_SINGLE`, the vector of all single-CPU function calls.
 const SHOOTDOWN: u64 = 0x24;
 const CALL_FUNCTION_SINGLE: u64 = 0xfb;
 
-/// Compiles the program. If that is not possible, or if the QEMU that counts several CPUs is not in the cache, reports
-/// the test as skipped and returns `None`.
+/// Compiles the program. If it cannot be compiled, or if the cache does not contain the QEMU that counts several CPUs,
+/// reports the test as skipped and returns `None`.
 fn program(folder: &TempDir) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -45,7 +45,8 @@ fn program(folder: &TempDir) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Returns the document of a run of the program with these options, on two CPUs if the options do not say how many.
+/// Returns the document of a run of the program with the options `options`. If they do not set the number of CPUs, the
+/// run has two CPUs.
 fn document(folder: &TempDir, program: &Path, options: &[&str], arguments: [&str; 2]) -> Value {
     let two: &[&str] = match options.contains(&"--cpus") {
         true => &[],
@@ -73,7 +74,7 @@ fn at(document: &Value, path: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {path} in {document}"))
 }
 
-/// Returns how often CPU 0 sent an interrupt with this vector to CPU 1.
+/// Returns how often CPU 0 sent the interrupt `vector` to CPU 1.
 fn sent(document: &Value, vector: u64) -> u64 {
     let all = document["sent"].as_array().unwrap();
     let row = all
@@ -82,7 +83,7 @@ fn sent(document: &Value, vector: u64) -> u64 {
     row.map_or(0, |row| at(row, "/count"))
 }
 
-/// Returns the region with this number.
+/// Returns the region with the number `number`.
 fn region(document: &Value, number: u64) -> &Value {
     let regions = document["regions"].as_array().unwrap();
     let found = regions.iter().find(|one| at(one, "/region") == number);
@@ -123,8 +124,8 @@ fn check_loops(document: &Value, passes: u64) {
     }
 }
 
-/// Checks two runs with loops of different length. The second run also unmaps 25 pages more. For each of these, CPU 0
-/// must send CPU 1 one interrupt with this vector.
+/// Checks two runs with loops of different length. The second run also unmaps 25 more pages. For each of these pages,
+/// CPU 0 must send the interrupt `vector` to CPU 1 once.
 fn check_runs(folder: &TempDir, program: &Path, kernel: &str, vector: u64) {
     let counts = [(300_000, 10), (400_000, 35)].map(|(passes, pages): (u64, u64)| {
         let options = ["--no-verify", "--kernel", kernel];
@@ -158,8 +159,8 @@ fn linux_is_counted_on_two_cpus() {
 }
 
 /// A second run has the same profile. In the profile of the run, the instructions of all functions add up to the kernel
-/// instructions of both CPUs. In the profile of the region, they add up to those of the region's CPU only, although the
-/// other CPU handles the interrupts that this CPU sends.
+/// instructions of both CPUs. In the profile of the region, they add up to the kernel instructions of only the CPU that
+/// executes the region, although the other CPU handles the interrupts that this CPU sends.
 #[test]
 fn functions_add_up_to_the_kernels_instructions() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests a bench that an array of Slurm jobs shares: one machine runs Slurm's own daemons, a worker is killed, and its
-//! part is submitted again.
+//! Tests a bench that an array of Slurm jobs shares. One machine runs Slurm's own daemons. The worker of one part is
+//! killed, and the part is submitted again.
 
 mod skipped;
 
@@ -29,14 +29,14 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
 ];
 
-/// How long the test waits for Slurm. This limits only how long a failure takes.
+/// The maximum time for which the test waits for Slurm. A test that passes does not wait that long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The number of parts, and the part whose worker is killed.
 const PARTS: usize = 3;
 const KILLED: usize = 2;
 
-/// A wrapper of QEMU. A guest does not start while the file `hold-TASK` of the task that starts it exists.
+/// A wrapper of QEMU. It does not start the guests of a task while the file `hold-TASK` of that task exists.
 const QEMU: &str = "#!/bin/sh
 case $* in
 *-kernel*) hold=FOLDER/hold-$SLURM_ARRAY_TASK_ID ;;
@@ -49,7 +49,7 @@ done
 exec qemu-system-x86_64 \"$@\"
 ";
 
-/// The script of the jobs. The worker has the process ID of the shell.
+/// The script of the jobs. The worker replaces the shell, and so has its process ID.
 const SCRIPT: &str = "#!/bin/sh
 echo $$ >FOLDER/pid-$SLURM_ARRAY_TASK_ID
 exec MEMWRIGHT bench --plan plan.toml --shard auto/PARTS --results results
@@ -63,7 +63,7 @@ struct Slurm {
 
 impl Drop for Slurm {
     fn drop(&mut self) {
-        // The controller ends last, so that it does not miss the node.
+        // The controller is killed last, so that it never runs without the node's daemon.
         for daemon in self.daemons.iter_mut().rev() {
             let _ = daemon.kill();
             let _ = daemon.wait();
@@ -101,7 +101,7 @@ impl Slurm {
         for name in ["state", "spool"] {
             fs::create_dir(slurm.at(name)).unwrap();
         }
-        // The listeners are dropped together, so that the ports differ.
+        // The listeners are dropped only after both have been bound, so that the ports differ.
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [controller, node] = ports.map(|port| port.local_addr().unwrap().port());
         let host = line_of(&Command::new("uname").arg("-n").output().unwrap());
@@ -154,7 +154,7 @@ impl Slurm {
         fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Returns a command whose working folder is that of the jobs.
+    /// Returns a command whose working folder is the folder of the jobs.
     fn command(&self, program: impl AsRef<Path>) -> Command {
         let program = program.as_ref();
         let path = program.to_str().and_then(find);
@@ -188,7 +188,7 @@ impl Slurm {
         }
     }
 
-    /// Submits tasks of the array, and returns the ID of the job.
+    /// Submits tasks of the job array, and returns the ID of the job.
     fn submit(&self, array: &str) -> String {
         let mut sbatch = self.command("sbatch");
         let output = sbatch

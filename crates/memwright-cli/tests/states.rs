@@ -1,5 +1,5 @@
-//! Tests that a guest that starts from a snapshot has the same counts as one that boots. The snapshot was taken of a
-//! guest that had just booted.
+//! Tests that a guest that starts from a snapshot has the same counts as a guest that boots. The snapshot is of a guest
+//! that had just booted.
 
 mod skipped;
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A program that prints the status of each path in its arguments, writes pages in a region, has them swapped out if
-/// there is swap, and prints its input.
+/// A program that prints the status of each path in its arguments, writes pages in a region, and prints its input. If
+/// there is swap, it has the pages swapped out.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -95,7 +95,7 @@ impl Room {
         command
     }
 
-    /// Returns the account of a run of the program, the program's output, and the command's messages.
+    /// Runs the program. Returns the account, the program's output, and the command's messages.
     fn run(&self, options: &[&str], image: &Path, arguments: &[&str]) -> (Value, String, String) {
         let file = self.path("account.json");
         let words = [&["run"], options].concat();
@@ -112,9 +112,9 @@ impl Room {
         (account, printed, said)
     }
 
-    /// Returns how the guests have started since the last call: the number that booted, 1 or 0 for whether any booted
-    /// for a snapshot, and the number that were restored. The boots for a snapshot are not counted individually,
-    /// because a guest sometimes boots several times until a snapshot can be taken.
+    /// Returns how the guests have started since the last call: the number that booted, 1 if any guest booted for a
+    /// snapshot and 0 otherwise, and the number that were restored. The boots for a snapshot are not counted
+    /// individually, because a guest sometimes boots several times until a snapshot can be taken.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();
@@ -167,7 +167,7 @@ fn text(account: &Value) -> String {
     serde_json::to_string_pretty(account).unwrap()
 }
 
-/// Asserts that a run from a snapshot writes the same document as one that boots, byte for byte except for the part
+/// Asserts that a run from a snapshot writes the same document as a run that boots, byte for byte except for the part
 /// about the host.
 fn cold_equals_restored(name: &str, qemu: &Path, options: &[&str]) {
     if let Some(image) = image(name) {
@@ -257,7 +257,7 @@ fn swap_counts_the_same_from_a_saved_state() {
     assert!(count(&account["run"]) > 0, "{said}");
 }
 
-/// A later QEMU saves the devices in another format. The test does not download that QEMU.
+/// A later QEMU saves the devices in another format. The test does not download the later QEMU.
 #[test]
 fn a_later_qemu_counts_the_same_from_a_saved_state() {
     if let Some(qemu) = later_qemu() {

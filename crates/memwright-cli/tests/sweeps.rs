@@ -58,7 +58,7 @@ fn files(folder: &Path, beginning: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Removes from a document what depends on the host.
+/// Removes from a document the parts that depend on the host.
 fn without_host(text: &str) -> String {
     let mut document: Value = serde_json::from_str(text).unwrap();
     for point in document["points"].as_array_mut().unwrap() {
@@ -70,8 +70,8 @@ fn without_host(text: &str) -> String {
     serde_json::to_string_pretty(&document).unwrap() + "\n"
 }
 
-/// Runs a command that writes its output in every format, to files whose names begin with `name`. Returns the outputs.
-/// The command must exit with `code`.
+/// Runs a command that writes its output in every format, to files whose names begin with `name`. Returns the contents
+/// of these files. The command must exit with `code`.
 fn outputs(stub: &Stub, command: &str, name: &str, code: i32) -> Vec<String> {
     let formats = ["json", "csv", "md", "mail", "html"];
     let options = formats
@@ -105,8 +105,8 @@ fn parts_print_together_what_one_bench_prints() {
         let merged = outputs(&stub, &format!("report {folders}"), "merged", 0);
         assert_eq!(merged, serial, "{folders}");
     }
-    // A bench of the complete plan prints the same as before. It uses the results in the folder, and makes only the
-    // runs that have no result there.
+    // A bench of the complete plan prints the same output as a bench without parts. It uses the results in the folder,
+    // and makes only the runs that have no result there.
     let whole = outputs(&stub, "bench --plan plan.toml --results a", "whole", 0);
     assert_eq!(whole, serial);
     assert_eq!(files(&stub.at("a"), "result-").len(), 6);
@@ -164,7 +164,7 @@ fn a_result_in_two_folders_counts_once() {
     assert!(text.starts_with(&alone), "{text}");
 }
 
-/// Writes a result of the same cell as that in `path`, with other contents.
+/// Writes `text` next to `path`, as a second result of the same cell.
 fn write_beside(path: &Path, text: &str) {
     let name = path.file_name().unwrap().to_str().unwrap();
     let (address, _) = name.rsplit_once('-').unwrap();
@@ -194,8 +194,8 @@ fn different_results_of_one_run_are_an_error() {
     );
 }
 
-/// Files that are not results are reported and not counted. They are not read to their end. A part that runs again
-/// replaces them.
+/// Files that are not results are reported and not counted, and are not read to their end. A part that runs again
+/// replaces these files.
 #[test]
 fn damaged_results_are_named_and_made_again() {
     let stub = stub();
@@ -271,7 +271,8 @@ fn versions_are_not_mixed() {
         let name = plan.file_name().unwrap().to_str().unwrap();
         let hash = &name["plan-".len()..][..12];
         let (text, code) = stub.said(&format!("report a --only {hash}"));
-        // The second version is complete now; the first one lacks its second part on the kernel that changed.
+        // The results of the second version are complete now. The results of the first version lack the second part on
+        // the kernel that changed.
         let is_complete = code == 0 && text.contains("counted: 2 results")
             || code == 4 && text.contains("missing: ");
         assert!(is_complete, "{code} {text}");

@@ -7,8 +7,8 @@ use std::fs;
 use serde_json::{Value, json};
 use stub::Stub;
 
-/// The variables in the image of the second kernel, the exit code of `compare` with a kernel that has `faults=3`, and
-/// the kinds of differences in the JSON of the comparison.
+/// For each case, the variables in the image of the second kernel, the exit code of `compare`, and the kinds of
+/// differences in the JSON of the comparison. The first kernel has `faults=3`.
 const KINDS: [(&str, i32, &[&str]); 9] = [
     ("faults=3", 0, &[]),
     ("faults=4", 1, &["counts"]),
@@ -42,8 +42,8 @@ fn each_kind_of_difference_has_a_code() {
             .iter()
             .flat_map(Value::as_str)
             .collect();
-        // An unstable kernel has one additional fault in one of its two runs. Which run that is, and so whether the
-        // counts differ from those of the first kernel, is random.
+        // An unstable kernel has one additional fault in one of its two runs, which is chosen at random. So it is also
+        // random whether the counts differ from those of the first kernel.
         if does.contains("unstable") {
             found.retain(|kind| *kind != "counts");
         }
@@ -165,8 +165,8 @@ fn saved_documents_are_rendered_in_every_format() {
     );
     assert_eq!(code, 1);
     let read = |name: &str| fs::read_to_string(stub.at(name)).unwrap();
-    // A report of one document equals the output of the command that wrote it, and a report of two documents equals that
-    // of a comparison.
+    // A report of one document equals the output of the command that wrote the document. A report of two documents
+    // equals the output of a comparison.
     for (files, like, expected) in [
         ("before.json", "before", 0),
         ("cmp.json", "cmp", 0),
@@ -223,7 +223,7 @@ fn saved_documents_are_rendered_in_every_format() {
     }
 }
 
-/// Checks the reports of documents that are not about a kernel image: accounts of Memwright, and benches.
+/// Checks the reports of two kinds of documents that are not about a kernel image: accounts of Memwright, and benches.
 #[test]
 fn accounts_and_benches_are_rendered() {
     let stub = Stub::new();

@@ -1,4 +1,5 @@
-//! Tests the workflow of docs/ci.md: parses its YAML, and executes each `run` step as a runner of GitHub would.
+//! Tests the workflow of docs/ci.md. Parses its YAML, and executes each `run` step in the same way as a runner of
+//! GitHub.
 //!
 //! Nothing is downloaded. [`uses`] and [`TOOLS`] define the stand-ins for the actions and for the package managers.
 
@@ -30,7 +31,7 @@ const TOOLS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The parts of the workflow on which the steps depend. A key that is not one of these fields is an error.
+/// The parts of the workflow that the steps use. A key that is not one of these fields is an error.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Workflow {
@@ -59,7 +60,7 @@ struct Step {
     with: BTreeMap<String, Value>,
 }
 
-/// Returns the only block of the page in this language.
+/// Returns the only code block of the page in the language `language`.
 fn block(language: &str) -> &'static str {
     let fence = format!("```{language}\n");
     let mut parts = PAGE.split(fence.as_str()).skip(1);
@@ -85,8 +86,8 @@ struct Project {
     kept: TempDir,
 }
 
-/// The result of a job: the step that failed with its exit code, the summary of the step `Count`, and what that step
-/// wrote for the chart.
+/// The result of a job: the step that failed with its exit code, the summary of the step `Count`, and the text that the
+/// step `Count` wrote for the chart.
 struct Ended {
     failed: Option<(String, i32)>,
     summary: String,
@@ -113,7 +114,7 @@ impl Project {
         }
     }
 
-    /// Executes the workflow's job for a push to this branch.
+    /// Executes the workflow's job for a push to `branch`.
     fn push(&self, branch: &str, run_id: u32) -> Ended {
         // Every job has the same path, as on a runner, and begins with an empty folder.
         let folder = self.kept.path().join("work");
@@ -286,8 +287,8 @@ fn value<'a>(benchmark: &'a Value, name: &str) -> &'a Value {
     entry.unwrap_or_else(|| panic!("no {name} in {benchmark}"))
 }
 
-/// The program passes and becomes the baseline. A change that fills one page more fails on a branch, and does not
-/// become the baseline. A change that fills one page less passes.
+/// The program passes and becomes the baseline. On a branch, a change that faults in one more page fails, and does not
+/// become the baseline. A change that faults in one page less passes.
 #[test]
 fn a_change_that_faults_more_fails() {
     const FAULTS: &str = "region.1.user_faults.write";

@@ -1,5 +1,5 @@
-//! Runs the workloads of `memwright bench`, which are complete programs, on Memwright and on Debian's kernel, and
-//! compares their output and their marks.
+//! Runs the workloads of `memwright bench`, which are complete programs, on Memwright and on Debian's kernel. Compares
+//! the output and the marks of the two runs.
 //!
 //! A workload whose program is not installed is reported as skipped. `cargo xtask workloads` also counts, and writes
 //! `docs/programs.md`.
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use skipped::skipped;
 
-/// The kernel of the second column. Other tests use the same one, so that no other image is needed.
+/// The kernel of the second column. Other tests use this kernel too, so no other image is needed.
 const LINUX: &str = "debian:trixie";
 
 fn main() {

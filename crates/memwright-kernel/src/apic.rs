@@ -21,22 +21,22 @@ const TIMER_COUNT: u64 = 0x380;
 const TIMER_LEFT: u64 = 0x390;
 const TIMER_DIVISOR: u64 = 0x3e0;
 
-/// Software enable, in the spurious-vector register.
+/// In the spurious-vector register: enables the local APIC.
 const ENABLE: u32 = 1 << 8;
-/// Divide by one.
+/// In the divide register: the timer counts at the full rate.
 const DIVIDE_BY_ONE: u32 = 0b1011;
-/// Global enable, in the base register.
+/// In the base register: enables the local APIC globally.
 const GLOBAL_ENABLE: u64 = 1 << 11;
-/// x2APIC mode, in the base register.
+/// In the base register: enables x2APIC mode.
 const X2APIC: u64 = 1 << 10;
 
-/// NMI delivery mode, for a command and for the local input that the monitor command `inject-nmi` asserts.
+/// In a command, and in the local input that the monitor command `inject-nmi` asserts: the delivery mode NMI.
 const NMI: u32 = 4 << 8;
 const INIT: u32 = 5 << 8;
 const STARTUP: u32 = 6 << 8;
-/// Level bit of a command: assert. Every command must set it, except the obsolete INIT level de-assert.
+/// In a command: the level bit, "assert". Every command must set it, except the obsolete INIT level de-assert.
 const ASSERT: u32 = 1 << 14;
-/// Delivery status of a command: the command is still pending.
+/// In a command: the delivery status, which states that the command is still pending.
 const PENDING: u32 = 1 << 12;
 
 /// Whether the registers are accessed as model-specific registers.
@@ -64,18 +64,18 @@ fn write(register: u64, value: u32) {
 /// Reads a register in memory. Must not be used in x2APIC mode: while QEMU counts instructions, it does not permit
 /// RDMSR of the timer.
 fn read(register: u64) -> u32 {
-    // SAFETY: as in `write`; x2APIC mode is off, and the registers read below are readable.
+    // SAFETY: the argument of `write` applies; x2APIC mode is off, and the registers read below are readable.
     unsafe { ptr::read_volatile((LOCAL_APIC + register) as *const u32) }
 }
 
-/// Sends a command to the APIC with the id `target`. When the target handles the command, all earlier stores of this
-/// CPU are visible to it.
+/// Sends `command` to the APIC with the ID `target`. When the target handles the command, it sees all earlier stores of
+/// this CPU.
 fn send_command(target: u32, command: u32) {
     if BY_MSR.load(Ordering::Relaxed) {
         // Unlike a write to uncached memory, WRMSR to an x2APIC register does not wait for earlier stores.
         fence(Ordering::SeqCst);
         let value = u64::from(target) << 32 | u64::from(command);
-        // SAFETY: x2APIC mode is on; the command is one of those below.
+        // SAFETY: x2APIC mode is on; `command` is one of the commands that the functions below send.
         unsafe { arch::write_msr(msr::X2APIC + (COMMAND >> 4) as u32, value) };
         return;
     }
@@ -127,8 +127,8 @@ pub fn route_input(index: usize) {
 }
 
 /// Masks the legacy interrupt controllers, stops the interval timer, routes the serial ports to this CPU, and sets the
-/// rate of its timer. The caller reads the timer to calibrate the clock, and then enables the APIC by
-/// [`start_first_cpu`].
+/// rate of this CPU's APIC timer. Afterwards the caller reads the APIC timer to calibrate the clock, and enables the
+/// APIC by [`start_first_cpu`].
 pub fn start() {
     // The interval timer runs from reset on. Under the pinned clock, each of its expirations is an event of the virtual
     // machine, and these events would keep an idle machine busy. So set the interval timer to expire only once more,
@@ -163,8 +163,8 @@ pub fn start() {
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);
 }
 
-/// Enables the APIC of the first CPU like [`start_cpu`]. From now on, registers are accessed as model-specific
-/// registers if the processor has x2APIC mode.
+/// Enables the APIC of the first CPU like [`start_cpu`]. If the processor has x2APIC mode, registers are accessed as
+/// model-specific registers from now on.
 pub fn start_first_cpu() {
     BY_MSR.store(arch::has_x2apic(), Ordering::Relaxed);
     start_cpu();
@@ -177,7 +177,7 @@ pub fn start_cpu() {
     } else {
         GLOBAL_ENABLE
     };
-    // SAFETY: the register exists, and the processor has the mode.
+    // SAFETY: the register exists, and the processor has the mode that `mode` enables.
     unsafe { arch::write_msr(msr::APIC_BASE, arch::read_msr(msr::APIC_BASE) | mode) };
     write(SPURIOUS, ENABLE | u32::from(vector::SPURIOUS));
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);

@@ -1,4 +1,4 @@
-//! Receives control bytes, by which the command requests an action such as a signal to the program. They arrive by
+//! Receives control bytes, by which the command requests an action such as a signal to the program. The bytes arrive by
 //! interrupts of the second serial port.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use memwright_linux_abi::channel::CONTROL_PORT;
 
 use crate::arch;
 
-/// Received bytes that were not taken yet, the oldest in the lowest byte; the highest byte contains their number. If
-/// there are seven, further bytes are dropped.
+/// Received bytes that were not taken yet, the oldest in the lowest byte. The highest byte contains the number of these
+/// bytes. While it is seven, further bytes are dropped.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
-/// Whether a CPU is reading the port. That CPU has interrupts disabled, so other CPUs wait only briefly.
+/// Whether a CPU is reading the port. While it reads, it has interrupts disabled, so other CPUs wait only briefly.
 static READING: AtomicBool = AtomicBool::new(false);
 
 const COUNT_SHIFT: u32 = 56;
@@ -37,9 +37,9 @@ pub fn receive() {
     while READING.swap(true, Ordering::Acquire) {
         arch::pause();
     }
-    // SAFETY: reads the status of the port and, if it permits, the data.
+    // SAFETY: reads the status of the port, and reads the data only if the status permits it.
     while unsafe { arch::read_port(LINE_STATUS) } & DATA_READY != 0 {
-        // SAFETY: as above.
+        // SAFETY: the status permits reading the data.
         let byte = unsafe { arch::read_port(CONTROL_PORT) };
         let _ = RECEIVED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
             let count = old >> COUNT_SHIFT;

@@ -2,10 +2,10 @@
 //! interface of section 4.1.4.10), with I/O ports and one queue.
 //!
 //! A request transfers one page and occupies one of a fixed number of slots, each with three descriptors. The device
-//! never raises interrupts: the waiting CPU polls for completion. The time at which a request completes depends on the
-//! host, and so does what QEMU does meanwhile. Therefore, if the clock counts instructions, the kernel notifies the
-//! device only when a thread waits for a request. From then until all requests are complete, the other CPUs and the
-//! clock are stopped, as during a wait for input. So a transfer takes no guest time.
+//! never raises interrupts: the waiting CPU polls for completion. The host determines when a request completes and what
+//! QEMU does meanwhile. Therefore, if the clock counts instructions, the kernel notifies the device only when a thread
+//! waits for a request. From the notification until all requests are complete, the other CPUs and the clock are
+//! stopped, as during a wait for input. So a transfer takes no guest time.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -21,10 +21,10 @@ use crate::memory::paging::DIRECT_BASE;
 use crate::pci::{self, Device};
 use crate::{arch, clock, ipi, percpu};
 
-/// virtio-blk, transitional: device 0x1001 of the vendor 0x1af4.
+/// The vendor 0x1af4 and the device 0x1001, which is the transitional virtio-blk.
 const IDENTITY: u32 = 0x1001_1af4;
 
-/// Registers, relative to the first port.
+/// Registers, by their offsets from the first port.
 mod register {
     pub const DRIVER_FEATURES: u16 = 4;
     pub const QUEUE_PAGE: u16 = 8;
@@ -36,12 +36,13 @@ mod register {
     pub const CAPACITY: u16 = 20;
 }
 
-/// Bits of the device status: the driver has found the device, supports it, and has set it up.
+/// Bits of the device status. `FOUND`: the driver has found the device. `DRIVER`: it supports the device. `READY`: it
+/// has set the device up.
 const FOUND: u8 = 1;
 const DRIVER: u8 = 2;
 const READY: u8 = 4;
 
-/// The maximum number of outstanding requests.
+/// The maximum number of outstanding requests, and so of slots.
 const PLACES: usize = QUEUE / 3;
 const SECTORS: u64 = PAGE_SIZE as u64 / 512;
 
@@ -50,10 +51,10 @@ const AVAILABLE: u64 = 16 * QUEUE as u64;
 const USED: u64 = PAGE_SIZE as u64;
 const HEADERS: u64 = 2 * PAGE_SIZE as u64;
 const STATUSES: u64 = HEADERS + 16 * PLACES as u64;
-/// Size of the queue's memory, as a power of two of frames.
+/// The size of the queue's memory, as a power of two of frames.
 const ORDER: u8 = 2;
 
-/// Descriptor flags: another descriptor follows; the device writes to the buffer.
+/// Descriptor flags. `NEXT`: another descriptor follows. `WRITES`: the device writes to the buffer.
 const NEXT: u16 = 1;
 const WRITES: u16 = 2;
 /// Flag of the available ring: the device should raise no interrupts.
@@ -83,11 +84,11 @@ struct Queue {
     ports: u16,
     /// Address of the queue's memory in the direct map.
     memory: u64,
-    /// Bit masks of the slots: `taken` has those in use, and `over` those whose requests are complete.
+    /// Bit masks of the slots: `taken` contains the slots in use, and `over` the slots whose requests are complete.
     taken: u64,
     over: u64,
-    /// Number of requests passed to the device so far, and number of completed requests that the kernel has recorded.
-    /// Both wrap.
+    /// The number of requests passed to the device so far (`asked`), and the number of completed requests that the
+    /// kernel has recorded (`answered`). Both wrap.
     asked: u16,
     answered: u16,
 }
@@ -121,8 +122,8 @@ pub fn start() {
     // SAFETY: the frames belong to the queue and are never freed.
     unsafe { ptr::write_bytes(memory as *mut u8, 0, PAGE_SIZE << ORDER) };
     let queue_page = ((memory - DIRECT_BASE) / PAGE_SIZE as u64) as u32;
-    // SAFETY: the ports belong to the device and are written in the order that its specification requires. From now on,
-    // the device uses the queue's memory; zeroes are an empty queue.
+    // SAFETY: the ports belong to the device and are written in the order that its specification requires. The device
+    // uses the queue's memory from now on; zeroes mean an empty queue.
     let (size, sectors) = unsafe {
         arch::write_port(ports + register::STATUS, 0);
         arch::write_port(ports + register::STATUS, FOUND);
@@ -155,7 +156,7 @@ pub fn start() {
 }
 
 impl Queue {
-    /// Writes to the queue's memory, at an offset that is inside it and aligned for the type.
+    /// Writes `value` to the queue's memory at `offset`, which is inside it and aligned for the type.
     fn put<T>(&mut self, offset: u64, value: T) {
         // SAFETY: the offsets in this module are inside the memory and aligned. The access is volatile because the
         // device may read or write the memory at any time.
@@ -164,7 +165,7 @@ impl Queue {
 
     /// Reads a value of the queue's memory that [`put`](Self::put) or the device has written.
     fn get<T: Copy>(&self, offset: u64) -> T {
-        // SAFETY: as for `put`; all bit patterns of the integers that are read are valid.
+        // SAFETY: the argument of `put` applies; all bit patterns of the integers that are read are valid.
         unsafe { ptr::read_volatile((self.memory + offset) as *const T) }
     }
 
@@ -228,7 +229,7 @@ impl Queue {
     /// Records the requests that the device has completed. Returns whether all requests are complete.
     fn take_back(&mut self) -> bool {
         while self.get::<u16>(USED + 2) != self.answered {
-            // Read the device's entry only after its index.
+            // Read the device's entry after the index of the entry, not before it.
             fence(Ordering::SeqCst);
             let at = u64::from(self.answered) % QUEUE as u64;
             let first = self.get::<u32>(USED + 4 + 8 * at);
@@ -238,7 +239,7 @@ impl Queue {
         self.answered == self.asked
     }
 
-    /// Returns the result of the request at `place` if it is complete, and frees the slot.
+    /// If the request in the slot `place` is complete, frees the slot and returns the result of the request.
     fn end(&mut self, place: u32) -> Option<Result<(), DeviceError>> {
         let bit = 1 << place;
         if self.over & bit == 0 {
@@ -256,15 +257,15 @@ impl Queue {
 }
 
 impl Disk {
-    /// Calls `act` with the queue. Called only for a request to the disk, so the queue exists.
+    /// Calls `act` with the queue. Only requests to an existing disk call this function, so the queue exists.
     fn with_queue<R>(&self, act: impl FnOnce(&mut Queue) -> R) -> R {
         let mut queue = self.queue.lock();
         let queue = queue.as_mut();
         act(queue.unwrap_or_else(|| panic!("a disk without a queue is used")))
     }
 
-    /// Makes the device execute all requests while the other CPUs and the clock are stopped. Otherwise it would depend
-    /// on the host how many requests are complete at a given guest time.
+    /// Makes the device execute all requests while the other CPUs and the clock are stopped. Otherwise the host would
+    /// determine how many requests are complete at a given guest time.
     fn take_all_back(&self) {
         ipi::hold_others();
         clock::stop();

@@ -1,8 +1,8 @@
-//! Exceptions and interrupts in the kernel itself.
+//! Exceptions and interrupts that occur in the kernel itself.
 //!
 //! Interrupts occur only while a CPU idles, halts in a wait, waits for input or is stopped. Page faults on user
 //! addresses occur only in the user-copy routines. An NMI requests a report, and a debug exception is ignored. Any
-//! other exception is a kernel bug and ends the run with a report, unless a self-test has provoked it.
+//! other exception is a kernel bug, which ends the run with a report, unless a self-test provoked the exception.
 
 use core::fmt::{self, Write};
 
@@ -19,13 +19,14 @@ use crate::trap::frame::{
 };
 use crate::{apic, clock, context, control, ipi, percpu, usercopy};
 
-/// Handles an interrupt of [`vector::INVALIDATE`] that was taken in user mode. Called by the entry of that vector.
+/// Handles an interrupt of [`vector::INVALIDATE`] that arrived in user mode. The entry of that vector calls this
+/// function.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_invalidate() {
     ipi::asked_to_forget(percpu::current());
 }
 
-/// Handles the exceptions and interrupts that the entries receive in the kernel.
+/// Handles the exceptions and interrupts that occur in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &mut TrapFrame) {
     let cpu = percpu::current();
@@ -50,11 +51,11 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         vector::INVALIDATE | vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
         }
-        // The only purpose of this interrupt is to end the HLT of a CPU that waits for input.
+        // This interrupt only serves to end the HLT of a CPU that waits for input.
         vector::INPUT => apic::acknowledge(),
         vector::SPURIOUS => {}
-        // Ignore debug exceptions in the kernel. Either the processor deferred the exception past SYSCALL, or the
-        // kernel accessed memory at which a program has set a breakpoint.
+        // Ignore debug exceptions in the kernel. The processor deferred the exception past SYSCALL, or the kernel
+        // accessed memory at which a program has set a breakpoint.
         vector::DEBUG => {
             debug::take_status();
         }

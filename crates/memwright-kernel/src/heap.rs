@@ -1,9 +1,9 @@
-//! The kernel heap: grows in chunks of frames, keeps a reserve, and returns null on failure.
+//! The kernel heap. It grows in chunks of frames, keeps a reserve, and returns null on failure.
 //!
-//! Chunks are in the direct map and are never freed. When the heap cannot grow, because no frames are available or it
-//! has reached its share of memory, it frees its reserved block, and [`is_low`] returns true until a block of that size
-//! can be reserved again. Until then, the personality fails system calls that allocate, which leaves the memory to the
-//! allocations that must not fail.
+//! Chunks are in the direct map and are never freed. The heap cannot grow if no frames are available or if it has
+//! reached its share of memory. It then frees its reserved block, and [`is_low`] returns true until a block of that
+//! size can be reserved again. Until then, the personality fails system calls that allocate, so that the memory remains
+//! for the allocations that must not fail.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -18,15 +18,16 @@ use talc::source::Manual;
 use crate::memory::frames;
 use crate::percpu;
 
-/// Order of an ordinary chunk: 256 KiB.
+/// The order of an ordinary chunk, which has 256 KiB.
 const CHUNK_ORDER: u8 = 6;
-/// The maximum order of a chunk, for an allocation of at most half of it: 4 MiB.
+/// The maximum order of a chunk, which then has 4 MiB. Such a chunk serves an allocation of at most half its size.
 const LARGEST_ORDER: u8 = 10;
 /// The number of free bytes below which the heap grows in advance, before any allocation fails.
 const LOW_WATER: usize = 64 * 1024;
-/// Size in bytes of the initial heap, which is used before the frame allocator exists.
+/// The size in bytes of the initial heap, which is used before the frame allocator exists.
 const FIRST: usize = 256 * 1024;
-/// The heap uses at most 1/`SHARE` of memory: its chunks are never freed, and programs need the rest.
+/// The heap uses at most 1/`SHARE` of memory, because its chunks are never freed and programs need the remaining
+/// memory.
 const SHARE: u64 = 2;
 /// Size of the reserve in bytes.
 const RESERVE: usize = 256 * 1024;
@@ -77,7 +78,7 @@ pub fn start() {
     HEAP.close_reserve();
 }
 
-/// Tries to restore the reserve if it is in use. Returns whether it is still in use. It cannot be restored while no
+/// Returns whether the reserve is in use, after trying to restore it. The reserve cannot be restored while no
 /// contiguous block of its size is free: the free memory may then be too fragmented to be useful.
 pub fn is_low() -> bool {
     if !HEAP.is_low() {
@@ -115,7 +116,8 @@ impl Heap {
             .saturating_sub(used.load(Ordering::Relaxed))
     }
 
-    /// Counts allocated bytes. If few are free then, the calling CPU grows the heap on its return to user mode.
+    /// Counts `size` allocated bytes. If few bytes are free afterwards, the calling CPU grows the heap on its return to
+    /// user mode.
     #[inline]
     fn add_used(&self, size: usize) {
         self.used.fetch_add(size, Ordering::Relaxed);
@@ -133,8 +135,8 @@ impl Heap {
         }
     }
 
-    /// Adds a chunk of frames. Returns false if no chunk of this order is available, or if the heap has reached its
-    /// share of memory.
+    /// Adds a chunk of 2^`order` frames. Returns false if no chunk of this order is available, or if the heap has
+    /// reached its share of memory.
     fn grow(&self, order: u8) -> bool {
         let size = (self.size.load(Ordering::Relaxed) + (4096 << order)) as u64;
         if size > frames::total() * 4096 / SHARE {
@@ -147,14 +149,15 @@ impl Heap {
         true
     }
 
-    /// Adds a chunk of the largest available order from `order` down to `least`. Returns false if none is available.
+    /// Adds the largest chunk that is available, of an order from `order` down to `least`. Returns false if none is
+    /// available.
     fn grow_by_a_chunk(&self, order: u8, least: u8) -> bool {
         (least..=order).rev().any(|order| self.grow(order))
     }
 
     #[cold]
     fn grow_for(&self, layout: Layout) -> bool {
-        // Twice the size leaves room for the alignment and the allocator's metadata.
+        // Twice the size leaves room for the alignment and for the allocator's metadata.
         let pages = (layout.size() + layout.align()).div_ceil(4096) * 2;
         let least = pages.next_power_of_two().trailing_zeros() as u8;
         let order = least.max(CHUNK_ORDER);
@@ -178,7 +181,7 @@ impl Heap {
 
     /// Allocates the reserved block. Returns whether that succeeded.
     fn close_reserve(&self) -> bool {
-        // SAFETY: the size is not zero.
+        // SAFETY: the size of the block is not zero.
         let Some(block) = (unsafe { self.inner.lock().0.try_allocate(RESERVED) }) else {
             return false;
         };
@@ -193,7 +196,7 @@ impl Heap {
     }
 }
 
-// SAFETY: all allocations and frees use one allocator under its lock; growth happens outside of it.
+// SAFETY: all allocations and frees use one allocator under its lock; the heap grows outside of the lock.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         sync::assert_may_allocate();
@@ -205,7 +208,7 @@ unsafe impl GlobalAlloc for Heap {
                 self.add_used(layout.size());
                 return memory.as_ptr();
             }
-            // Retry if another CPU has added memory, or freed the reserve, since this CPU tried.
+            // Retry if another CPU has added memory or freed the reserve since the attempt of this CPU.
             if !self.grow_for(layout) && self.size.load(Ordering::Relaxed) == size {
                 return core::ptr::null_mut();
             }

@@ -96,7 +96,7 @@ impl Cpus for Hardware {
 
     fn idle(&self) {
         let cpu = percpu::current();
-        // Measure by the guest's clock, which does not advance while another CPU has stopped this one.
+        // Measure with the guest's clock, which does not advance while another CPU has stopped this one.
         let start = clock::elapsed();
         arch::wait_for_interrupt();
         // The caller checks for all events after the return, so the recorded interrupts need not be raised again.
@@ -166,8 +166,8 @@ impl Registers for Hardware {
         let state = percpu::current().user_state.load(Ordering::Relaxed);
         let pointer = arch::stack_pointer();
         let (_, top) = context::stack_of(pointer)?;
-        // The state of a thread is on its own stack. Until the thread has been in user mode, the recorded address is
-        // that of another thread's state.
+        // The state of a thread is on the thread's own stack. Until the thread has been in user mode, the recorded
+        // address is that of another thread's state.
         let end = state.checked_add(size_of::<UserState>() as u64)?;
         // SAFETY: the state is in the part of the running stack that is in use, which is mapped, and an entry from user
         // mode has filled it. The read is volatile because a caller can hold a reference to the state.
@@ -333,7 +333,7 @@ extern "C" fn serve_call(thread: &UserThread<'_>) -> bool {
 /// or a system call for which `serve` returned false.
 ///
 /// # Safety
-/// As for [`entry::enter_user`].
+/// The requirements of [`entry::enter_user`] apply.
 pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -> Trap {
     loop {
         // SAFETY: guaranteed by the caller.
@@ -347,15 +347,15 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
             stretch::look(percpu::current(), call);
             continue;
         }
-        // Read the current CPU only now: a system call that waited can return on another CPU.
+        // Determine the current CPU only now: a system call that waited can return on another CPU.
         if let Some(trap) = trap_of(percpu::current(), left.vector as u8, left.error, rip) {
             return trap;
         }
     }
 }
 
-/// Converts a trap from user mode other than a system call into one for the personality. Returns `None` if this kernel
-/// has handled the trap and user mode can continue.
+/// Converts a trap from user mode, which is not a system call, to a trap for the personality. Returns `None` if this
+/// kernel has handled the trap and user mode can continue.
 fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
     match number {
         vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
@@ -382,14 +382,14 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
     }
 }
 
-/// Converts any trap except a page fault, like `trap_of`.
+/// Converts any trap except a page fault in the way of `trap_of`.
 // Not inlined, so that page faults do not become slower.
 #[cold]
 #[inline(never)]
 fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
     take_back(cpu, number, rip);
     match number {
-        // `INVALIDATE` does not leave user mode.
+        // `INVALIDATE` does not leave user mode, so it is missing here.
         vector::TIMER
         | vector::RESCHEDULE
         | vector::HOLD
@@ -416,7 +416,7 @@ fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<
     }
 }
 
-/// Handles an interrupt taken in user mode. Returns a trap if the personality must handle the interrupt as well.
+/// Handles an interrupt that arrived in user mode. Returns a trap if the personality must handle the interrupt as well.
 fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     match number {
         vector::TIMER => {
@@ -428,8 +428,8 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // `taken` stops this CPU if `HOLD` requests that. A `WAKE` that arrives in user mode is late: another event has
-        // ended the halt.
+        // `taken` stops this CPU if `HOLD` requests that. A `WAKE` that arrives in user mode is late, because another
+        // event has ended the halt already.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
@@ -447,20 +447,21 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     }
 }
 
-/// Moves the surplus instructions of this trap's entry from user to kernel time. The entry code accounts for the
-/// instructions of a page fault's entry; the surplus is the number of instructions that this trap's entry executes in
-/// addition.
+/// Moves the surplus instructions of this trap's entry from user time to kernel time. The entry code accounts for as
+/// many instructions as a page fault's entry executes. The surplus is the number of instructions that this trap's entry
+/// executes in addition to these.
 fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     let surplus = retired::surplus(number, || code_at(rip));
     for ticks in [&cpu.user_ticks, &cpu.changed] {
         let entered = ticks.load(Ordering::Relaxed);
-        // The difference can be negative if the CPUs run by the host's clock, with which the entry can take fewer ticks
-        // than it has instructions.
+        // The difference can be negative if the CPUs run by the host's clock, because the entry can then take fewer
+        // ticks than it has instructions.
         ticks.store(entered.wrapping_sub(surplus), Ordering::Relaxed);
     }
 }
 
-/// Returns the bytes of user memory from an address on, up to the first word that cannot be read, and their number.
+/// Returns the bytes of user memory from `address` on, up to the first word that cannot be read, and the number of
+/// these bytes.
 fn code_at(address: u64) -> ([u8; retired::LONGEST], usize) {
     let mut code = [0; retired::LONGEST];
     let mut length = 0;

@@ -1,36 +1,37 @@
-//! Inter-processor interrupts: reschedule, TLB shootdown, stop, and the end of a halt.
+//! Inter-processor interrupts. They request a check of the run queue, a TLB shootdown or a stop, or end a halt.
 //!
 //! # When a CPU answers
 //! A CPU answers by serving the requests of other CPUs. The kernel runs with interrupts disabled unless it is halted,
-//! so a CPU takes an interrupt only in user mode or while it is halted. Otherwise the interrupt stays pending. Such a
-//! CPU answers in every step of a spin wait ([`relax`]), and at the latest when it enables interrupts: `enter_user`
-//! enables them with the SYSRET or IRET that enters user mode, and `idle` and [`halt`] with the STI before HLT. In
-//! neither case does an instruction of user mode execute before the pending interrupt is taken (IRET and SYSRET have no
-//! interrupt shadow; that of STI covers only the HLT, which the interrupt then ends).
+//! so a CPU takes an interrupt only in user mode or while it is halted. At all other times the interrupt stays pending.
+//! A CPU with a pending interrupt answers in every step of a spin wait ([`relax`]), and at the latest when it enables
+//! interrupts: `enter_user` enables them with the SYSRET or IRET that enters user mode, and `idle` and [`halt`] with
+//! the STI before HLT. In neither case does an instruction of user mode execute before the pending interrupt is taken:
+//! IRET and SYSRET have no interrupt shadow, and the shadow of STI covers only the HLT, which the interrupt then ends.
 //!
 //! # Why no stale translation is used after the answer
-//! - User mode: the interrupt arrives between two instructions, and user mode continues after the answer.
-//! - User copies: they run with interrupts disabled and do not wait between two accesses. If an access faults, the
-//!   fault handler can wait and so answer. The access is then retried, and the processor walks the tables again: no
-//!   translation is cached elsewhere.
-//! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
-//!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates those that it
-//!   kept. The CPU may be about to load that root at the same time. If so, it has added itself to the set of CPUs to
-//!   notify before the load, with a full barrier. Either the requesting CPU finds it in the set, or the changes that
-//!   the requesting CPU made to the table before it read the set are visible to every walk through the root.
+//! - In user mode, the interrupt arrives between two instructions, and user mode continues after the answer.
+//! - A user copy runs with interrupts disabled and does not wait between two accesses. If an access faults, the fault
+//!   handler can wait, and the CPU can answer during this wait. The access is then retried, and the processor walks the
+//!   tables again, because no translation is cached elsewhere.
+//! - Loading another root invalidates all translations of the old root except the kernel's. If a CPU receives a request
+//!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates the
+//!   translations that it kept. The CPU may be about to load that root at the same time. In this case, before the load
+//!   it has added itself to the set of CPUs to notify, with a full barrier. So there are two possibilities: the
+//!   requesting CPU finds this CPU in the set, or every walk through the root sees the changes that the requesting CPU
+//!   made to the table before it read the set.
 //! - A CPU that is being started has loaded the kernel's own root and receives requests for no other root.
 //!
 //! # Why no CPU waits forever
 //! A CPU that waits for an answer, for a lock, or for other CPUs to stop uses [`relax`], which answers, or [`halt`]. A
-//! CPU that is halted or stopped answers too: the interrupt ends its HLT. If a CPU neither waits nor returns to user
-//! mode nor idles, the kernel hangs.
+//! CPU that is halted or stopped answers too, because the interrupt ends its HLT. If a CPU never waits, never idles and
+//! never returns to user mode, the kernel hangs.
 //!
 //! # Why no wakeup is lost
-//! A CPU announces that it halts, checks its condition again, and halts. Interrupts are disabled from the announcement
-//! to the STI directly before the HLT. An interrupt of [`wake`] that arrives after the announcement is then pending, or
-//! ends the HLT. Other events during a halt (the end of a time slice, a kick, control bytes) are recorded, and
-//! [`resume`] raises their interrupts again once the wait is over. Raising them earlier would end the next halt of the
-//! same wait at once.
+//! A CPU announces that it halts, checks the condition for which it waits again, and halts. Interrupts are disabled
+//! from the announcement to the STI directly before the HLT. So an interrupt of [`wake`] that arrives after the
+//! announcement is pending at the HLT, or ends it. Other events during a halt (the end of a time slice, a kick, control
+//! bytes) are recorded, and [`resume`] raises their interrupts again once the wait is over. If they were raised
+//! earlier, they would end the next halt of the same wait at once.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -46,14 +47,14 @@ use crate::clock::{self, stretch};
 use crate::percpu::{self, PerCpu};
 use crate::{apic, control, tlb};
 
-/// The root of an [`Order`] for the kernel's own translations.
+/// The root of an [`Order`] that is about the kernel's own translations.
 const KERNEL_ROOT: u64 = 0;
 
 static SHOOTDOWN: Shootdown = Shootdown::new();
 
-/// The CPU that has stopped the others: its index plus one; 0 for none.
+/// The CPU that has stopped the others, as its index plus one; 0 for none.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
-/// The stopped CPUs: a bit for each.
+/// The stopped CPUs, as one bit per CPU.
 static STANDING: AtomicU64 = AtomicU64::new(0);
 
 fn this_index() -> usize {
@@ -67,13 +68,13 @@ pub fn relax() {
     answer_here();
 }
 
-/// Serves requests of other CPUs to the calling one.
+/// Serves the requests that other CPUs have sent to the calling CPU.
 #[inline]
 pub fn answer_here() {
     answer(this_index());
 }
 
-/// Serves requests of other CPUs to CPU `index`, which is the calling one.
+/// Serves the requests that other CPUs have sent to CPU `index`, which is the calling one.
 fn answer(index: usize) {
     if SHOOTDOWN.is_asked(index) {
         forget(index);
@@ -101,8 +102,8 @@ fn forget(index: usize) {
 }
 
 /// Halts this CPU, which waits for another CPU, until any interrupt arrives, or for at most `limit` nanoseconds. Then
-/// serves requests of other CPUs. This CPU may hold locks, although interrupts are enabled while it is halted: the
-/// interrupt handlers take no locks. The halted time counts as idle.
+/// serves requests of other CPUs. This CPU may hold locks although interrupts are enabled while it is halted, because
+/// the interrupt handlers take no locks. The halted time counts as idle.
 #[cold]
 pub fn halt(limit: Option<u32>) {
     let cpu = percpu::current();
@@ -122,12 +123,13 @@ pub fn wake(index: usize) {
     apic::send(percpu::apic_id(index), vector::WAKE);
 }
 
-/// Raises the interrupts again that were recorded while this CPU was halted. Called when the wait is over.
+/// Raises the interrupts again that were recorded while this CPU was halted. Called when the wait for which it halted
+/// is over.
 pub fn resume() {
     remind(percpu::current());
 }
 
-/// The wait for the answers to a shootdown.
+/// The way in which a CPU waits for the answers to a shootdown.
 struct ForAnswers;
 
 impl Wait for ForAnswers {
@@ -145,8 +147,8 @@ pub fn halts_for_answers(index: usize) -> bool {
     SHOOTDOWN.halts(index)
 }
 
-/// Makes the CPUs `targets` (a bit for each) invalidate the translations `what` of `root`, and waits until they have
-/// done so. The calling CPU is skipped.
+/// Makes the CPUs in `targets` (one bit per CPU) invalidate the translations `what` of `root`, and waits until they
+/// have done so. The calling CPU is skipped.
 pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     let index = this_index();
     let targets = targets & !(1 << index);
@@ -166,19 +168,19 @@ pub fn invalidate_kernel() {
     invalidate(percpu::online(), KERNEL_ROOT, &[Invalidation::AllAndTables]);
 }
 
-/// Returns the CPUs whose answers CPU `index` waits for in [`invalidate`]: a bit for each.
+/// Returns the CPUs whose answers CPU `index` waits for in [`invalidate`], as one bit per CPU.
 pub fn awaited(index: usize) -> u64 {
     SHOOTDOWN.waits_for(index)
 }
 
-/// Interrupts a CPU, so that it checks its run queue.
+/// Interrupts CPU `index`, so that it checks its run queue.
 pub fn kick(index: usize) {
     if percpu::is_online(index) {
         apic::send(percpu::apic_id(index), vector::RESCHEDULE);
     }
 }
 
-/// Handles a shootdown interrupt taken in user mode. Does not serve requests to stop, which arrive by a separate
+/// Handles a shootdown interrupt that arrived in user mode. Does not serve requests to stop, which arrive by a separate
 /// interrupt, `HOLD`.
 #[inline]
 pub fn asked_to_forget(cpu: &PerCpu) {
@@ -240,17 +242,17 @@ fn call_all(mut targets: u64) {
     }
 }
 
-/// Halts this CPU, with its timer stopped, until the holder resumes it. Meanwhile, the CPU serves TLB invalidations:
-/// their interrupt ends the HLT. This CPU may hold locks, although interrupts are enabled while it is halted: the
-/// interrupt handlers take no locks.
+/// Halts this CPU, with its timer stopped, until the holder resumes it. Meanwhile, the CPU serves TLB invalidations,
+/// whose interrupts end the HLT. This CPU may hold locks although interrupts are enabled while it is halted, because
+/// the interrupt handlers take no locks.
 #[cold]
 fn stand_still(index: usize) {
     let cpu = percpu::current();
     STANDING.fetch_or(1 << index, Ordering::AcqRel);
     while HOLDER.load(Ordering::Acquire) != 0 {
-        // Stop the timer again: the interrupt of an earlier deadline may still be pending, and its handler sets the
-        // timer for the present deadline. The timer would then expire repeatedly while the clock is stopped, as often
-        // as the host's speed permits, and the last interrupt could be taken after the pause.
+        // Stop the timer again: the interrupt of an earlier deadline may have been pending, and its handler then has
+        // set the timer for the present deadline. Otherwise that timer would expire repeatedly while the clock is
+        // stopped, at a rate that depends on the host, and its last interrupt could be taken after the pause.
         apic::set_timer(0);
         arch::wait_for_interrupt();
     }
@@ -259,9 +261,9 @@ fn stand_still(index: usize) {
     remind(cpu);
 }
 
-/// Bit of [`PerCpu::missed`]: the run queue or the deadline must be checked.
+/// The bit of [`PerCpu::missed`] that requires a check of the run queue and the deadline.
 pub const MISSED_RESCHEDULE: u32 = 1;
-/// Bit of [`PerCpu::missed`]: the control bytes must be checked.
+/// The bit of [`PerCpu::missed`] that requires a check of the control bytes.
 pub const MISSED_CONTROL: u32 = 2;
 
 /// Raises the interrupts again that this CPU received but did not handle while it waited for input or for another CPU,

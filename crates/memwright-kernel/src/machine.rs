@@ -17,8 +17,8 @@ use crate::memory::paging::{self, DIRECT_BASE};
 use crate::memory::ranges;
 use crate::{ipi, percpu, tlb, usercopy};
 
-/// The hardware, as the memory manager and the personality use it. It has no fields: all state is per CPU or in statics
-/// of the modules.
+/// The hardware, as the memory manager and the personality use it. It has no fields, because all state is per CPU or in
+/// statics of the modules.
 pub struct Hardware;
 
 /// The only instance.
@@ -32,7 +32,7 @@ pub fn handle() -> memwright_linux_abi::M {
     memwright_table::Linked
 }
 
-/// Returns the machine as a value of type `M`. For host builds, which are checked but not linked.
+/// Returns the machine as a value of type `M`. This version is for host builds, which are checked but not linked.
 #[cfg(not(target_os = "none"))]
 pub fn handle() -> memwright_linux_abi::M {
     &HARDWARE
@@ -43,7 +43,7 @@ fn frame_address(frame: Frame) -> u64 {
 }
 
 // SAFETY: the direct map never changes and covers all memory that `start` provides. When a method returns,
-// invalidations on this CPU are complete; for those on other CPUs, see the argument in `ipi`.
+// invalidations on this CPU are complete. For invalidations on other CPUs, see the argument in `ipi`.
 unsafe impl Machine for Hardware {
     type Arch = X86_64;
     type Threads = sync::Threads;
@@ -88,7 +88,8 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn load_kept_root(&self, root: Frame) {
-        // SAFETY: as above; the translations that are kept agree with the tables.
+        // SAFETY: the memory manager creates every root from the template, whose upper half it copies. The translations
+        // that are kept agree with the tables.
         unsafe { tlb::load(root, true) };
     }
 
@@ -111,7 +112,7 @@ unsafe impl Machine for Hardware {
 
     fn clear_frames(&self, range: FrameRange) {
         let words = u64::from(range.count) * 512;
-        // SAFETY: the frames are in the direct map; exactly their words are written.
+        // SAFETY: the frames are in the direct map; only their words are written.
         unsafe {
             asm!("rep stosq", inout("rdi") frame_address(range.start) => _, inout("rcx") words => _, in("rax") 0, options(nostack, preserves_flags));
         }
@@ -119,7 +120,7 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn copy_frame(&self, from: Frame, to: Frame) {
-        // SAFETY: both frames are in the direct map; exactly the second one's 512 words are written.
+        // SAFETY: both frames are in the direct map; only the 512 words of the second frame are written.
         unsafe {
             asm!("rep movsq", inout("rsi") frame_address(from) => _, inout("rdi") frame_address(to) => _, inout("rcx") 512 => _, options(nostack, preserves_flags));
         }

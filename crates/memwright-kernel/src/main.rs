@@ -4,9 +4,9 @@
 //! traps, clock and channels to `memwright-linux`, which never returns. It contains no system calls, processes or
 //! files.
 //!
-//! Interrupts are enabled in user mode and while a CPU is halted. The rest of the kernel runs with interrupts disabled,
-//! except for a moment at the end of a wait for input. Per-CPU data is accessed through GS (`percpu`). The entries to
-//! and exits from user mode are in `trap::entry`.
+//! Interrupts are enabled in user mode and while a CPU is halted. Outside of a halt, the kernel runs with interrupts
+//! disabled, except for a moment at the end of a wait for input. Per-CPU data is accessed through GS (`percpu`). The
+//! entries to and exits from user mode are in `trap::entry`.
 #![no_std]
 #![no_main]
 #![deny(unsafe_op_in_unsafe_fn)]

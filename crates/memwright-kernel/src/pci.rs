@@ -5,22 +5,22 @@ use crate::arch;
 const CONFIG_ADDRESS: u16 = 0xcf8;
 const CONFIG_DATA: u16 = 0xcfc;
 
-/// Vendor and device id.
+/// The register with the vendor ID and the device ID.
 const IDENTITY: u8 = 0;
-/// Command register.
+/// The command register.
 const COMMAND: u8 = 4;
 /// The first base address register.
 const ADDRESS: u8 = 0x10;
-/// Type bits of a base address register for memory.
+/// The type bits of a base address register that contains a memory address.
 const MEMORY_KIND: u64 = 0xf;
-/// Type bits of a base address register for ports.
+/// The type bits of a base address register that contains a port.
 const PORT_KIND: u32 = 3;
 
-/// Command register: the device responds at its ports.
+/// The bit of the command register that makes the device respond at its ports.
 pub const PORTS: u32 = 1 << 0;
-/// Command register: the device responds at its memory.
+/// The bit of the command register that makes the device respond at its memory.
 pub const MEMORY: u32 = 1 << 1;
-/// Command register: the device is allowed to access memory (bus master).
+/// The bit of the command register that permits the device to access memory (bus master).
 pub const MASTER: u32 = 1 << 2;
 
 /// A device. Only the boot processor accesses its configuration.
@@ -30,8 +30,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns the device in this slot if it has this identity: vendor id in the lower half, device id in the upper
-    /// half.
+    /// Returns the device in `slot` if it has `identity`, which contains the vendor ID in the lower half and the device
+    /// ID in the upper half.
     pub fn find(slot: u8, identity: u32) -> Option<Self> {
         let device = Self { slot };
         (device.read(IDENTITY) == identity).then_some(device)
@@ -39,7 +39,7 @@ impl Device {
 
     fn choose(self, register: u8) {
         let place = 1 << 31 | u32::from(self.slot) << 11 | u32::from(register);
-        // SAFETY: selecting a register has no other effect, and only the boot processor does it.
+        // SAFETY: selecting a register has no other effect, and only the boot processor selects one.
         unsafe { arch::write_port_word(CONFIG_ADDRESS, place) };
     }
 
@@ -49,7 +49,7 @@ impl Device {
         unsafe { arch::read_port_word(CONFIG_DATA) }
     }
 
-    /// Sets bits of the command register.
+    /// Sets the bits `what` of the command register.
     pub fn enable(self, what: u32) {
         let command = self.read(COMMAND);
         self.choose(COMMAND);

@@ -1,8 +1,8 @@
 //! Per-CPU data, accessed through GS.
 //!
 //! A field is written only by the CPU to which it belongs (including that CPU's NMI handler), so relaxed atomics
-//! suffice: on x86-64 they are plain loads and stores. The exception is the measurement of stretches
-//! (`clock::stretch`), which one CPU can adjust or clear for all. Other CPUs read the fields for reports and
+//! suffice: on x86-64 they are plain loads and stores. The fields of the measurement of stretches (`clock::stretch`)
+//! are the exception: one CPU can adjust or clear them for all CPUs. Other CPUs read the fields for reports and
 //! statistics.
 
 use core::arch::asm;
@@ -22,18 +22,18 @@ use crate::arch::{
 use crate::memory::frames;
 use crate::trace::Ring;
 
-/// Segment selectors, equal to Linux's because signal frames expose them to programs.
+/// The segment selector of kernel code. All selectors equal Linux's, because signal frames expose them to programs.
 pub const KERNEL_CODE: u16 = 0x10;
-/// Kernel data and stack.
+/// The segment selector of kernel data and stack.
 pub const KERNEL_DATA: u16 = 0x18;
-/// User data and stack.
+/// The segment selector of user data and stack.
 pub const USER_DATA: u16 = 0x2b;
-/// 64-bit user code.
+/// The segment selector of 64-bit user code.
 pub const USER_CODE: u16 = 0x33;
-/// The task state segment.
+/// The segment selector of the task state segment.
 const TASK_STATE: u16 = 0x40;
 
-/// Indexes of the interrupt stacks in the task state. Exceptions that can occur at any instruction have separate
+/// Indexes of the interrupt stacks in the task state. The exceptions that can occur at any instruction have separate
 /// stacks.
 #[derive(Clone, Copy)]
 pub enum InterruptStack {
@@ -43,12 +43,12 @@ pub enum InterruptStack {
     Nmi,
     /// Machine checks.
     MachineCheck,
-    /// Debug exceptions, one of which can be deferred to the first instruction of a kernel entry.
+    /// Debug exceptions. A debug exception can be deferred to the first instruction of a kernel entry.
     Debug,
 }
 
 const INTERRUPT_STACKS: usize = 4;
-/// Size and alignment of an interrupt stack in bytes. An entry masks the stack pointer with it to find the
+/// The size and alignment of an interrupt stack in bytes. An entry masks the stack pointer with this size to find the
 /// [`StackBase`].
 pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
 
@@ -96,11 +96,11 @@ pub struct PerCpu {
     this: AtomicU64,
     /// The `UserState` of the thread that runs in user mode on this CPU.
     pub user_state: AtomicU64,
-    /// The kernel stack pointer at which entries from user mode continue.
+    /// The kernel stack pointer with which entries from user mode continue.
     pub kernel_stack: AtomicU64,
-    /// Space in which the entries save one register.
+    /// Space in which an entry saves one register.
     pub scratch: AtomicU64,
-    /// Counter value at the last transition between user mode and the kernel.
+    /// The counter value at the last transition between user mode and the kernel.
     pub changed: AtomicU64,
     /// Ticks spent in user mode.
     pub user_ticks: AtomicU64,
@@ -110,23 +110,24 @@ pub struct PerCpu {
     pub index: AtomicU32,
     /// The timer's deadline in nanoseconds of the guest's clock; `u64::MAX` for none.
     pub deadline: AtomicU64,
-    /// A context whose stack is to be freed once this CPU has left it; 0 for none.
+    /// The context whose stack is to be freed once this CPU has left the stack; 0 for none.
     pub leaving: AtomicU64,
     /// The context of the idle loop.
     pub idle_context: AtomicU32,
     /// Interrupts that were received and must still be handled, as `ipi::MISSED_` bits; see `ipi::remind`.
     pub missed: AtomicU32,
-    /// The counter value from which a return to user mode calls [`look`](crate::clock::stretch::look); 0 for the next
-    /// return.
+    /// The counter value from which on a return to user mode calls [`look`](crate::clock::stretch::look). If it is 0,
+    /// the next return does so.
     pub look_at: AtomicU64,
-    /// Counter value at the entry of the current interrupt; 0 for none. During an interrupt, [`look_at`](Self::look_at)
-    /// is 0, so that the return to user mode takes the path that accounts for the duration of the interrupt.
+    /// The counter value at the entry of the current interrupt; 0 for none. During an interrupt,
+    /// [`look_at`](Self::look_at) is 0, so that the return to user mode takes the path that accounts for the duration
+    /// of the interrupt.
     pub interrupted: AtomicU64,
-    /// Value that [`look_at`](Self::look_at) gets when the current interrupt ends.
+    /// The value that [`look_at`](Self::look_at) gets when the current interrupt ends.
     pub look_after: AtomicU64,
-    /// Ticks spent in interrupts taken in user mode.
+    /// Ticks spent in interrupts that arrived in user mode.
     pub interrupt_ticks: AtomicU64,
-    /// Length of the longest stretch in ticks, and the system call whose return ended it.
+    /// The length of the longest stretch in ticks, and the system call whose return ended that stretch.
     pub longest: AtomicU64,
     pub longest_call: AtomicU64,
     /// Whether an allocation of this CPU left the heap with little free memory. Only this CPU then grows the heap, so
@@ -138,11 +139,11 @@ pub struct PerCpu {
     pub asked_to_report: AtomicU32,
     /// Number of interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
-    /// The debug registers loaded last.
+    /// The debug registers that this CPU loaded last.
     pub debug: Loaded,
-    /// The roots to which this CPU's PCIDs are assigned.
+    /// The roots to which the PCIDs of this CPU are assigned.
     pub tags: Tags,
-    /// Recent events.
+    /// The recent events of this CPU.
     pub ring: Ring,
     descriptors: [AtomicU64; 10],
     task_state: TaskState,
@@ -197,8 +198,8 @@ impl PerCpu {
         self.look_after.store(0, Ordering::Relaxed);
     }
 
-    /// Begins an interrupt taken in user mode. Its duration is accounted until user mode continues or another context
-    /// runs.
+    /// Begins an interrupt that arrived in user mode. Its duration is accounted until user mode continues or another
+    /// context runs.
     pub fn begin_interrupt(&self) {
         let look_at = self.look_at.swap(0, Ordering::Relaxed);
         self.look_after.store(look_at, Ordering::Relaxed);
@@ -235,19 +236,20 @@ impl PerCpu {
     }
 }
 
-/// The data of the boot processor. The data of the other processors is allocated from frames when they are started.
+/// The data of the boot processor. The data of another processor is allocated from frames when that processor is
+/// started.
 static BOOT_CPU: PerCpu = PerCpu::new();
 
-/// The data of each CPU, once allocated.
+/// The data of each CPU; null until it is allocated.
 static CPUS: [AtomicPtr<PerCpu>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
-/// The online CPUs: a bit for each.
+/// The online CPUs, as one bit per CPU.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// Number of CPUs of the machine, including those that do not run yet.
+/// The number of CPUs of the machine, including those that do not run yet.
 static COUNT: AtomicUsize = AtomicUsize::new(1);
-/// Local APIC ids of the CPUs.
+/// The local APIC ID of each CPU.
 static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
-/// Sets the CPUs of the machine, the boot processor first. Called before any other code reads them.
+/// Sets the CPUs of the machine, of which the boot processor is the first. Called before any other code reads them.
 pub fn set_present(ids: &ApicIds) {
     for (slot, &id) in APIC_IDS.iter().zip(ids.as_slice()) {
         slot.store(id, Ordering::Relaxed);
@@ -261,17 +263,17 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Returns the id of a CPU's local APIC.
+/// Returns the local APIC ID of CPU `index`.
 pub fn apic_id(index: usize) -> u32 {
     APIC_IDS[index].load(Ordering::Relaxed)
 }
 
-/// Returns the online CPUs: a bit for each.
+/// Returns the online CPUs, as one bit per CPU.
 pub fn online() -> u64 {
     ONLINE.load(Ordering::Acquire)
 }
 
-/// Returns whether a CPU is online.
+/// Returns whether CPU `index` is online.
 pub fn is_online(index: usize) -> bool {
     online() >> index & 1 != 0
 }
@@ -281,7 +283,7 @@ pub fn set_online(cpu: &PerCpu) {
     ONLINE.fetch_or(1 << cpu.index.load(Ordering::Relaxed), Ordering::AcqRel);
 }
 
-/// Returns the data of a CPU; `None` if it was never started.
+/// Returns the data of CPU `index`; `None` if that CPU was never started.
 pub fn of(index: usize) -> Option<&'static PerCpu> {
     let cpu = CPUS.get(index)?.load(Ordering::Acquire);
     // SAFETY: a non-null pointer refers to data that is never freed.
@@ -292,15 +294,15 @@ pub fn of(index: usize) -> Option<&'static PerCpu> {
 #[inline(always)]
 pub fn current() -> &'static PerCpu {
     let this: *const PerCpu;
-    // SAFETY: `setup` points GS at this CPU's data before any caller can run. Its first word is its own address, and
-    // every entry from user mode restores GS.
+    // SAFETY: `setup` points GS at this CPU's data before any caller can run. The first word of the data is its own
+    // address, and every entry from user mode restores GS.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) this, options(readonly, nostack, preserves_flags, pure));
         &*this
     }
 }
 
-/// Adds to a counter that only this CPU writes.
+/// Adds `amount` to a counter that only this CPU writes.
 #[inline(always)]
 pub fn add(counter: &AtomicU64, amount: u64) {
     counter.store(
@@ -328,7 +330,7 @@ impl PerCpu {
             .trailing_zeros() as u8;
         let memory = frames::allocate(ORDER)? as *mut Self;
         // SAFETY: the frames belong to this data and are never freed. Their size and alignment are the next power of
-        // two that holds the data. All fields are atomic integers, for which zero is valid: in `tags`, zero means frame
+        // two that holds the data. All fields are atomic integers, for which zero is valid. In `tags`, zero means frame
         // 0, which is never a root.
         let cpu: &'static Self = unsafe {
             memory.write_bytes(0, 1);
@@ -355,7 +357,7 @@ impl PerCpu {
 /// Sets the calling CPU's GS base, segments, task state and stacks.
 ///
 /// # Safety
-/// As for [`PerCpu::setup`].
+/// The requirements of [`PerCpu::setup`] apply.
 unsafe fn setup(cpu: &'static PerCpu) {
     let address = &raw const *cpu as u64;
     cpu.this.store(address, Ordering::Relaxed);

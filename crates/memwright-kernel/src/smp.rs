@@ -1,5 +1,5 @@
-//! Starts the secondary CPUs: sends INIT to all of them, and then two startup interrupts to each of them, one CPU after
-//! another (Intel SDM volume 3A, the protocol of MP initialisation).
+//! Starts the secondary CPUs. Sends INIT to all of them. Then sends two startup interrupts to each of them, one CPU
+//! after another (Intel SDM volume 3A, the protocol of MP initialisation).
 
 use core::ptr;
 use core::slice;
@@ -13,17 +13,19 @@ use crate::memory::paging::{self, DIRECT_BASE};
 use crate::percpu::{self, PerCpu};
 use crate::{apic, arch, clock, context, ipi};
 
-/// Physical address of the page in which secondary CPUs start. A startup interrupt can only address pages below 1 MiB,
-/// and this page has no other use. It is never mapped executable: a CPU leaves it before it enables paging.
+/// The physical address of the page in which secondary CPUs start. A startup interrupt can only address pages below 1
+/// MiB, and this page has no other use. The page need not be mapped executable, because a CPU leaves it before it
+/// enables paging.
 pub const TRAMPOLINE: u64 = 0x8000;
 
 /// The values for the CPU that is being started: the root table, the stack pointer, and the address of its [`PerCpu`].
 pub static START: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
-/// Nanoseconds from INIT to the first startup interrupt, and from the first to the second.
+/// The time in nanoseconds from INIT to the first startup interrupt, and the time from the first to the second startup
+/// interrupt.
 const AFTER_INIT: u64 = 10_000_000;
 const AFTER_STARTUP: u64 = 200_000;
-/// Nanoseconds after which a CPU that has not answered is considered missing.
+/// The time in nanoseconds after which a CPU that has not answered is considered missing.
 const PATIENCE: u64 = 1_000_000_000;
 
 /// Whether started CPUs run the self-tests instead of the personality's idle loop.
@@ -34,8 +36,8 @@ unsafe extern "C" {
     static secondary_trampoline_end: u8;
 }
 
-/// Starts every other CPU, which then calls the personality. Called once, on the boot processor. Powers the machine off
-/// if there is no memory for a CPU's structures.
+/// Starts every other CPU, each of which then calls the personality. Called once, on the boot processor. Powers the
+/// machine off if there is no memory for a CPU's structures.
 ///
 /// # Panics
 /// If a CPU does not start.
@@ -55,7 +57,7 @@ pub fn start_all() {
     }
 }
 
-/// Starts every other CPU like [`start_all`], but for the self-tests: the CPUs do not call the personality.
+/// Starts every other CPU like [`start_all`], but for the self-tests. These CPUs do not call the personality.
 pub fn start_all_for_tests() {
     SELF_TEST.store(true, Ordering::Relaxed);
     start_all();
@@ -104,7 +106,7 @@ fn start(index: usize) {
     );
 }
 
-/// Halts this CPU for `time` nanoseconds. Restores its deadline afterwards.
+/// Halts this CPU for `time` nanoseconds. Afterwards restores the CPU's deadline.
 fn sleep(time: u64) {
     let end = clock::now() + time;
     let before = clock::deadline();

@@ -1,10 +1,10 @@
-//! Loads roots and invalidates translations. Two modules do so themselves: `memory::paging` loads the first root at
-//! boot, and `context` invalidates pages of kernel stacks on the calling CPU.
+//! Loads roots and invalidates translations. Two modules do this without calling this one: `memory::paging` loads the
+//! first root at boot, and `context` invalidates pages of kernel stacks on the calling CPU.
 //!
 //! Without tags, loading another root invalidates all translations except the kernel's, which are global. With tags
-//! (PCIDs), loading a root invalidates nothing by itself: each root has a tag, and the memory manager decides whether
-//! translations that were kept under the tag are still valid. QEMU's TCG has no PCIDs; the choice of tags is tested on
-//! the simulated machine, which uses the same code.
+//! (PCIDs), loading a root invalidates nothing by itself. Each root has a tag, and the memory manager decides whether
+//! the translations that were kept under the tag are still valid. QEMU's TCG has no PCIDs. The choice of tags is tested
+//! on the simulated machine, which uses the same code for it.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ use crate::{arch, percpu};
 /// Whether the processors have PCIDs.
 static TAGS: AtomicBool = AtomicBool::new(false);
 
-/// Enables PCIDs, if `tags`. Called on each CPU before it loads a root of a program.
+/// Enables PCIDs if `tags` is set. Called on each CPU before it loads a root of a program.
 pub fn setup(tags: bool) {
     if percpu::current().index.load(Ordering::Relaxed) == 0 {
         TAGS.store(tags, Ordering::Relaxed);
@@ -35,11 +35,11 @@ pub fn has_tags() -> bool {
     TAGS.load(Ordering::Relaxed)
 }
 
-/// Loads `root` on this CPU. Invalidates translations of `root` that were kept from an earlier use, unless `keep` is
-/// set: the caller then guarantees that they agree with the tables.
+/// Loads `root` on this CPU. If `keep` is not set, invalidates the translations of `root` that were kept from an
+/// earlier use. If it is set, the caller guarantees that these translations agree with the tables.
 ///
 /// # Safety
-/// As for [`arch::load_root`].
+/// The requirements of [`arch::load_root`] apply.
 #[inline(always)]
 pub unsafe fn load(root: Frame, keep: bool) {
     let address = root.address().as_u64();
@@ -48,7 +48,7 @@ pub unsafe fn load(root: Frame, keep: bool) {
     unsafe { arch::load_root(address | tagged) };
 }
 
-/// Returns the bits for CR3 other than the address of `root`: the tag, and the bit that keeps translations.
+/// Returns the bits for CR3 that are added to the address of `root`: the tag, and the bit that keeps translations.
 fn tagged(root: Frame, keep: bool) -> u64 {
     let choice = percpu::current().tags.choose(root, MOST_TAGS, keep);
     let keep = if choice.kept {
@@ -66,13 +66,13 @@ pub fn forget(root: Frame) {
     }
 }
 
-/// Invalidates one page's translation, and the upper-level entries cached for the current tag.
+/// Invalidates one page's translation, and the upper-level entries that are cached for the current tag.
 #[inline(always)]
 pub fn invalidate_page(address: u64) {
     arch::invalidate_page(address);
 }
 
-/// Invalidates all translations of the current table's user memory and all cached upper-level entries.
+/// Invalidates all translations of the current table's user memory, and all cached upper-level entries.
 #[inline(always)]
 pub fn invalidate_all() {
     // SAFETY: the current table stays loaded, under its tag. A value read from CR3 never contains the bit that keeps

@@ -1,9 +1,9 @@
-//! The last events of each CPU, for the report of a panic. System calls are not recorded, because there are too many;
-//! `--strace` prints them.
+//! The last events of each CPU, for the report of a panic. System calls are not recorded, because there are too many of
+//! them; `--strace` prints them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of events kept.
+/// The number of events that are kept per CPU.
 pub const LENGTH: usize = 64;
 
 /// The kinds of events.

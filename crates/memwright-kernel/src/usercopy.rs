@@ -1,10 +1,10 @@
 //! Reads and writes user memory through the user's own mapping.
 //!
 //! Each routine permits access to user memory (STAC), accesses it by a few known instructions, and forbids access again
-//! (CLAC). If one of those instructions faults, the page-fault handler calls the personality to make the page
+//! (CLAC). If one of these instructions faults, the page-fault handler calls the personality to make the page
 //! accessible, and the instruction is retried. If the page cannot be made accessible, the routine resumes at its fix-up
-//! address and reports the failure: a copy returns the number of bytes left, a word access returns all ones. No routine
-//! checks beforehand whether the memory is mapped.
+//! address and reports the failure: a copy returns the number of bytes left, and a word access returns all ones. No
+//! routine checks beforehand whether the memory is mapped.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -84,8 +84,8 @@ user_exchange_word:
     mov eax, eax
     ret
 
-    // u64 user_peek(address) and user_try_exchange(address, old, new): like user_load and user_exchange, but faults are
-    // not resolved, so the caller may hold locks
+    // u64 user_peek(address) and user_try_exchange(address, old, new): like user_load and user_exchange, but no page is
+    // made accessible on a fault, so the caller may hold locks
     .balign 32
     .globl user_peek
 user_peek:
@@ -139,10 +139,10 @@ unsafe extern "C" {
     fn user_try_exchange(address: u64, old: u32, new: u32) -> u64;
     /// The address at which a word access resumes if its fault was not resolved.
     fn user_word_failed();
-    /// Pairs of addresses: an instruction that can fault, and the address at which to resume if the fault cannot be
-    /// resolved.
+    /// Pairs of addresses: the address of an instruction that can fault, and the address at which to resume if the
+    /// fault cannot be resolved.
     static user_fixups: [[u64; 2]; 6];
-    /// Instructions whose faults are never resolved: they resume at `user_word_failed`.
+    /// The instructions whose faults are never resolved: they resume at `user_word_failed`.
     static user_attempts: [u64; 2];
 }
 
@@ -157,8 +157,8 @@ pub fn fixup(address: u64) -> Option<u64> {
         .map(|pair| pair[1])
 }
 
-/// Returns the address at which to resume after a fault of the instruction at `address`, if its faults are never
-/// resolved.
+/// Returns the address at which to resume after a fault of the instruction at `address`. Returns `None` if faults of
+/// that instruction can be resolved.
 #[cold]
 pub fn attempt_fixup(address: u64) -> Option<u64> {
     // SAFETY: the table is a constant of the image.
@@ -169,7 +169,7 @@ pub fn attempt_fixup(address: u64) -> Option<u64> {
 }
 
 /// The receiver of the callbacks, set by [`set_events`]; null until then. A reference to a trait object does not fit in
-/// an `AtomicPtr`, so this points to the reference.
+/// an `AtomicPtr`, so this pointer points to the reference.
 static EVENTS: AtomicPtr<&'static dyn KernelEvents> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets the receiver of the callbacks. `slot` is never freed.
@@ -189,20 +189,21 @@ pub fn resolve(address: u64, write: bool) -> bool {
     events().is_some_and(|events| events.user_fault(address, write))
 }
 
-/// Returns whether a range is entirely in the user half.
+/// Returns whether the `length` bytes at `address` are entirely in the user half.
 fn is_user(address: u64, length: usize) -> bool {
     address
         .checked_add(length as u64)
         .is_some_and(|end| end <= USER_LIMIT)
 }
 
-/// Copies of fewer bytes than this are not counted: counting one would cost about as much as the copy.
+/// The size in bytes below which a copy is not counted, because counting it would cost about as much as the copy.
 const SMALL: usize = 256;
-/// Number of bytes copied between two scheduling points.
+/// The number of bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;
 
-/// Adds a copy to this CPU's count of copied bytes. Runs a scheduling point every `STRETCH` bytes, because many copies
-/// together can take long. That is permitted, because the caller of a copy holds no lock: a copy can wait for a page.
+/// Adds a copy of `length` bytes to this CPU's count of copied bytes. Runs a scheduling point every `STRETCH` bytes,
+/// because many copies together can take long. The scheduling point is permitted, because the caller of a copy never
+/// holds a lock: every copy may have to wait for a page.
 #[inline(always)]
 fn count(length: usize) {
     if length < SMALL {
@@ -259,15 +260,15 @@ pub fn copy_to_user(to: u64, from: &[u8]) -> Result<(), UserFault> {
             done: 0,
         });
     }
-    // SAFETY: as in `copy_from_user`, in the other direction.
+    // SAFETY: the argument of `copy_from_user` applies, with source and target exchanged.
     let left = unsafe { user_copy(to, from.as_ptr() as u64, from.len() as u64) };
     outcome(to, from.len(), left)
 }
 
-/// Returns the address of a part of a frame in the direct map.
+/// Returns the direct-map address of the part of `frame` with `length` bytes at `offset`.
 ///
 /// # Panics
-/// If the part exceeds the frame.
+/// If the part extends beyond the frame.
 fn in_frame(frame: Frame, offset: usize, length: usize) -> u64 {
     assert!(length <= PAGE_SIZE && offset <= PAGE_SIZE - length);
     DIRECT_BASE + frame.address().as_u64() + offset as u64
@@ -291,8 +292,8 @@ pub fn copy_frame_to_user(
             done: 0,
         });
     }
-    // SAFETY: the source is in one frame of the direct map, and the target in the user half, where a fault is fixed up.
-    // Processes that map the frame can change it during the copy: no reference to it exists.
+    // SAFETY: the source is in one frame of the direct map, and the target is in the user half, where a fault is fixed
+    // up. Processes that map the frame may change it during the copy, because no Rust reference to it exists.
     let left = unsafe { user_copy(to, from, length as u64) };
     outcome(to, length, left)
 }
@@ -315,7 +316,7 @@ pub fn copy_frame_from_user(
             done: 0,
         });
     }
-    // SAFETY: as in `copy_frame_to_user`, in the other direction.
+    // SAFETY: the argument of `copy_frame_to_user` applies, with source and target exchanged.
     let left = unsafe { user_copy(to, from, length as u64) };
     outcome(from, length, left)
 }
@@ -373,7 +374,7 @@ pub fn user_compare_exchange32(address: u64, old: u32, new: u32) -> Result<u32, 
     word(address, unsafe { user_exchange(address, old, new) })
 }
 
-/// Loads a word of user memory. Returns `None` on a fault, which is not resolved.
+/// Loads a word of user memory. Returns `None` on a fault; no attempt is made to make the page accessible.
 pub fn user_peek32(address: u64) -> Option<u32> {
     if !is_user(address, 4) {
         return None;
@@ -382,7 +383,8 @@ pub fn user_peek32(address: u64) -> Option<u32> {
     u32::try_from(unsafe { user_peek(address) }).ok()
 }
 
-/// Compares and exchanges like [`user_compare_exchange32`]. Returns `None` on a fault, which is not resolved.
+/// Compares and exchanges like [`user_compare_exchange32`]. Returns `None` on a fault; no attempt is made to make the
+/// page accessible.
 pub fn user_try_exchange32(address: u64, old: u32, new: u32) -> Option<u32> {
     if !is_user(address, 4) {
         return None;

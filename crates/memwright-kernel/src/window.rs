@@ -1,9 +1,9 @@
-//! The window: memory shared with the command through a PCI device.
+//! The window: memory that the guest shares with the command through a PCI device.
 //!
-//! Payloads are written to the window; only their headers are sent on the output port. The output area is a ring. The
-//! command does not acknowledge that it has read a payload. Instead, the kernel sends a number of bytes on the output
-//! port after each payload. QEMU blocks until the command reads enough of them, so the kernel is never ahead of the
-//! command by a complete ring.
+//! Payloads are written to the window, and only their headers are sent on the output port. The output area is a ring.
+//! The command does not acknowledge that it has read a payload. Instead, the kernel sends a number of pacing bytes on
+//! the output port after each payload. QEMU blocks until the command reads enough of these bytes, so the kernel is
+//! never ahead of the command by a complete ring.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -13,15 +13,15 @@ use crate::boot::pvh::PhysicalRange;
 use crate::memory::paging;
 use crate::pci::{self, Device};
 
-/// Offset of the next payload.
+/// The offset in the ring of the next payload.
 static END: AtomicU64 = AtomicU64::new(0);
 
-/// `ivshmem-plain`: device 0x1110 of the vendor 0x1af4.
+/// The vendor 0x1af4 and the device 0x1110, which is `ivshmem-plain`.
 const IDENTITY: u32 = 0x1110_1af4;
 /// Number of the device's base address register for the shared memory.
 const MEMORY_REGISTER: u8 = 2;
 
-/// Finds the window, on the boot processor. Returns `None` if the machine has none.
+/// Finds the window. Called on the boot processor. Returns `None` if the machine has no window.
 pub fn find() -> Option<PhysicalRange> {
     let device = Device::find(WINDOW_SLOT, IDENTITY)?;
     device.enable(pci::MEMORY);
@@ -49,8 +49,8 @@ pub fn put(payload: &[u8]) {
     fence(Ordering::Release);
 }
 
-/// Copies the answer to an input request out of the window. Called by one CPU at a time, after the command has sent the
-/// answer's length.
+/// Copies the answer to an input request from the window to `to`. Called by one CPU at a time, after the command has
+/// sent the answer's length.
 pub fn take(to: &mut [u8]) {
     fence(Ordering::Acquire);
     let length = to.len().min(INPUT_AREA);

@@ -129,7 +129,7 @@ impl Timespec {
         }
     }
 
-    /// Returns the value in nanoseconds, saturating; `None` if it is negative or not normalised.
+    /// Returns the value in nanoseconds, saturating. Returns `None` if the value is negative or not normalised.
     pub const fn to_nanoseconds(self) -> Option<u64> {
         if self.seconds < 0 || self.nanoseconds < 0 || self.nanoseconds >= SECOND as i64 {
             return None;
@@ -151,7 +151,7 @@ impl Timeval {
         }
     }
 
-    /// Returns the value in nanoseconds, saturating; `None` if it is negative or not normalised.
+    /// Returns the value in nanoseconds, saturating. Returns `None` if the value is negative or not normalised.
     pub const fn to_nanoseconds(self) -> Option<u64> {
         if self.microseconds < 0 || self.microseconds >= 1_000_000 {
             return None;

@@ -6,8 +6,8 @@ use memwright_table::OutOfMemory;
 
 /// A Linux error number.
 ///
-/// Numbers from 512 on are never returned to a program: the code that delivers the signal restarts the call, or
-/// replaces the number with `EINTR`.
+/// Numbers from 512 on are never returned to a program. They belong to an interrupted call: the code that delivers the
+/// signal restarts the call, or replaces the number with `EINTR`.
 ///
 /// The number is stored in 64 bits, the width of a system call's result, so that functions return a `Result<u64,
 /// Errno>` in registers.
@@ -45,13 +45,14 @@ impl From<OutOfMemory> for Errno {
 }
 
 impl Errno {
-    /// Restart if no handler runs or its action has `SA_RESTART`, else `EINTR` (`include/linux/errno.h` of Linux 7.2).
+    /// Restarts the call if no handler runs or the handler's action has `SA_RESTART`; otherwise `EINTR`
+    /// (`include/linux/errno.h` of Linux 7.2).
     pub const ERESTARTSYS: Self = Self(512);
-    /// Restart, even if a handler runs.
+    /// Restarts the call even if a handler runs.
     pub const ERESTARTNOINTR: Self = Self(513);
-    /// Restart if no handler runs, else `EINTR`.
+    /// Restarts the call if no handler runs; otherwise `EINTR`.
     pub const ERESTARTNOHAND: Self = Self(514);
-    /// Restart through `restart_syscall` if no handler runs, else `EINTR`.
+    /// Restarts the call through `restart_syscall` if no handler runs; otherwise `EINTR`.
     pub const ERESTART_RESTARTBLOCK: Self = Self(516);
 
     /// Returns the number, which is positive.

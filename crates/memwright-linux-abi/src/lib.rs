@@ -1,5 +1,5 @@
 //! The interfaces of the Linux personality: the structures, error numbers, signals and registers that programs use, the
-//! channels to the `memwright` command, and the traits of the machine below.
+//! channels to the `memwright` command, and the traits of the machine below the personality.
 //!
 //! The personality accesses hardware only through [`host::Host`].
 #![no_std]
@@ -21,7 +21,8 @@ pub mod signal;
 /// methods can be inlined.
 #[cfg(target_os = "none")]
 pub type M = memwright_table::Linked;
-/// The machine type with which the memory manager is instantiated: on a host, the machine that a test creates.
+/// The machine type with which the memory manager is instantiated. In a build for a host, it is the machine that a test
+/// creates.
 #[cfg(not(target_os = "none"))]
 pub type M = &'static dyn host::Host;
 /// An address space.

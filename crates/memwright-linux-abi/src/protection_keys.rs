@@ -23,8 +23,8 @@ pub fn reset(registers: &dyn Registers) {
     }
 }
 
-/// Permits the running thread all accesses, so that its rights do not apply to writes by the kernel. Returns the
-/// previous rights, which the caller passes to [`restore`].
+/// Permits the running thread all accesses, so that the rights of the thread do not restrict writes by the kernel.
+/// Returns the previous rights, which the caller passes to [`restore`].
 pub fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
     if !has_keys(registers) {
         return 0;
@@ -34,7 +34,7 @@ pub fn permit_all(registers: &dyn Registers, memory: &Memory) -> u32 {
     before
 }
 
-/// Undoes [`permit_all`], which returned `before`.
+/// Undoes a call of [`permit_all`], which returned `before`.
 pub fn restore(registers: &dyn Registers, before: u32) {
     if has_keys(registers) {
         registers.set_key_rights(before);
@@ -57,12 +57,12 @@ impl ProtectionKeys {
         has_keys(self.host)
     }
 
-    /// Returns the accesses to memory with this key that the running thread is denied, as `PKEY_DISABLE_` bits.
+    /// Returns the accesses to memory with the key `key` that the running thread is denied, as `PKEY_DISABLE_` bits.
     pub fn denied(&self, key: u8) -> u32 {
         self.host.key_rights() >> (2 * key) & 3
     }
 
-    /// Sets the accesses to memory with this key that the running thread is denied, as `PKEY_DISABLE_` bits.
+    /// Sets the accesses to memory with the key `key` that the running thread is denied, as `PKEY_DISABLE_` bits.
     pub fn deny(&self, key: u8, what: u32) {
         let shift = 2 * u32::from(key);
         let others = self.host.key_rights() & !(3 << shift);

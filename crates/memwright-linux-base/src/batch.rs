@@ -3,7 +3,7 @@
 use alloc::vec::{Drain, Vec};
 use memwright_table::OutOfMemory;
 
-/// A list with a fixed capacity. It allocates nothing after creation, so it can be filled under any lock.
+/// A list with a fixed capacity. It allocates no memory after its creation, so it can be filled under any lock.
 pub struct Batch<T>(Vec<T>);
 
 impl<T> Batch<T> {

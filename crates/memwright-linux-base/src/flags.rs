@@ -1,7 +1,7 @@
 //! Defines sets of flags.
 
-/// Defines a set of flags like `bitflags!`. The lints against allocation are disabled in the generated code: it calls
-/// methods such as `extend`, which allocate for collections but not for a set of flags.
+/// Defines a set of flags like `bitflags!`. The lints against allocation are disabled in the generated code, because it
+/// calls methods such as `extend`. They allocate for collections, but not for a set of flags.
 #[macro_export]
 macro_rules! flags {
     (

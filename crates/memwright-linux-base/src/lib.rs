@@ -2,7 +2,7 @@
 //! weak references, and flags.
 //!
 //! # Locks
-//! The order is that of [`sync::Rank`].
+//! Locks are acquired in the order of [`sync::Rank`].
 #![no_std]
 #![forbid(unsafe_code)]
 // `clippy.toml` disallows calls that abort if memory is exhausted. Tests may use them.

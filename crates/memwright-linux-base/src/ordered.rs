@@ -1,10 +1,10 @@
-//! An ordered map. Insertion returns an error if memory cannot be allocated, and the memory can be allocated before a
+//! An ordered map. Insertion returns an error if memory cannot be allocated. The memory can also be allocated before a
 //! lock is acquired.
 //!
 //! The map is a treap: a search tree by key whose nodes also form a heap by random priorities. Its depth is that of a
-//! tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without gaps: when
-//! a node is removed, the last node moves into its slot. Each node has a link to its parent, and no operation is
-//! recursive.
+//! search tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without
+//! gaps: when a node is removed, the last node moves into its slot. Each node has a link to its parent, and no
+//! operation is recursive.
 
 use crate::{paged::Paged, sync::Grows};
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use memwright_table::{OutOfMemory, TryPush};
 /// The index of a node; [`NONE`] for none.
 type Place = u32;
 
-/// No node.
+/// The index that stands for no node.
 const NONE: Place = Place::MAX;
 
 /// A child of a node.
@@ -36,7 +36,7 @@ impl Side {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// The priority, which is at least as high as that of each child.
+    /// The priority of the node, which is at least as high as that of each child.
     priority: u32,
     parent: Place,
     children: [Place; 2],
@@ -45,8 +45,8 @@ struct Node<K, V> {
 /// An ordered map.
 #[derive(Debug)]
 pub struct Ordered<K, V> {
-    /// The nodes, without gaps, in blocks of at most one page. All blocks before the last one that has nodes are full.
-    /// At most one block, the last, is empty, so that a node that was just removed can be inserted again without an
+    /// The nodes, without gaps, in blocks of at most one page. Every block before the last block with nodes is full.
+    /// Only the last block can be empty: it is kept so that a node can be inserted again after a removal without an
     /// allocation.
     blocks: Vec<Vec<Node<K, V>>>,
     length: usize,
@@ -58,7 +58,7 @@ pub struct Ordered<K, V> {
 /// Memory for further nodes, allocated in advance.
 pub struct Room<K, V> {
     block: Vec<Node<K, V>>,
-    /// A larger list, to which the map moves its blocks if its own list of blocks is full.
+    /// A larger list of blocks. The map moves its blocks into this list if its own list of blocks is full.
     list: Vec<Vec<Node<K, V>>>,
 }
 
@@ -119,7 +119,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Rotates a node above its parent. The order of the keys is kept.
+    /// Rotates the node `place` above its parent. The order of the keys does not change.
     fn rotate_up(&mut self, place: Place) {
         let parent = self.node(place).parent;
         let side = self.side(parent, place);
@@ -133,8 +133,8 @@ impl<K, V> Ordered<K, V> {
         self.node_mut(parent).parent = place;
     }
 
-    /// Returns the child of the node `place` that can take its place: the only child, or the one with the higher
-    /// priority. Returns `None` if the node is a leaf.
+    /// Returns the child that can replace the node `place`: the only child, or the child with the higher priority.
+    /// Returns `None` if the node is a leaf.
     fn higher_child(&self, place: Place) -> Option<Place> {
         match self.node(place).children {
             [NONE, NONE] => None,
@@ -144,7 +144,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Removes a node from the tree and from its block. The last node moves into its slot.
+    /// Removes the node `place` from the tree and from its block. The last node moves into the slot that becomes free.
     fn take(&mut self, place: Place) -> Option<(K, V)> {
         while let Some(child) = self.higher_child(place) {
             self.rotate_up(child);
@@ -185,7 +185,7 @@ impl<K, V> Ordered<K, V> {
         self.lowest_below(self.root)
     }
 
-    /// Returns the node with the next higher key; `NONE` if `place` has the highest key.
+    /// Returns the node with the next higher key after that of the node `place`; `NONE` if `place` has the highest key.
     fn following(&self, place: Place) -> Place {
         if let Some(lowest) = self.lowest_below(self.child(place, Side::Right)) {
             return lowest;
@@ -229,7 +229,7 @@ impl<K, V> Ordered<K, V> {
 }
 
 impl<K: Ord, V> Ordered<K, V> {
-    /// Returns the node with this key. If there is none, returns as the error the parent and the side at which to
+    /// Returns the node with the key `key`. If there is none, returns as the error the parent and the side at which to
     /// insert the key.
     fn find(&self, key: &K) -> Result<Place, (Place, Side)> {
         let (mut parent, mut side, mut next) = (NONE, Side::Left, self.root);
@@ -286,14 +286,14 @@ impl<K: Ord, V> Ordered<K, V> {
         })
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of `key`.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<&V> {
         let place = self.find(key).ok()?;
         Some(&self.node(place).value)
     }
 
-    /// Returns the value of a key, mutably.
+    /// Returns the value of `key`, mutably.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let place = self.find(key).ok()?;
         Some(&mut self.node_mut(place).value)
@@ -343,14 +343,15 @@ impl<K: Ord, V> Ordered<K, V> {
         }
     }
 
-    /// Removes a key. Returns its value, or `None` if the map has no such key.
+    /// Removes `key`. Returns its value, or `None` if the map does not contain the key.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.find(key).ok()?;
         self.take(place).map(|(_, value)| value)
     }
 }
 
-/// Growing adds one block, which makes room for at least one node, regardless of the number of nodes requested.
+/// Growing adds one block, which has room for at least one node. It adds one block regardless of the number of nodes
+/// requested.
 impl<K, V> Grows for Ordered<K, V> {
     type Room = Room<K, V>;
 
@@ -389,7 +390,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     impl<V> Ordered<u64, V> {
-        /// Checks the invariants and returns the depth.
+        /// Checks the invariants of the map and returns the depth of the tree.
         fn check(&self) -> usize {
             let mut deepest = 0;
             let mut seen = 0;

@@ -1,7 +1,7 @@
 //! A vector in page-sized blocks.
 //!
 //! The kernel heap does not allocate large blocks, so a collection whose size a program determines is stored in
-//! page-sized blocks. Only the list of blocks is contiguous (24 bytes for each page).
+//! page-sized blocks. Only the list of blocks is contiguous; it takes 24 bytes for each block.
 
 use crate::sync::PausePoints;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ const SORTED: u32 = 256;
 /// A vector in page-sized blocks.
 #[derive(Debug)]
 pub struct Paged<T> {
-    /// The blocks. All but the last are full, and none is empty.
+    /// The blocks. Only the last block can have room, and no block is empty.
     blocks: Vec<Vec<T>>,
 }
 
@@ -63,7 +63,7 @@ impl<T> Paged<T> {
         let full = |block: &Vec<T>| block.len() == Self::TOGETHER;
         if self.blocks.last().is_none_or(full) {
             let mut block = Vec::new();
-            // The first block grows as it is filled: most vectors have few elements.
+            // The first block grows as it is filled, because most vectors have few elements.
             if !self.blocks.is_empty() {
                 block
                     .try_reserve_exact(Self::TOGETHER)
@@ -100,7 +100,7 @@ impl<T> Paged<T> {
         value
     }
 
-    /// Removes the element at index `number`, and moves the last element there. Returns the removed element.
+    /// Removes the element at index `number` and returns it. The last element moves to this index.
     pub fn swap_remove(&mut self, number: usize) -> Option<T> {
         if number >= self.len() {
             return None;
@@ -169,7 +169,7 @@ impl<T> Paged<T> {
             .chain(others.iter().flatten())
     }
 
-    /// Appends values returned by `make` until there are `length` elements.
+    /// Appends values that `make` returns until the vector has `length` elements.
     ///
     /// # Errors
     /// [`OutOfMemory`]; some elements may have been added.

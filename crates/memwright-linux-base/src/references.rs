@@ -1,26 +1,26 @@
-//! A list of weak references. The references to freed objects are removed when the list grows.
+//! A list of weak references. References to freed objects are removed when the list grows.
 
 use crate::{sweep::Sweep, sync::Grows};
 use alloc::{boxed::Box, sync::Weak};
 use memwright_table::{OutOfMemory, Rising};
 
 /// Weak references in the order in which they were added. Most lists have at most one live reference, which needs no
-/// memory from the heap. Each reference has a number, so that an iteration can continue after a change of the list.
+/// memory from the heap. Each reference has a number, so that an iteration can continue after the list has changed.
 pub struct References<T: ?Sized> {
     /// The first reference, whose number is 0.
     first: Option<Weak<T>>,
-    /// The other references; `None` before the first of them is added.
+    /// The references after the first; `None` before one of them is added.
     further: Option<Box<Further<T>>>,
 }
 
 /// The references after the first.
 struct Further<T: ?Sized> {
-    /// The references. The one with number `n` in the whole list has number `n - 1` here.
+    /// The references. The reference with the number `n` in the complete list has the number `n - 1` here.
     list: Rising<Weak<T>>,
     sweep: Sweep,
 }
 
-/// Memory for another reference. It is allocated before the lock of the list is acquired.
+/// Memory for another reference, which is allocated before the lock of the list is acquired.
 pub struct Room<T: ?Sized> {
     further: Option<Box<Further<T>>>,
     list: <Rising<Weak<T>> as Grows>::Room,
@@ -56,8 +56,9 @@ impl<T: ?Sized> References<T> {
         self.first.is_none()
     }
 
-    /// Returns whether the next reference to be added can be stored as the first: the first is absent or its object was
-    /// freed, and no others exist. With others, the new reference would precede older ones.
+    /// Returns whether the next reference to be added can be stored as the first. This is the case if the first is
+    /// absent or its object was freed, and no other references exist. If others existed, the new reference would
+    /// precede older ones.
     fn can_replace_first(&self) -> bool {
         self.first.as_ref().is_none_or(is_gone) && self.further().is_none_or(Rising::is_empty)
     }
@@ -75,7 +76,8 @@ impl<T: ?Sized> References<T> {
         further.list.try_push(reference).map(drop)
     }
 
-    /// Returns the reference with this number, or the first one after it.
+    /// Returns the reference with the number `number`, or the first reference after it. Also returns the number of that
+    /// reference.
     pub fn first_from(&self, number: u64) -> Option<(u64, &Weak<T>)> {
         match number.checked_sub(1) {
             None => self.first.as_ref().map(|first| (0, first)),
@@ -86,8 +88,8 @@ impl<T: ?Sized> References<T> {
         }
     }
 
-    /// Removes the reference with this number and returns it. The first reference is not removed: `add` replaces it
-    /// once its object is freed.
+    /// Removes the reference with the number `number` and returns it. The first reference is not removed: `add`
+    /// replaces it once its object is freed.
     pub fn remove(&mut self, number: u64) -> Option<Weak<T>> {
         self.further.as_mut()?.list.remove(number.checked_sub(1)?)
     }
@@ -107,7 +109,7 @@ impl<T: ?Sized> References<T> {
     }
 
     /// Returns whether the list has a reference to an object that still exists. Removes references to freed objects
-    /// from the end of the list until it finds one.
+    /// from the end of the list until it finds a live one.
     pub fn has_live(&mut self) -> bool {
         while let Some(last) = self.last() {
             if !is_gone(last) {
@@ -125,7 +127,7 @@ impl<T: ?Sized> References<T> {
     }
 }
 
-/// A list that is due for a sweep reports that it has no room, so that it is swept before it grows.
+/// A list that is due for a sweep reports that it has no room. As a result, it is swept before it grows.
 impl<T: ?Sized> Grows for References<T> {
     type Room = Room<T>;
 
@@ -149,7 +151,7 @@ impl<T: ?Sized> Grows for References<T> {
             self.further = room.further.take();
         }
         if let Some(further) = &mut self.further {
-            // Sweep before taking over the allocated memory, because the sweep may free enough.
+            // Sweep before using the memory that was allocated for growth, because the sweep may free enough entries.
             further.sweep_if_due();
             further.list.take_room(&mut room.list);
         }
@@ -176,7 +178,7 @@ impl<T: ?Sized> Further<T> {
     }
 }
 
-/// Returns whether the object was freed.
+/// Returns whether the object of a reference was freed.
 fn is_gone<T: ?Sized>(reference: &Weak<T>) -> bool {
     reference.strong_count() == 0
 }

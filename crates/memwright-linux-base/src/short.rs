@@ -13,7 +13,7 @@ pub struct Short {
 }
 
 impl Short {
-    /// Formats `arguments`, truncated to the capacity.
+    /// Formats `arguments`. A text that exceeds the capacity is truncated.
     #[must_use]
     pub fn of(arguments: fmt::Arguments<'_>) -> Self {
         let mut short = Self {
@@ -24,7 +24,7 @@ impl Short {
         short
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]

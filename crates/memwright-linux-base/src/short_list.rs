@@ -18,7 +18,7 @@ impl<T, const N: usize> Default for ShortList<T, N> {
 }
 
 impl<T, const N: usize> ShortList<T, N> {
-    /// The number of elements up to which a list allocates no memory.
+    /// The number of elements up to which the list allocates no memory.
     pub const INLINE: usize = N;
 
     /// Creates an empty list.

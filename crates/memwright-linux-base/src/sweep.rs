@@ -1,7 +1,8 @@
 //! Decides when to sweep a list of references, that is, to remove its dead entries: references to freed objects.
 
 /// Decides when a list is swept: when it has become twice as long as it was after the last sweep. This keeps the
-/// amortised cost of an addition constant, and the number of dead entries at most about that of the live ones.
+/// amortised cost of an addition constant. It also keeps the number of dead entries at most about as high as that of
+/// the live ones.
 #[derive(Debug)]
 pub struct Sweep {
     at: usize,
@@ -14,7 +15,7 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// A list shorter than this is not swept.
+    /// The minimum length at which a list is swept.
     const LEAST: usize = 8;
 
     /// Creates the state for an empty list.
@@ -22,12 +23,12 @@ impl Sweep {
         Self { at: Self::LEAST }
     }
 
-    /// Returns whether a list of this length should be swept before the next addition.
+    /// Returns whether a list of `length` entries should be swept before the next addition.
     pub const fn is_due(&self, length: usize) -> bool {
         length >= self.at
     }
 
-    /// Records that a sweep left `left` entries.
+    /// Records that a sweep left `left` entries in the list.
     pub fn done(&mut self, left: usize) {
         self.at = (2 * left).max(Self::LEAST);
     }

@@ -1,16 +1,16 @@
-//! Locks, waits and scheduling points. They are those of `memwright_table`, with the functions of the machine on which
-//! the personality runs.
+//! Locks, waits and scheduling points. They are those of `memwright_table`, instantiated with the machine on which the
+//! personality runs.
 
 use memwright_table::{CpuId, sync};
 
 pub use memwright_table::grow::{Grows, lock_with_room, lock_with_room_for};
 pub use memwright_table::sync::Rank;
 
-/// What the machine provides for the threads. On bare metal these are the functions of the linked machine, so that they
-/// can be inlined.
+/// The functions of the machine that locks and waits use. On bare metal these are the functions of the linked machine,
+/// so that they can be inlined.
 #[cfg(target_os = "none")]
 pub type Threads = memwright_table::Linked;
-/// What the machine provides for the threads. On a host, where tests run, it has one CPU.
+/// The functions of the machine that locks and waits use. On a host, where tests run, the machine has one CPU.
 #[cfg(not(target_os = "none"))]
 pub type Threads = memwright_table::OneCpu;
 
@@ -33,7 +33,7 @@ pub fn relax() {
     sync::relax::<Threads>();
 }
 
-/// A scheduling point: yields to other threads if the calling thread should yield.
+/// Yields to other threads if the calling thread should yield (a scheduling point).
 ///
 /// # Panics
 /// In debug builds, if a lock is held that does not sleep.

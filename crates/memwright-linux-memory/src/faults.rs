@@ -18,8 +18,8 @@ use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::Thread;
 use memwright_table::VirtAddr;
 
-/// The maximum number of consecutive retries of a fault that finds no free frame because other threads allocate all
-/// frames that become free (`MAX_RECLAIM_RETRIES`). After that, the OOM killer runs.
+/// The maximum number of consecutive retries of a fault that finds no free frame, because other threads allocate all
+/// frames that become free (`MAX_RECLAIM_RETRIES`). After these retries, the OOM killer runs.
 const MOST_WAITS: u32 = 16;
 
 /// Resolves page faults.
@@ -61,9 +61,9 @@ impl Faults {
         }
     }
 
-    /// Waits for the userfaultfd context to resolve a fault, and retries. For an access by the program itself, a
-    /// successful first retry counts as an ordinary fault. An access by the kernel, and any access that waits twice,
-    /// counts as a major fault (Linux 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and
+    /// Waits until the userfaultfd context resolves a fault, and retries the fault. For an access by the program
+    /// itself, a successful first retry counts as an ordinary fault. An access by the kernel, and any access that waits
+    /// twice, counts as a major fault (Linux 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and
     /// `mm_account_fault`, which counts a retried fault as major).
     #[cold]
     fn watched(
@@ -119,16 +119,17 @@ impl Faults {
             Some((signal, code)) => Resolved::Signal(signal, code),
             None => {
                 self.scheduler.yield_now(thread);
-                // Pause briefly: the thread that this one waits for may run on another CPU.
+                // Pause briefly, because the thread for which this one waits may run on another CPU.
                 sync::relax();
                 Resolved::Retry
             }
         }
     }
 
-    /// Reclaims memory for a fault that found no free frame, and retries the fault. If no page can be reclaimed, runs
-    /// the OOM killer once other threads also find no memory, or have taken all freed memory [`MOST_WAITS`] times in a
-    /// row (Linux 7.2 `mm/page_alloc.c`, `should_reclaim_retry`).
+    /// Reclaims memory for a fault that found no free frame, and retries the fault. If no page can be reclaimed, lets
+    /// other threads run and retries the fault. Runs the OOM killer once the other threads have found no memory either,
+    /// or have taken all freed memory [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
+    /// `should_reclaim_retry`).
     #[cold]
     fn starved(
         &self,
@@ -143,7 +144,8 @@ impl Faults {
         }
         let cpus = u64::from(self.scheduler.all_cpus().len());
         let Some(reclaiming) = self.reclaim.begin(cpus) else {
-            // As many threads as allowed reclaim already. Retry the fault: the pages that they free may suffice.
+            // The maximum number of threads already reclaim. Retry the fault: the pages that these threads free may
+            // suffice.
             self.scheduler.yield_now(thread);
             sync::relax();
             return Resolved::Retry;
@@ -164,7 +166,7 @@ impl Faults {
                     count_fault(thread, kind.is_major());
                     return Resolved::Retry;
                 }
-                // Retry the access: it faults again, and that fault handles this error.
+                // Retry the access. It faults again, and the new fault handles this error.
                 Err(_) => return Resolved::Retry,
             }
             if frames.allocations() == allocations {
@@ -177,7 +179,7 @@ impl Faults {
             return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
         }
         self.scheduler.yield_now(thread);
-        // Pause briefly: the threads of the killed process, which free its memory, may run on another CPU.
+        // Pause briefly, because the threads of the killed process, which free its memory, may run on another CPU.
         sync::relax();
         Resolved::Retry
     }

@@ -1,4 +1,4 @@
-//! A cursor that walks the memory of all processes in steps. Each step continues where the last one stopped.
+//! A cursor that walks the memory of all processes in steps. Each step continues where the previous step stopped.
 
 use memwright_linux_abi::Space;
 use memwright_linux_base::sync::{Lock, Rank};
@@ -10,7 +10,8 @@ use memwright_table::Page;
 
 /// Continues a round over the processes of `among` from the position `place`. Calls `visit` for the address space of
 /// each process, with the first page to visit. When `visit` has used up its budget, it returns the page at which it
-/// stopped, and the walk stops there. Returns whether the round is complete; the next call then begins a new round.
+/// stopped, and the walk stops there. Returns whether the round is complete. If it is, the next call begins a new
+/// round.
 pub fn visit_spaces(
     place: &mut Position,
     tasks: &Tasks,
@@ -33,7 +34,7 @@ pub fn visit_spaces(
     true
 }
 
-/// A cursor that all its callers share: each call continues where the previous one stopped.
+/// A cursor that all its callers share: each call continues where the previous call stopped.
 pub struct Hand {
     place: Lock<Position>,
 }

@@ -1,8 +1,8 @@
 //! Background collapse of base pages into huge pages (Linux 7.2 `mm/khugepaged.c`).
 //!
 //! The scan has no thread. It has a deadline, and the CPU on which the deadline passes scans the next pages, whether
-//! that CPU is idle or runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while huge
-//! pages are disabled for all areas.
+//! that CPU is idle or runs a program. So the scan progresses even if all CPUs are busy. While huge pages are disabled
+//! for all areas, no deadline is set.
 
 use crate::hand::Hand;
 use alloc::sync::{Arc, Weak};
@@ -23,13 +23,13 @@ pub struct HugeScan {
     memory: Arc<Memory>,
     tasks: &'static Tasks,
     hand: Hand,
-    /// Pages left to scan in a pass that was suspended because no huge page could be allocated; 0 if no pass is
-    /// suspended.
+    /// The number of pages left to scan in a pass that was suspended because no huge page could be allocated; 0 if no
+    /// pass is suspended.
     left: AtomicU64,
 }
 
 impl HugeScan {
-    /// Creates a scan that does not run.
+    /// Creates the scan, which does not run yet.
     #[must_use]
     pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
         Arc::new_cyclic(|own: &Weak<Self>| Self {
@@ -42,7 +42,7 @@ impl HugeScan {
         })
     }
 
-    /// Starts the scan at the first call, when huge pages are enabled for an area.
+    /// Records that huge pages were enabled for an area. The first call starts the scan.
     pub fn want(&self) {
         if !self.wanted.swap(true, Ordering::Relaxed) {
             self.wake();
@@ -64,8 +64,8 @@ impl HugeScan {
         });
     }
 
-    /// Scans as many pages as the settings request for one pass. A pass that cannot allocate a huge page is suspended,
-    /// and ends if an allocation fails again after it has resumed (`khugepaged_do_scan`).
+    /// Scans as many pages as the settings request for one pass. If no huge page can be allocated, the pass is
+    /// suspended. If an allocation fails again after the pass has resumed, the pass ends (`khugepaged_do_scan`).
     fn look(&self) {
         let settings = &self.memory.huge().scan;
         let left = self.left.swap(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! System V shared memory (Linux 7.2 `ipc/shm.c`).
 //!
-//! A segment is an object that areas map. The registry holds a reference until the segment is removed. After that, only
-//! areas hold references, and the segment is freed when the last of them is unmapped.
+//! A segment is an object that areas map. The registry holds a reference to the segment until the segment is removed.
+//! After that, only areas hold references, and the segment is freed when the last of these areas is unmapped.
 
 use alloc::{
     sync::{Arc, Weak},
@@ -26,19 +26,19 @@ use memwright_table::{Frame, OutOfMemory, PageSize};
 const DEVICE: u64 = 11;
 /// The maximum number of segments (`kernel.shmmni`).
 pub const MOST_SEGMENTS: u64 = 4096;
-/// Default of `kernel.shmmax` in bytes and of `kernel.shmall` in pages: practically unlimited (`SHMMAX`).
+/// The default of `kernel.shmmax` in bytes and of `kernel.shmall` in pages, which is practically unlimited (`SHMMAX`).
 const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
-/// The permissions and timestamps of a segment.
+/// The permissions and timestamps of a segment, which can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Owner.
     pub owner: Owner,
     /// Permissions: nine bits, as for a file.
     pub mode: u32,
-    /// Times of the last attach, detach and change, in seconds since 1970.
+    /// The times of the last attach, detach and change, in seconds since 1970.
     pub times: [i64; 3],
-    /// Process id of the last attach or detach.
+    /// The process ID of the last process that attached or detached the segment.
     pub last: u32,
     /// The user to which the locked pages are accounted (`SHM_LOCK`); `None` if the pages are not locked.
     pub locker: Option<u32>,
@@ -54,13 +54,13 @@ pub enum Contents {
 
 /// A shared memory segment.
 pub struct Segment {
-    /// The id of the segment.
+    /// The ID of the segment.
     pub id: u32,
     /// The key of the segment; 0 for a private segment.
     pub key: u32,
-    /// Size in bytes, as requested.
+    /// The size in bytes, as requested.
     pub size: u64,
-    /// The creator of the segment, and the creator's process id.
+    /// The creator of the segment, and the creator's process ID.
     pub maker: (Owner, u32),
     /// The attributes that can change.
     pub standing: Lock<Standing>,
@@ -71,26 +71,26 @@ pub struct Segment {
 pub struct Wanted {
     /// The key; 0 for a private segment.
     pub key: u32,
-    /// Size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Permissions.
     pub mode: u32,
-    /// The creator, and its process id.
+    /// The creator, and the creator's process ID.
     pub maker: (Owner, u32),
-    /// Current time in seconds since 1970.
+    /// The current time in seconds since 1970.
     pub now: i64,
 }
 
 /// Sums over all segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of segments.
+    /// The number of segments.
     pub segments: u32,
-    /// Total size in pages.
+    /// The total size in pages.
     pub pages: u64,
-    /// Pages in memory.
+    /// The number of pages in memory.
     pub resident: u64,
-    /// Pages in swap.
+    /// The number of pages in swap.
     pub swapped: u64,
 }
 
@@ -123,10 +123,10 @@ impl Default for Segments {
 }
 
 impl Segments {
-    /// Adds a segment. Returns its id.
+    /// Adds a segment that was created with `wanted` and `contents`. Returns the segment's ID.
     ///
     /// # Errors
-    /// `EEXIST` if another thread has created a segment with the key since the caller checked, `ENOSPC` if there are
+    /// `EEXIST` if another thread has created a segment with the key since the caller checked; `ENOSPC` if there are
     /// too many segments or their total size is too large; `ENOMEM`.
     pub fn add(&self, wanted: &Wanted, contents: Contents) -> Result<u32, Errno> {
         let mut all = self.all.lock();
@@ -187,29 +187,29 @@ impl Segments {
         Ok(())
     }
 
-    /// Returns the segment with this key; `None` if there is none or it was removed.
+    /// Returns the segment with the key `key`; `None` if there is none or if it was removed.
     pub fn with_key(&self, key: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
         held.find(|segment| segment.key == key).cloned()
     }
 
-    /// Returns the segment with this id; `None` if there is none or it was removed.
+    /// Returns the segment with the ID `id`; `None` if there is none or if it was removed.
     pub fn find(&self, id: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let entry = all.iter().find(|entry| entry.id == id)?;
         entry.held.clone()
     }
 
-    /// Returns the highest id of a segment that was not removed; 0 if there is none.
+    /// Returns the highest ID of a segment that was not removed; 0 if there is none.
     pub fn largest_id(&self) -> u32 {
         let all = self.all.lock();
         let held = all.iter().filter(|entry| entry.held.is_some());
         held.map(|entry| entry.id).max().unwrap_or(0)
     }
 
-    /// Returns the segment whose object has this identity, even if the segment was removed. Areas that map a segment
-    /// refer to this object.
+    /// Returns the segment whose object has the identity `identity`, even if the segment was removed. Areas that map a
+    /// segment refer to this object.
     pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {
         if identity.device != DEVICE {
             return None;
@@ -221,7 +221,7 @@ impl Segments {
         entry.known.upgrade()
     }
 
-    /// Returns the number of pages of segments that are accounted to `user` as locked in memory.
+    /// Returns the number of locked pages of segments that are accounted to `user`.
     #[must_use]
     pub fn locked_by(&self, user: u32) -> u64 {
         let all = self.all.lock();
@@ -230,7 +230,7 @@ impl Segments {
         locked.map(|segment| segment.size.div_ceil(4096)).sum()
     }
 
-    /// Removes a segment from the registry. The segment is freed when no area maps it any more.
+    /// Removes the segment with the ID `id` from the registry. The segment is freed when no area maps it any more.
     pub fn remove(&self, id: u32) {
         let held = {
             let mut all = self.all.lock();
@@ -287,7 +287,7 @@ impl Segment {
         self.mappings().areas()
     }
 
-    /// Locks the pages in memory and accounts them to `user`; unlocks them if `user` is `None`. Huge pages are never
+    /// Locks the pages in memory and accounts them to `user`. If `user` is `None`, unlocks them. Huge pages are never
     /// reclaimed, so locking them has no effect and is not accounted.
     pub fn lock_pages(&self, user: Option<u32>) {
         if let Contents::Small(pages) = &self.contents {

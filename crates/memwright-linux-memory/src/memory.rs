@@ -18,25 +18,25 @@ use memwright_linux_vfs::{
 };
 use memwright_table::VirtAddr;
 
-/// Load address of position-independent programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
+/// The load address of a position-independent program with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
-/// The minimum and the maximum gap in bytes that is reserved for the stack above mappings (`mmap_base` of Linux 7.2,
-/// `arch/x86/mm/mmap.c`).
+/// The minimum and the maximum gap in bytes between mappings and the end of the stack, which is reserved for the stack
+/// (`mmap_base` of Linux 7.2, `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 
 /// The addresses at which `execve` places the parts of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Layouts {
-    /// End of the stack.
+    /// The end of the stack.
     pub stack_top: u64,
-    /// Load address of a position-independent program with an interpreter.
+    /// The load address of a position-independent program with an interpreter.
     pub program: u64,
-    /// Bytes between the end of the program and its heap.
+    /// The number of bytes between the end of the program and its heap.
     pub heap_gap: u64,
 }
 
 impl Layouts {
-    /// Returns the addresses for a new program: random ones if there is a random source, otherwise fixed ones.
+    /// Returns the addresses for a new program. They are random if there is a random source, and otherwise fixed.
     pub fn choose(random: Option<&Lock<Random>>) -> Self {
         let fixed = Self {
             stack_top: USER_END,
@@ -45,8 +45,8 @@ impl Layouts {
         };
         match random {
             None => fixed,
-            // As on Linux: 22 random bits for the page of the stack, 28 for the page of the program, and a gap of up to
-            // 32 MiB before the heap.
+            // As on Linux: 22 random bits for the page of the stack, 28 random bits for the page of the program, and a
+            // gap of up to 32 MiB before the heap.
             Some(random) => {
                 let mut random = random.lock();
                 Self {
@@ -59,10 +59,10 @@ impl Layouts {
     }
 }
 
-/// Default of `vm.max_map_count`.
+/// The default of `vm.max_map_count`.
 const MOST_AREAS: usize = 65_530;
 
-/// Returns the address below which mappings without an address hint are placed, top down.
+/// Returns the address below which mappings without an address hint are placed from the top down.
 fn mapping_top(stack_limit: u64) -> u64 {
     let gap = stack_limit
         .clamp(STACK_GAP.0, STACK_GAP.1)
@@ -70,7 +70,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
     USER_END - gap
 }
 
-/// The factory of address spaces: the settings that all of them share.
+/// The factory of address spaces. It contains the settings that all address spaces share.
 pub struct Spaces {
     memory: Arc<Memory>,
     reclaim: Arc<Reclaim>,
@@ -91,7 +91,7 @@ impl Spaces {
         }
     }
 
-    /// Creates an empty address space that enforces these limits. If there is a random source, mappings are placed
+    /// Creates an empty address space that enforces the given limits. If there is a random source, mappings are placed
     /// below a random address.
     ///
     /// # Errors
@@ -119,7 +119,8 @@ impl Spaces {
         Ok(Arc::new(space))
     }
 
-    /// Returns the limits that the memory manager enforces for a process with these effective capabilities.
+    /// Returns the limits that the memory manager enforces for a process with the limits `limits` and the effective
+    /// capabilities `capabilities`.
     pub fn limits(&self, limits: &Limits, capabilities: Capabilities) -> memwright::Limits {
         let current = |resource| limits.get(resource).current;
         memwright::Limits {
@@ -134,8 +135,8 @@ impl Spaces {
     }
 }
 
-/// Records the peak resident size of the process's address space in its usage. Called before the process leaves the
-/// address space.
+/// Records the peak resident size of the process's address space in the resource usage of the process. Called before
+/// the process leaves the address space.
 pub fn note_peak(process: &Process) {
     if let Some(space) = process.space() {
         process
@@ -226,7 +227,8 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison(_)) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        // `EAGAIN`: a resource is exhausted or busy now, but a later call can succeed (`madvise_vma_behavior`).
+        // `EAGAIN` means that a resource is exhausted or busy now, but that a later call can succeed
+        // (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
             Errno::EAGAIN
         }
@@ -250,8 +252,8 @@ pub fn name_errno(error: NameError) -> Errno {
     }
 }
 
-/// Returns the error number with which a call of the `mlock` family fails. Exceeding a limit of 0 is `EPERM`, exceeding
-/// any other limit `ENOMEM`.
+/// Returns the error number with which a call of the `mlock` family fails. `limit` is the limit on locked memory:
+/// exceeding a limit of 0 is `EPERM`, and exceeding any other limit is `ENOMEM`.
 pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     match error {
         LockError::OverLimit(_) if limit == 0 => Errno::EPERM,

@@ -1,11 +1,11 @@
 //! Background merging of pages with equal contents (Linux 7.2 `mm/ksm.c`, `ksmd`).
 //!
 //! Like the scan for huge pages, this scan has a deadline instead of a thread, so it progresses even if all CPUs are
-//! busy. No deadline is set while merging is off, or while no program has marked its memory as mergeable.
+//! busy. No deadline is set while merging is off, or while no program has marked memory as mergeable.
 //!
-//! On Linux the scheduler divides the CPU between programs and `ksmd`, a thread of nice 5, regardless of the settings.
-//! Here a batch is split into steps of bounded length. After each step the scan pauses until the threads of its CPU
-//! have had the share of time that Linux gives them.
+//! On Linux, regardless of the settings, the scheduler divides the CPU between programs and `ksmd`, which is a thread
+//! of nice 5. Here, a batch is split into steps of bounded length. After each step the scan pauses until the threads of
+//! its CPU have had as large a share of time as Linux gives them.
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use memwright_linux_sched::{
 };
 use memwright_linux_tasks::process::Thread;
 
-/// The maximum number of pages that one step scans. A batch of the default length is one step.
+/// The maximum number of pages that one step scans. A batch of the default length takes one step.
 const LOOK: u64 = 128;
 
 /// The weight of a thread of nice 5 in Linux's scheduler (`sched_prio_to_weight` of Linux 6.18, `kernel/sched/core.c`).
@@ -28,8 +28,8 @@ const THREAD_WEIGHT: u64 = 1024;
 /// idle.
 const LEAST_REST: u64 = 10_000;
 
-/// Returns the nanoseconds for which the scan pauses after a step of `took` nanoseconds, so that `threads` threads get
-/// their share of the CPU.
+/// Returns the nanoseconds for which the scan pauses after a step that took `took` nanoseconds, so that `threads`
+/// threads get their share of the CPU.
 fn rest(took: u64, threads: u64) -> u64 {
     let share = took.saturating_mul(threads * THREAD_WEIGHT) / OWN_WEIGHT;
     share.max(LEAST_REST)
@@ -48,7 +48,7 @@ pub enum Run {
 }
 
 impl Run {
-    /// Returns the state with this number.
+    /// Returns the state with the number `number`.
     #[must_use]
     pub const fn of(number: u64) -> Option<Self> {
         match number {
@@ -64,17 +64,17 @@ impl Run {
 pub struct MergeScan {
     /// The state of the scan: a [`Run`] as a number.
     run: AtomicU8,
-    /// Time at which stale KSM frames are freed next: those that no entry maps any more.
+    /// The time at which stale KSM frames are freed next. A stale frame is one that no page-table entry maps any more.
     prune: AtomicU64,
     next: Daemon,
     memory: Arc<Memory>,
     scheduler: &'static Scheduler<Thread>,
-    /// Pages left to scan in this batch; 0 between two batches.
+    /// The number of pages left to scan in this batch; 0 between two batches.
     left: AtomicU64,
 }
 
 impl MergeScan {
-    /// Creates a scan that is stopped.
+    /// Creates the scan, which is stopped at first.
     #[must_use]
     pub fn new(memory: Arc<Memory>, scheduler: &'static Scheduler<Thread>) -> Arc<Self> {
         Arc::new_cyclic(|own: &Weak<Self>| Self {
@@ -92,7 +92,7 @@ impl MergeScan {
         self.run.load(Ordering::Relaxed)
     }
 
-    /// Starts or stops the scan; `Run::Unmerge` also unmerges all pages (`run_store`).
+    /// Starts or stops the scan. `Run::Unmerge` also unmerges all pages (`run_store`).
     ///
     /// # Errors
     /// `ENOMEM` if there are not enough frames to unmerge all pages. The scan is then stopped.
@@ -108,22 +108,22 @@ impl MergeScan {
         Ok(())
     }
 
-    /// Starts the scan after some memory has become mergeable, if the scan is not running.
+    /// Starts the scan if it is not running. Called after memory has become mergeable.
     pub fn want(&self) {
         if !self.next.is_set() {
             self.wake();
         }
     }
 
-    /// Ends the current batch, and sets the time of the next one: after the configured sleep. Called after a setting
-    /// has changed.
+    /// Ends the current batch. Sets the time of the next batch, which begins after the configured sleep. Called after a
+    /// setting has changed.
     pub fn wake(&self) {
         self.left.store(0, Ordering::Relaxed);
         self.go_on_after(0);
     }
 
-    /// Sets the time of the next step. Within a batch, it is in `rest` nanoseconds; between two batches, it is after
-    /// the configured sleep. Sets no time if the scan is stopped or no memory is mergeable.
+    /// Sets the time of the next step. Within a batch, the step is in `rest` nanoseconds. Between two batches, it is
+    /// after the configured sleep. Sets no time if the scan is stopped or no memory is mergeable.
     fn go_on_after(&self, rest: u64) {
         let merging = self.memory.merging();
         self.next.set(|| {
@@ -136,7 +136,7 @@ impl MergeScan {
         });
     }
 
-    /// Executes one step: scans the rest of the batch, at most `LOOK` pages of it.
+    /// Executes one step, which scans at most `LOOK` pages of the rest of the batch.
     fn look(&self) {
         let memory = &self.memory;
         let merging = memory.merging();
@@ -145,7 +145,7 @@ impl MergeScan {
             left => left,
         };
         let pages = left.min(LOOK);
-        // The end of a round also ends the batch.
+        // The end of a round over all mergeable memory also ends the batch.
         let left = if memory.merge_pages(pages) {
             0
         } else {

@@ -38,7 +38,8 @@ pub struct OomKiller {
 }
 
 impl OomKiller {
-    /// Creates an OOM killer that has killed no process. It reports to the log and the standard error of `channels`.
+    /// Creates an OOM killer that has not killed any process. It reports to the log and the standard error of
+    /// `channels`.
     pub fn new(
         memory: Arc<Memory>,
         tasks: &'static Tasks,
@@ -53,8 +54,8 @@ impl OomKiller {
         })
     }
 
-    /// Waits until `ready` returns `Some`, like `Scheduler::wait_in`. If there is no memory for the wait, runs the OOM
-    /// killer and tries again.
+    /// Waits until `ready` returns `Some`, like `Scheduler::wait_in`. If there is no memory to queue the wait, runs the
+    /// OOM killer and tries again.
     ///
     /// # Errors
     /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
@@ -70,7 +71,7 @@ impl OomKiller {
         self.wait_in(thread, &queues, deadline, interest, ready)
     }
 
-    /// Waits like `Self::wait` on all of `queues`, which must not contain a queue twice.
+    /// Waits like `Self::wait` on all of `queues`, which must not contain the same queue twice.
     ///
     /// # Errors
     /// [`WaitError::Interrupted`] if an event of `interest` ends the wait, [`WaitError::TimedOut`] after the deadline.
@@ -92,12 +93,12 @@ impl OomKiller {
         }
     }
 
-    /// Frees memory for a wait that could not be queued: runs the OOM killer, and lets the exiting threads run.
+    /// Frees memory for a wait that could not be queued. Runs the OOM killer, and lets the exiting threads run.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         self.relieve(thread);
         self.tasks.scheduler.yield_now(thread);
-        // Pause briefly: the thread that frees the memory may run on another CPU.
+        // Pause briefly, because the thread that frees the memory may run on another CPU.
         sync::relax();
     }
 
@@ -114,16 +115,16 @@ impl OomKiller {
         match choose(members, &thread.process, total) {
             Choice::Awaited => {}
             Choice::Victim(victim) => self.kill(&victim, "out of memory", true),
-            // No process may be killed. Kill the process of `thread` nevertheless, because it would wait for memory
-            // forever.
+            // No process may be killed. Kill the process of `thread` nevertheless, because `thread` would wait for
+            // memory forever.
             Choice::Nobody => self.kill(&thread.process, "out of memory", true),
         }
     }
 
-    /// Kills the largest process of a group that is over its limit, or of the groups below it, unless one of their
-    /// processes is being killed already. `thread` waits for the memory; it need not be in the group. `is_over` returns
-    /// whether the group is still over its limit: a process of the group may have exited since the group was measured
-    /// (`mem_cgroup_out_of_memory` checks this as well).
+    /// Kills the largest process in `group`, which is over its limit, or in the groups below it. Kills none if one of
+    /// these processes is being killed already. `thread` waits for the memory; it need not be in the group. `is_over`
+    /// returns whether the group is still over its limit: a process of the group may have exited since the group was
+    /// measured (`mem_cgroup_out_of_memory` checks this as well).
     pub fn relieve_group(
         &self,
         thread: &Arc<Thread>,
@@ -145,7 +146,7 @@ impl OomKiller {
         Relief::Killed
     }
 
-    /// Kills a process and logs the reason. If `tell`, also writes the reason to standard error.
+    /// Kills `victim` and logs the reason. If `tell` is set, also writes the reason to standard error.
     fn kill(&self, victim: &Arc<Process>, reason: &str, tell: bool) {
         let kib = victim
             .space()
@@ -188,10 +189,10 @@ impl OomKiller {
     }
 }
 
-/// Approximate kernel memory of an area in bytes, including its entry in the map of areas.
+/// The approximate kernel memory of an area in bytes, including its entry in the map of areas.
 const AREA: u64 = 256;
 
-/// Kernel memory of a thread in bytes, most of it for its stack.
+/// The kernel memory of a thread in bytes, most of which is its stack.
 const THREAD: u64 = 36 << 10;
 
 /// The choice of a victim.
@@ -201,14 +202,14 @@ enum Choice {
     Nobody,
 }
 
-/// Returns the process of `members` with the highest badness: see [`score`]. Returns `Awaited` if a process other than
-/// `asks` is being killed already. `total` is the number of pages that the adjustments refer to.
+/// Returns the process of `members` with the highest badness: see [`score`]. Returns `Awaited` if any of them except
+/// `asks` is being killed already. `total` is the number of pages to which the adjustments refer.
 fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
     let mut largest = Largest::default();
     for process in members {
         if process.signals.lock().group_exit.is_some() {
-            // This process frees memory when its threads exit, even if it has released its pages already and only its
-            // files are left to close.
+            // The process frees memory when its threads exit. This is so even if it has released its pages already and
+            // still has to close its files.
             if process.id != asks.id {
                 return Choice::Awaited;
             }
@@ -234,11 +235,12 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
 /// The memory that would be freed if a process were killed.
 #[derive(Default)]
 struct Size {
-    /// Resident pages; `swapped` and `tables` are swapped-out pages and frames of page tables.
+    /// The number of resident pages. `swapped` is the number of swapped-out pages, and `tables` is the number of
+    /// page-table frames.
     resident: u64,
     swapped: u64,
     tables: u64,
-    /// Kernel memory in bytes for open files and their locks.
+    /// The kernel memory of open files and their locks, in bytes.
     open_files: u64,
     areas: u64,
     threads: u64,
@@ -246,15 +248,15 @@ struct Size {
 
 impl Size {
     /// Returns the size in pages. Linux counts no kernel memory for files, areas and threads, so it can choose another
-    /// process than Memwright.
+    /// process than Memwright does.
     fn pages(&self) -> u64 {
         let held = self.open_files + self.areas * AREA + self.threads * THREAD;
         self.resident + self.swapped + self.tables + held / PAGE_SIZE as u64
     }
 }
 
-/// Returns the badness of a process (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, plus a thousandth of all
-/// memory for each point of its adjustment; 0 if it must not be killed.
+/// Returns the badness of a process (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, plus a thousandth of the
+/// `total` pages for each point of `adjustment`. Returns 0 if the process must not be killed.
 fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     if adjustment <= -1000 {
         return 0;
@@ -263,7 +265,7 @@ fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     points.max(1) as u64
 }
 
-/// The first item with the highest score; `None` if all scores are 0.
+/// The first of the items with the highest score; `None` if all scores are 0.
 struct Largest<T> {
     found: Option<T>,
     score: u64,

@@ -1,9 +1,10 @@
 //! Page reclaim: swaps out and writes back pages when memory is short (Linux 7.2 `mm/vmscan.c`).
 //!
 //! A thread that finds no free frame runs direct reclaim before the OOM killer runs. Background reclaim has a deadline
-//! instead of a thread, and reclaims while the number of free frames is below the watermarks. Both share one reclaim
-//! cursor, which first scans the pages that processes map, then the unmapped pages of objects. A page is reclaimed if
-//! the cursor scans it twice without an access in between. No deadline is set while there is no swap.
+//! instead of a thread, and reclaims while the number of free frames is below the watermarks. Direct and background
+//! reclaim share one cursor, which first scans the pages that processes map, and then the unmapped pages of objects. A
+//! page is reclaimed if the cursor scans it twice without an access in between. While there is no swap, no deadline is
+//! set.
 
 use crate::hand::visit_spaces;
 use alloc::sync::{Arc, Weak};
@@ -21,24 +22,24 @@ use memwright_linux_tasks::{
 };
 use memwright_linux_vfs::direct_reclaim::DirectReclaim;
 
-/// Nanoseconds between two checks of the number of free frames.
+/// The time in nanoseconds between two checks of the number of free frames.
 const INTERVAL: u64 = 10_000_000;
 /// The maximum number of entries that one step of background reclaim scans.
 const BACKGROUND: u64 = 16_384;
-/// Number of pages that direct reclaim frees at a time (`SWAP_CLUSTER_MAX`). Before a further retry of an operation, it
-/// frees a multiple of this number.
+/// The number of pages that direct reclaim frees at a time (`SWAP_CLUSTER_MAX`). Before a further retry of an
+/// operation, it frees a multiple of this number.
 const DIRECT: u64 = 32;
 
 /// The maximum number of times that one operation is retried after direct reclaim. Each retry reclaims `DIRECT` pages
-/// more than the one before, which makes about 260 MiB in total.
+/// more than the retry before it, which makes about 260 MiB in total.
 const MOST_RETRIES: u64 = 64;
 
 /// The maximum number of times that `make_room` reclaims `DIRECT` pages.
 const MOST_ROUNDS: usize = 64;
 
-/// Continues a round from a position to its end, or until the scan control `effort` stops the scan. Scans the pages
-/// that the processes of `among` map, and then the unmapped pages of objects. If `among` is a cgroup, scans only the
-/// objects that are charged to it. Returns whether the round is complete.
+/// Continues a round from the position `place` to the end of the round, or until the scan control `effort` stops the
+/// scan. Scans the pages that the processes of `among` map, and then the unmapped pages of objects. If `among` is a
+/// cgroup, scans only the objects that are charged to it. Returns whether the round is complete.
 fn go_on(
     place: &mut ReclaimPosition,
     (memory, tasks): (&Memory, &Tasks),
@@ -59,16 +60,17 @@ fn go_on(
 }
 
 /// Scans from the position of `cursor` until `effort` is complete or all pages have been scanned three times. Several
-/// CPUs can call this at the same time. Each CPU starts at the cursor's position and advances its own copy of that
-/// position, so it has scanned all pages itself before it reports that nothing can be reclaimed. Other threads can run
-/// between two rounds.
+/// CPUs can call this function at the same time. Each CPU starts at the cursor's position and advances its own copy of
+/// that position. So it has scanned all pages itself before it reports that no page can be reclaimed. Other threads can
+/// run between two rounds.
 ///
 /// # Locks
 /// The caller holds no lock.
 fn go_round(cursor: &ReclaimCursor, all: (&Memory, &Tasks), among: Among<'_>, effort: &mut Effort) {
     let mut place = *cursor.place.lock();
-    // The first call of `go_on` completes the current round. The second ages the pages where the processes of `among`
-    // map them, the third ages them where other processes map them, and the fourth reclaims them.
+    // The first call of `go_on` completes the current round. The second call ages the pages through the mappings of the
+    // processes of `among`, and the third call ages them through the mappings of other processes. The fourth call
+    // reclaims the pages.
     for _ in 0..4 {
         pause_point();
         if !go_on(&mut place, all, among, effort) || effort.is_over() {
@@ -84,7 +86,7 @@ pub struct Reclaim {
     memory: Arc<Memory>,
     tasks: &'static Tasks,
     cursor: ReclaimCursor,
-    /// Number of threads that reclaim for a page fault.
+    /// The number of threads that reclaim for a page fault.
     reclaiming: AtomicU64,
 }
 
@@ -98,7 +100,7 @@ impl Drop for Reclaiming<'_> {
 }
 
 impl Reclaim {
-    /// Creates the state without background reclaim.
+    /// Creates the state. Background reclaim does not run yet.
     #[must_use]
     pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
         Arc::new_cyclic(|own: &Weak<Self>| Self {
@@ -111,8 +113,8 @@ impl Reclaim {
     }
 
     /// Permits the calling thread to reclaim for a page fault until the returned guard is dropped. Returns `None` if as
-    /// many threads as there are CPUs reclaim already. More threads would each scan all memory before the first one
-    /// finds that nothing can be reclaimed (Linux throttles them: `mm/vmscan.c`, `too_many_isolated`).
+    /// many threads as there are CPUs reclaim already. If more threads reclaimed, each would scan all memory before the
+    /// first one finds that no page can be reclaimed (Linux throttles them: `mm/vmscan.c`, `too_many_isolated`).
     pub fn begin(&self, cpus: u64) -> Option<Reclaiming<'_>> {
         let more = |count| (count < cpus).then_some(count + 1);
         let order = Ordering::Relaxed;
@@ -127,8 +129,8 @@ impl Reclaim {
         self.next.set(wait);
     }
 
-    /// Reclaims up to `often` times `DIRECT` pages for a thread that found no free frame. Returns false if no page
-    /// could be reclaimed.
+    /// Reclaims up to `often` × `DIRECT` pages for a thread that found no free frame. Returns false if no page could be
+    /// reclaimed.
     pub fn relieve(&self, often: u64) -> bool {
         if self.memory.merging().shed(&self.memory) > 0 {
             return true;
@@ -169,8 +171,9 @@ impl Reclaim {
     }
 }
 
-/// Returns the watermarks: background reclaim starts below the first number of free frames and stops at the second
-/// (`low` and `high` of a zone, further apart because the checks are less frequent).
+/// Returns the two watermarks. Background reclaim starts when the number of free frames is below the first, and stops
+/// at the second. They correspond to `low` and `high` of a zone on Linux, but are further apart because the checks are
+/// less frequent.
 const fn marks(reserve: u64, total: u64) -> (u64, u64) {
     (reserve + total / 64, reserve + total / 32)
 }

@@ -96,7 +96,7 @@ fn several_cpus_need_a_later_qemu() {
     }
 }
 
-/// Returns a folder that contains a QEMU of this version and nothing else.
+/// Returns a folder that contains only a QEMU of version `version`.
 fn only_qemu(version: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qemu-system-x86_64");

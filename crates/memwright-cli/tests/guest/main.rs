@@ -1,5 +1,5 @@
 //! Tests the command with a stand-in for QEMU that acts as the guest. The stand-in is this executable itself: if the
-//! variable with the guest's lines is set, it was started in place of QEMU.
+//! variable `STAND_IN` is set, this executable was started in place of QEMU.
 
 mod account;
 mod hostile;
@@ -11,7 +11,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-/// Expands to a vector with one trial for each of these functions. A trial has the name of its function.
+/// Expands to a vector with one trial for each function that is listed. A trial has the name of its function.
 macro_rules! trials {
     ($($name:ident,)*) => {
         vec![$(libtest_mimic::Trial::test(stringify!($name), || {

@@ -147,7 +147,8 @@ fn what_the_program_leaves_is_not_read() {
 }
 
 fn a_large_input_and_output_pass_whole() {
-    // Together, the answers are larger than the window, so its space must be reused.
+    // The number of answers. Together, the answers are larger than the window, so the space of the window must be
+    // reused.
     const ANSWERS: usize = 40;
     let input: Vec<u8> = (0..(ANSWERS * INPUT_AREA) as u32)
         .map(|index| b'a' + (index % 26) as u8)

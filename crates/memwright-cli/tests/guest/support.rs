@@ -6,10 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The environment variable with the steps of the stand-in.
+/// The environment variable that contains the steps of the stand-in.
 pub const GUEST_LINES: &str = "STAND_IN";
 
-/// Returns a `memwright run` command whose guest executes these steps.
+/// Returns a `memwright run` command whose guest executes the steps in `steps`.
 pub fn run(steps: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
     command
@@ -25,7 +25,7 @@ pub fn run(steps: &str) -> Command {
     command
 }
 
-/// Returns the command of [`run`] with a program that exists on every machine.
+/// Like [`run`], with a program that exists on every machine.
 pub fn run_true(steps: &str) -> Command {
     let mut command = run(steps);
     command.arg("/bin/true");
@@ -111,7 +111,7 @@ pub fn has_ended(process: &str) -> bool {
 }
 
 /// Resets the signals that end a command to their default actions, because the tests may have been started with some of
-/// them ignored.
+/// these signals ignored.
 pub fn interruptible(command: &Command) -> Command {
     let mut same = Command::new("env");
     same.arg("--default-signal=INT,HUP,TERM")

@@ -32,7 +32,7 @@ fn trace_lines_go_to_their_file() {
 const EVENTS: &str = "trace {\"clock\":1500,\"event\":\"fork\",\"entries\":3}\\n\n\
                       trace {\"clock\":2001,\"event\":\"map\",\"rights\":\"r-x\",\"range\":[\"0x1000\",\"0x3000\"]}\\n\n";
 
-/// Returns the names of a Chrome trace's events.
+/// Returns the names of the events in a Chrome trace.
 fn names(text: &str) -> Vec<String> {
     let document: Value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));

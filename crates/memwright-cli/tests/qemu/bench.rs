@@ -35,7 +35,7 @@ fn json(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns a figure of the first run in a column: the value of a record, or the mean of a series.
+/// Returns a figure of the first run in the column `column`: the value of a record, or the mean of a series.
 fn average(document: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
     average_of(
         &document["experiments"][0]["runs"][0],
@@ -60,7 +60,7 @@ fn figure(record: &Value) -> Option<f64> {
     record.get("value").or_else(|| record.get("mean"))?.as_f64()
 }
 
-/// Returns the highest figure of a measure among all cases.
+/// Returns the highest figure of `measure` among all cases.
 fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
     let records = run["records"][column].as_array().into_iter().flatten();
     records
@@ -110,7 +110,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 0, "mmap into any hole", "60000 areas", 6000.0),
     ("growth", 0, "mprotect of any area", "60000 areas", 1500.0),
     ("growth", 0, "fault in any area", "60000 areas", 1200.0),
-    // These budgets are the values of the newest kernel in docs/experiments/growth.md.
+    // These budgets are the figures of the newest kernel in docs/experiments/growth.md.
     ("growth", 1, "read of /proc/self/stat", "1024 MiB resident", 20_085.0),
     ("growth", 1, "read of /proc/self/statm", "1024 MiB resident", 11_716.0),
     // The budgets of /proc are the values of Linux 7.3.4.
@@ -118,7 +118,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 1, "read of /proc/meminfo", "1024 MiB resident", 33_448.0),
     ("growth", 1, "read of /proc/vmstat", "1024 MiB resident", 72_388.0),
     ("growth", 1, "mremap of all of it", "16 MiB resident", 8_000.0),
-    // These budgets are values of the newest kernel in docs/experiments/growth.md, some of an earlier measurement.
+    // These budgets are figures of the newest kernel in docs/experiments/growth.md. Some of the figures come from an
+    // earlier measurement.
     ("growth", 2, "epoll_wait, one ready", "30000 descriptors", 841.0),
     ("growth", 2, "epoll_ctl, add and remove", "30000 descriptors", 2891.0),
     ("growth", 6, "ftruncate by a page", "1 mappers", 9155.0),
@@ -131,7 +132,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("growth", 1, "mremap of all of it", "1 MiB resident", 22_073.0),
     // With one idle process, the value is 77,185. The budget was 82,000 before the program that forks became larger.
     ("growth", 4, "fork, exit and wait", "400 idle processes", 86_000.0),
-    // These budgets are values of the newest kernel in docs/experiments/growth.md, some of an earlier measurement.
+    // These budgets are figures of the newest kernel in docs/experiments/growth.md. Some of the figures come from an
+    // earlier measurement.
     ("growth", 5, "fork, exit and wait", "100 forks deep", 433_391.0),
     ("growth", 5, "first write of an inherited page", "100 forks deep", 5206.0),
     ("growth", 5, "MADV_DONTNEED of an inherited page", "100 forks deep", 2363.0),
@@ -207,7 +209,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("async-scan", 0, "1 %, clustered", "scan and re-protect", 250_000.0),
     ("async-scan", 0, "1 %, random", "scan and re-protect", 1_200_000.0),
     ("async-scan", 0, "1 %, random", "whole round", 1_250_000.0),
-    // The value was 25.0 before each elided flush was counted.
+    // The value was 25.0 before the kernel counted each elided flush.
     ("async-scan", 0, "pages of 2 MiB", "arming, per page", 25.1),
     ("async-scan", 0, "pages of 2 MiB", "faults per 2 MiB page written", 1.0),
     ("async-scan", 0, "pages of 2 MiB", "written, per 2 MiB page written", 1.0),
@@ -224,8 +226,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("incremental-checkpoint", 0, "64 MiB, PAGEMAP_SCAN", "asking what was written", 600_000.0),
 ];
 
-/// In a budget, this name stands for all cases of a measure. The highest figure among the cases must not exceed the
-/// budget.
+/// As the case of a budget, this name means all cases of a measure. The highest figure among the cases must not exceed
+/// the budget.
 const EVERY: &str = "every case";
 
 /// Checks that instruction counts do not exceed their budgets. The counts repeat exactly, so a budget detects every
@@ -280,7 +282,7 @@ fn repeats() -> Result<(), Failed> {
 }
 
 /// Checks that a write after mprotect takes no fault and costs as much as a second write, because mprotect restores
-/// write permission. With the rule disabled, each page takes a fault.
+/// write permission. With the rule for this disabled, each page takes a fault.
 fn policies() -> Result<(), Failed> {
     let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
@@ -309,8 +311,8 @@ fn policies() -> Result<(), Failed> {
     Err(format!("the second write costs {second}, the one after mprotect {third}").into())
 }
 
-/// Checks that the parent's pages are exclusive again after the child has exited. If the policy permits, mprotect then
-/// restores write permission at once; otherwise each page takes a fault.
+/// Checks that the parent's pages are exclusive again after the child has exited. If the policy permits it, mprotect
+/// then restores write permission at once. Otherwise each page takes a fault.
 fn forks() -> Result<(), Failed> {
     let off = ["--policy", "write-upgrade=off"];
     let dirty = ["--policy", "write-upgrade=dirty"];
@@ -351,7 +353,7 @@ fn runs_of(document: &Value) -> Result<&[Value], Failed> {
 }
 
 /// Checks that a NUMA hint fault restores write permission, whether or not the page can be migrated, so that no other
-/// faults follow. With the rule disabled, a store after a load takes another fault.
+/// faults follow. With the rule for this disabled, a store after a load takes another fault.
 fn hints() -> Result<(), Failed> {
     let off = "memwright write-upgrade=off";
     let policy = ["numa-hint", "--policy", "write-upgrade=off"];
@@ -369,7 +371,7 @@ fn hints() -> Result<(), Failed> {
             }
             let hints = average_of(run, column, case, "hint faults")?;
             let refused = average_of(run, column, case, "migrations refused")?;
-            // Pages on the node that accesses them get NUMA hint entries less often.
+            // Pages that are on the node whose CPU accesses them get NUMA hint entries less often.
             let most = if case == "own" { 3.5 } else { 6.0 };
             let enough = (2.0 * pages..most * pages).contains(&hints);
             if !enough || (case == "full") != (refused >= pages) {

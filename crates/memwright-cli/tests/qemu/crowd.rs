@@ -13,8 +13,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Checks that the program terminates, and that CPUs halt in long waits. Long waits are certain on a host with fewer
-/// than eight cores, because the CPU for which another one waits does not always run.
+/// Checks that the program terminates, and that a CPU that waits long halts. Long waits are certain on a host with
+/// fewer than eight cores, because the CPU for which another CPU waits does not always run.
 fn parallel_cpus_halt() -> Result<(), Failed> {
     let guest = boot("musl-static", &["crowd 300"]);
     let ending = guest.cpus(8).parallel().run()?;

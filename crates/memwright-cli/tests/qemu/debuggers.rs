@@ -15,7 +15,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Returns why a test with this program cannot run; `None` if it can.
+/// Returns the reason why a test with `program` cannot run; `None` if it can run.
 fn missing(program: &str) -> Option<Completion> {
     if !Path::new(program).is_file() {
         return Some(Completion::ignored_with(format!(

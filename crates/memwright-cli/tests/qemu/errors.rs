@@ -4,7 +4,7 @@ use crate::{guest::Guest, prepare};
 use libtest_mimic::{Failed, Trial};
 use std::{collections::HashMap, fs};
 
-/// Returns the test.
+/// Returns the tests of this file.
 pub fn trials() -> Vec<Trial> {
     vec![Trial::test("errors::as_linux", as_linux)]
 }
@@ -25,7 +25,7 @@ fn as_linux() -> Result<(), Failed> {
 /// Returns Linux's results, with the rows of `errors.differs` replaced.
 ///
 /// # Errors
-/// If a row of `errors.differs` is not among Linux's, or has the same result there.
+/// If a row of `errors.differs` is missing in Linux's results, or has the same result there.
 fn expected(linux: &str, differs: &str) -> Result<String, Failed> {
     let row_of = |line: &str| line.rsplit_once(": ").map(|(row, _)| row.to_owned());
     let mut ours = HashMap::new();

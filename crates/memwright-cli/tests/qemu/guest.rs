@@ -1,4 +1,4 @@
-//! Runs `memwright run`, repeats each run, and compares the two.
+//! Runs `memwright run` twice for each guest, and compares the two runs.
 
 use crate::{prepare, tier};
 use libtest_mimic::Failed;
@@ -66,7 +66,7 @@ impl Ending {
             let lines: Vec<&str> = text.lines().collect();
             lines[lines.len().saturating_sub(60)..].join("\n")
         };
-        // Hundreds of lines about the state of the kernel follow a panic.
+        // After a panic, hundreds of lines about the state of the kernel follow.
         let panic: Vec<&str> = self
             .stderr
             .lines()
@@ -82,7 +82,7 @@ impl Ending {
         )
     }
 
-    /// Returns an error unless the command exited with this code.
+    /// Returns an error unless the command exited with `code`.
     pub fn expect_code(&self, code: i32) -> Result<(), Failed> {
         if self.code == Some(code) {
             return Ok(());
@@ -90,7 +90,7 @@ impl Ending {
         Err(format!("expected exit code {code}, got {}", self.report()).into())
     }
 
-    /// Returns an error unless the program's output is exactly this.
+    /// Returns an error unless the program's output is exactly `expected`.
     pub fn expect_output(&self, expected: &[u8]) -> Result<(), Failed> {
         if self.stdout == expected {
             return Ok(());
@@ -117,8 +117,7 @@ impl Ending {
         .into())
     }
 
-    /// Returns an error unless one line of standard error contains all of these words, or if the output reports a
-    /// panic.
+    /// Returns an error if no line of standard error contains all of `words`, or if the output reports a panic.
     pub fn expect_line(&self, words: &[&str]) -> Result<(), Failed> {
         let told = |line: &str| words.iter().all(|word| line.contains(word));
         if !self.stderr.lines().any(told) {
@@ -191,7 +190,7 @@ impl Guest {
         self.option("--file", value)
     }
 
-    /// Makes standard input a pipe with these bytes.
+    /// Makes standard input a pipe that contains `bytes`.
     pub fn pipe(mut self, bytes: &[u8]) -> Guest {
         self.input = Input::Pipe(bytes.to_vec());
         self
@@ -222,7 +221,7 @@ impl Guest {
         self
     }
 
-    /// Selects another QEMU than the one in PATH, in the syntax of `MEMWRIGHT_QEMU`.
+    /// Selects the QEMU `name` instead of the one in PATH. `name` has the syntax of `MEMWRIGHT_QEMU`.
     pub fn qemu(mut self, name: &'static str) -> Guest {
         self.qemu = Some(name);
         self
@@ -281,7 +280,7 @@ impl Guest {
         Ok(child.wait_with_output()?)
     }
 
-    /// Makes a single run with this binary of the command. The run is not repeated, and [`Ending::json`] is `None`.
+    /// Makes a single run with `binary` as the command. The run is not repeated, and [`Ending::json`] is `None`.
     pub fn run_once(&self, binary: &Path) -> Result<Ending, Failed> {
         let output = self.start(binary)?;
         Ok(Ending {
@@ -303,11 +302,12 @@ impl Guest {
         words.map(name).collect()
     }
 
-    /// Runs twice, compares the runs, checks the audit, and returns the first run. A guest with parallel CPUs runs only
-    /// once, and so does one whose run the tier does not repeat.
+    /// Runs the guest twice, compares the runs, checks the audit, and returns the first run. A guest runs only once if
+    /// its CPUs are parallel, or if the tier does not repeat its run.
     ///
     /// # Errors
-    /// If the runs differ, an error with the first event that differs; or an error if the audit found something.
+    /// An error with the first event that differs, if the runs differ; an error if the audit found a leak or a
+    /// contradiction.
     pub fn run(&self) -> Result<Ending, Failed> {
         if self.parallel || !tier::repeats(&self.words()) {
             let ending = self.once(None)?;

@@ -1,4 +1,4 @@
-//! Tests Ctrl-C, and readers of the output that close it.
+//! Tests Ctrl-C, and programs that read the command's output and close it early.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};
@@ -95,7 +95,8 @@ fn twice() -> Result<(), Failed> {
     expect(child, 128 + 2)
 }
 
-/// Checks that a run ends as if by SIGPIPE if the reader closes its output, as in `memwright run ... | head -1`.
+/// Checks that a run ends as if by SIGPIPE if the program that reads its output closes the pipe, as in `memwright run
+/// ... | head -1`.
 fn closed_output() -> Result<(), Failed> {
     let (child, output) = start("echo ready; while :; do echo more; done")?;
     drop(output);

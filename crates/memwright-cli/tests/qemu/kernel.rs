@@ -100,7 +100,8 @@ fn all_passed(ending: &Ending) -> Result<(), Failed> {
     ending.expect_line(&["selftest:", "passed, 0 failed"])
 }
 
-/// Checks that the report contains the reason, the registers, and the name of the function that failed.
+/// Checks that the report of the failure `what` contains the reason `why`, the registers, and the name of the function
+/// that failed.
 fn report(what: &str, why: &str) -> Result<(), Failed> {
     let ending = run(what, false, &[])?;
     ending.expect_code(125)?;
@@ -120,7 +121,7 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["rip 0000000000400005"])
 }
 
-/// Makes the first CPU panic, and checks that the report says where each of the other CPUs was: in user mode, in the
+/// Makes the first CPU panic. Checks that the report states where each of the other CPUs was: in user mode, in the
 /// kernel with a lock held, or idle.
 fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("panic", false, words)?;
@@ -132,14 +133,14 @@ fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
 fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
     ending.expect_code(124)?;
-    // CPUs 0 and 1 loop in user mode, but one of them can be in a timer tick when it is stopped.
+    // CPUs 0 and 1 loop in user mode, but one of them can be in a timer tick when the panic stops it.
     let in_user_mode = |cpu: u8| ending.expect_line(&[&format!("CPU {cpu} in user mode:")]);
     in_user_mode(0).or_else(|_| in_user_mode(1))?;
     expect_places(&ending)
 }
 
-/// Returns whether a CPU was in the first two instructions of a function, `push rbp` and `mov rbp, rsp`. The function
-/// has no frame yet, so its caller is missing in the backtrace.
+/// Returns whether a CPU was in the first two instructions of a function, `push rbp` and `mov rbp, rsp`. At these
+/// instructions, the function has no frame yet, so its caller is missing in the backtrace.
 fn was_just_called(part: &[&str]) -> bool {
     let innermost = part.iter().find(|line| line.starts_with("  at "));
     innermost.is_some_and(|line| line.ends_with("+0x0") || line.ends_with("+0x1"))

@@ -19,8 +19,8 @@ pub fn trials() -> Vec<Trial> {
 /// The errors of each system call.
 type Errors = BTreeMap<String, BTreeSet<String>>;
 
-/// Checks that every error of a page either has a row in `errors.linux` or a reason in `errors.unreachable`, but not
-/// both.
+/// Checks that every error of a page has either a row in `errors.linux` or a reason in `errors.unreachable`. An error
+/// must not have both.
 fn as_listed() -> Result<Completion, Failed> {
     let pages = Pages::find();
     if pages.read("mmap")?.is_none() {
@@ -55,7 +55,7 @@ fn as_listed() -> Result<Completion, Failed> {
             wrong.push(format!("neither file has {missing:?} of {call}"));
         }
     }
-    // Even the oldest supported release of the pages, 6.03, documents more calls than this.
+    // Version 6.03, the oldest supported release of the pages, already documents more calls than this.
     if with_page < 40 {
         wrong.push(format!("only {with_page} calls have a page"));
     }
@@ -66,8 +66,8 @@ fn as_listed() -> Result<Completion, Failed> {
     }
 }
 
-/// Returns the errors that the rows of `errors.linux` contain, by system call. A row begins with the name of the call,
-/// which `hugetlb` or `ioctl` can precede.
+/// Returns the errors that the rows of `errors.linux` contain, by system call. A row begins with the name of the call.
+/// `hugetlb` or `ioctl` can precede the name.
 fn provoked(rows: &str) -> Result<Errors, Failed> {
     let mut all = Errors::new();
     for row in rows.lines() {
@@ -106,7 +106,7 @@ fn unreachable(lines: &str) -> Result<Errors, Failed> {
     Ok(all)
 }
 
-/// The folder with the pages of section 2. `MEMWRIGHT_MANPAGES` selects another release than the installed one.
+/// The folder with the pages of section 2. `MEMWRIGHT_MANPAGES` selects a release that is not the installed one.
 struct Pages(PathBuf);
 
 impl Pages {
@@ -115,7 +115,8 @@ impl Pages {
         Pages(Path::new(&folder).join("man2"))
     }
 
-    /// Reads a page. If it only refers to another page, reads that one.
+    /// Returns the text of the page `name`. If the page only refers to another page, returns the text of that other
+    /// page.
     fn read(&self, name: &str) -> Result<Option<String>, Failed> {
         let mut name = name.to_owned();
         // A page can consist of the name of the page that contains its text.
@@ -137,7 +138,7 @@ impl Pages {
         Ok(None)
     }
 
-    /// Returns the errors that the page of a call lists, or `None` if there is no page.
+    /// Returns the errors that the page of `call` lists, or `None` if there is no page.
     fn errors(&self, call: &str) -> Result<Option<BTreeSet<String>>, Failed> {
         if let Some(text) = self.read(call)? {
             return Ok(Some(
@@ -174,7 +175,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     Some(&rest[..end.unwrap_or(rest.len())])
 }
 
-/// Returns the errors that are tags of paragraphs, and not those that occur in the text.
+/// Returns the errors that are tags of paragraphs. Errors that occur only in the text of a paragraph are not returned.
 fn tags(section: &str) -> BTreeSet<String> {
     let mut errors = BTreeSet::new();
     // The first paragraph can begin with its tag, without the macro `.TP` before it.
@@ -203,7 +204,7 @@ fn is_error(word: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-/// Checks that tags are found, and that other text that resembles a tag is not.
+/// Checks that tags are found, and that text that only resembles a tag is not found.
 fn tags_of_pages() -> Result<(), Failed> {
     let page = "\n.SH RETURN VALUE\n.TP\n.B ENOSYS\nNone.\n.SH ERRORS\n.B EAGAIN\nLater.\n.TP\n.BR EBADF \" or \" EINVAL\n\
                 A file.\n.B EIO\nin the text.\n.TP\n.\\\" A comment.\n.B E2BIG\nLong.\n.SS Of others\n.TP\n.B EPERM\n.SH NOTES\n\

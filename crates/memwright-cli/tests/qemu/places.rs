@@ -99,8 +99,8 @@ fn from_elsewhere() -> Result<(), Failed> {
 }
 
 /// Checks that the figures of an experiment depend neither on the machine nor on the length of the path of the cache,
-/// which contains the program. Some figures of this run are those of `/proc/self/maps`, which contains the path of the
-/// program in the guest.
+/// which contains the program. Some figures of this run are about reads of `/proc/self/maps`, which contains the path
+/// of the program in the guest.
 fn figures_from_elsewhere() -> Result<(), Failed> {
     let words = ["bench", "growth", "--run", "areas", "--no-verify"];
     let one = Command::new(COMMAND)
@@ -111,7 +111,7 @@ fn figures_from_elsewhere() -> Result<(), Failed> {
     let room = tempfile::tempdir()?;
     let cache = room.path().join("home").join("a".repeat(200));
     let mut command = elsewhere::command(room.path());
-    // Without the variable, both commands boot the kernel that they contain.
+    // Without the variable, both commands boot the kernel that they embed.
     if let Some(kernel) = std::env::var_os("MEMWRIGHT_KERNEL") {
         let copy = room.path().join("kernel");
         fs::copy(kernel, &copy)?;
@@ -132,7 +132,7 @@ fn figures_from_elsewhere() -> Result<(), Failed> {
     Err(format!("the figures differ:\n{}\n{}", texts[0], texts[1]).into())
 }
 
-/// Checks that PROGRAM can be the path that `--file` gives a program in the guest.
+/// Checks that PROGRAM can be a path that `--file` creates for a program in the guest.
 fn other_path() -> Result<(), Failed> {
     let place = "/there/busybox";
     let ending = Guest::new(place, &["readlink", "/proc/self/exe"])

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds the programs and the kernel if they are out of date, with `cargo xtask guest`. Does nothing if `cargo xtask`
-/// has built them before it started this process.
+/// Builds the programs and the kernel with `cargo xtask guest` if they are out of date. Does nothing if `cargo xtask`
+/// built them before it started this process.
 pub fn prepare() {
     if std::env::var_os("MEMWRIGHT_PREPARED").is_some() {
         return;
@@ -24,7 +24,7 @@ pub fn prepare() {
 pub fn later_qemu() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
-        // `cargo xtask` checks this once for all of its processes.
+        // `cargo xtask` searches for the later QEMU once for all of its processes.
         if let Ok(answer) = std::env::var("MEMWRIGHT_LATER_QEMU") {
             return answer == "yes";
         }

@@ -97,8 +97,8 @@ const PROGRAMS: &[&str] = &[
     "fpu",
 ];
 
-/// The programs that take longest. They do not depend on how a program is linked, so each runs in only one boot, but in
-/// every tier.
+/// The programs that take longest. Their behaviour does not depend on how they are linked, so each runs in only one
+/// boot, but in every tier.
 const LONG: &[&str] = &[
     "cpu_limit",
     "cpu_timers",
@@ -118,7 +118,7 @@ const LONG: &[&str] = &[
 /// Programs that nest objects as deeply as possible.
 const NESTING: &[&str] = &["nested_sockets", "deep_folders"];
 
-/// Programs that make the kernel allocate more than fits in the memory of a small machine.
+/// Programs that make the kernel allocate more memory than a small machine has.
 const FILLING: &[&str] = &["socket_cycles", "kernel_memory", "kernel_lists"];
 
 /// Programs that do not free their objects, which the kernel frees at the end of the run.
@@ -135,8 +135,8 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "userfault_matrix faults",
 ];
 
-/// Programs that fork, and those that misuse calls on memory. They also run on a kernel whose forks share every page
-/// table that they can, even a single one.
+/// Programs that fork, and programs that misuse calls on memory. They also run under a policy with which a fork shares
+/// every page table that it can, even a single one.
 const SHARING_TABLES: &[&str] = &[
     "fork_protect",
     "cow",
@@ -174,16 +174,17 @@ const SHARING_TABLES: &[&str] = &[
     "many_processes",
 ];
 
-/// Those that fork while other CPUs use the same memory, under the same policy.
+/// Programs that fork while other CPUs use the same memory. They also run under the policy with which forks share page
+/// tables.
 const RACING_FORKS: &[&str] = &["threads", "races all 50", "pthreads 40", "forkbomb"];
 
-/// Those that swap, under the same policy.
+/// Programs that swap. They also run under the policy with which forks share page tables.
 const SHARING_SWAPPED_TABLES: &[&str] = &["swap", "swap_calls", "swap_forked 16 12 50", "swap_off"];
 
 /// Programs that use as many areas, arguments, descriptors or nested directories as possible.
 const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll", "deep_paths"];
 
-/// Programs that need swap, and some whose results must be the same with swap.
+/// Programs that need swap, and some programs whose results must be the same with swap as without it.
 const SWAPPING: &[&str] = &[
     "swap",
     "swap_shared",
@@ -274,8 +275,8 @@ fn under_pressure() -> Vec<Boot> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    // This boot creates the same memory pressure with less memory and less swap, so that it is short enough for the
-    // first tier.
+    // This boot creates memory pressure like the boots above, but with less memory and less swap, so that it is short
+    // enough for the first tier.
     let pressed_briefly = Boot::of("pressure", "musl-static", &["swap_during 3"])
         .option("--swap", "zram:64M")
         .option("--memory", "19M")

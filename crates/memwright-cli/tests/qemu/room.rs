@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-/// Options with hardly more memory than the minimum that the command accepts for them.
+/// Sets of options with hardly more memory than the minimum that the command accepts for the other options.
 const TIGHT: &[(&str, &[&str])] = &[
     ("swap", &["--memory", "32M", "--swap", "zram:1G"]),
     (

@@ -1,4 +1,4 @@
-//! Tests `--root`, with which a tree of the host is a read-only layer of the guest's root.
+//! Tests `--root`, which makes a tree of the host a read-only layer of the guest's root.
 
 use crate::guest::Guest;
 use crate::prepare;
@@ -24,8 +24,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A script that reads each kind of node and changes the tree in each way. Its output is the same in a copy of the tree
-/// on the host.
+/// A script that reads each kind of node and changes the tree in each way. It gives the same output in the guest as in
+/// a copy of the tree on the host.
 const CHANGES: &str = r#"cd tree
 cat a/b/file; test -e missing || echo absent
 ls -A a | sort; stat -c '%a %F' a; stat -c '%a %s %F' a/b/file link large empty
@@ -119,14 +119,14 @@ fn changes(cpus: u8) -> Result<(), Failed> {
         .run()?;
     ending.expect_output(&expected)?;
     ending.expect_code(0)?;
-    // The tree on the host is unchanged, so the script has the same output in it.
+    // The tree on the host is unchanged, so the script gives the same output on the host again.
     if reference(shown.path())? != expected {
         return Err("the guest changed the tree of the host".into());
     }
     Ok(())
 }
 
-/// Checks that a guest reads the same from an archive as from the folder from which the archive was made.
+/// Checks that a guest reads the same contents from an archive as from the folder from which the archive was made.
 fn archive() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     plant(folder.path())?;

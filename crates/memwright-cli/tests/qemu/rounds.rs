@@ -5,8 +5,8 @@ use crate::shared::{Boot, interleaved};
 use crate::tier::{Tier, tier};
 use libtest_mimic::Trial;
 
-/// The programs, each with its number of rounds and an offset that shifts the threads relative to one another. Each
-/// boot is repeated.
+/// The boots with their programs. Each program has a number of rounds and an offset, which shifts the threads relative
+/// to one another, as arguments. Each boot is repeated and compared.
 const BY_OFFSET: [(&str, &[&str]); 4] = [
     (
         "rounds::offset_0",

@@ -1,10 +1,11 @@
-//! Compares the rows of the account that the personality and the kernel count with numbers that are known in advance.
+//! Compares rows of the account with numbers that are known in advance. The personality and the kernel count these
+//! rows.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// The rows, each with a line of the test that checks it, and the source that must contain the line.
+/// The rows, each with the line of a test that checks the row, and the source file that must contain that line.
 const HELD: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
@@ -87,8 +88,8 @@ fn processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that every row of the account of a run on several CPUs is in [`HELD`], or belongs to the memory manager,
-/// whose own tests check each of its rows. Also checks that each line in [`HELD`] exists.
+/// Checks that each row of the account of a run on several CPUs is in [`HELD`], or belongs to the memory manager, whose
+/// own tests check its rows. Also checks that each line in [`HELD`] exists.
 fn each_is_held() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -1,6 +1,6 @@
 //! Measures which locks and cache lines of the kernel are shared by threads and processes that each use their own
-//! memory, on 1 to 8 CPUs. `cargo xtask docs docs/scaling.md` writes the figures into that page, one line for each of
-//! these tests.
+//! memory, on 1 to 8 CPUs. `cargo xtask docs docs/scaling.md` writes the figures into that page, with one line for each
+//! test.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -23,8 +23,8 @@ struct Program {
     locks: &'static [&'static str],
     /// The kinds of cache lines that more than one CPU may write.
     lines: &'static [&'static str],
-    /// The number of operations in a round that remove pages or permissions. Each of them may interrupt every other CPU
-    /// once.
+    /// The number of operations in a round that remove pages or permissions. Each such operation may interrupt every
+    /// other CPU once.
     shrinking: u64,
 }
 
@@ -50,7 +50,7 @@ const PROGRAMS: &[Program] = &[
         lines: &[],
         shrinking: 1,
     },
-    // Creating and freeing page tables changes entries in the table above them. The first page of a new area changes
+    // Creating and freeing a page table changes an entry in the table above it. The first page of a new area changes
     // the area's record, which can be in one cache line with the records of other areas.
     Program {
         name: "unmap",
@@ -65,7 +65,7 @@ const PROGRAMS: &[Program] = &[
 enum Workers {
     /// Threads of one process, which share the page tables and the map of areas.
     Threads,
-    /// Processes, which share nothing and never interrupt one another.
+    /// Processes, which share no memory and never interrupt one another.
     Processes,
 }
 
@@ -105,8 +105,8 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         }
         let permitted = match kind.as_str() {
             "lock" => common.contains(&name.as_str()),
-            // Cache lines that contain locks are permitted: each lock is checked as a word, and two of them can be in
-            // one line.
+            // Shared cache lines that contain locks are permitted: each lock is checked as a separate word, and one
+            // cache line can contain two locks.
             _ => lines.contains(&name.as_str()) || name == "lock",
         };
         if counts.bounced + counts.shared > 0 && !permitted {
@@ -139,7 +139,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
 fn run(program: &Program, workers: Workers, cpus: u8) -> Result<Ending, Failed> {
     let name = format!("scale_{}", program.name);
     let path = prepare::program("glibc-static", &name);
-    // The length of the program's path moves the points at which the CPUs take turns.
+    // A longer or shorter path of the program would move the points at which the CPUs take turns.
     let place = format!("/{name}");
     let arguments = [&cpus.to_string(), &ROUNDS.to_string(), workers.name()];
     let ending = Guest::new(&place, &arguments)
@@ -207,7 +207,7 @@ impl Statistics {
         counts.ok_or_else(|| format!("no row {kind} {name}").into())
     }
 
-    /// Returns the sum of the counts of a kind, without the row `missed`, and without the row of cache lines that
+    /// Returns the sum of the counts of `kind`, without the row `missed` and without the row of cache lines that
     /// contain locks.
     fn sum(&self, kind: &str) -> Counts {
         let mut sum = Counts::default();
@@ -221,7 +221,7 @@ impl Statistics {
         sum
     }
 
-    /// Returns, as text, the name of each statistic of `kind` (locks or lines) with the number of its words or cache
+    /// Returns the name of each statistic of `kind` (locks or lines) as text, each with the number of words or cache
     /// lines that more than one CPU wrote.
     fn shared(&self, kind: &str) -> String {
         let shared: Vec<String> = self
@@ -243,10 +243,10 @@ impl Statistics {
 struct Row {
     /// The columns that identify the measurement.
     beginning: String,
-    /// Figures that depend only on the requests of the program.
+    /// Figures that depend only on the calls and accesses of the program.
     exact: String,
-    /// Figures that depend on the order in which the CPUs execute, and thus on the number of instructions of every code
-    /// path.
+    /// Figures that depend on the order in which the CPUs execute. This order depends on the number of instructions of
+    /// every code path.
     rest: String,
 }
 

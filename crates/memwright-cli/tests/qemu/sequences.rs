@@ -1,5 +1,5 @@
-//! Runs long sequences of mostly valid calls on live descriptors, memory and children (`programs/sequences.c`). They
-//! are a part of `cargo xtask fuzz --target sequences` with a fixed seed.
+//! Runs long sequences of mostly valid calls on live descriptors, memory and children (`programs/sequences.c`). These
+//! are some of the sequences of `cargo xtask fuzz --target sequences`, with a fixed seed.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
@@ -9,10 +9,10 @@ use std::path::Path;
 
 /// The approximate number of calls in one run.
 const CALLS: u64 = 24_000;
-/// The minimum number of successes of each counted system call, per million calls in total.
+/// The minimum number of successes of each counted system call, per million calls of all kinds.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// The maximum by which free memory may shrink from the middle of a run to its end, in KiB: the kernel's lists of free
-/// frames and its heap can grow.
+/// The maximum by which free memory may shrink from the middle of a run to its end, in KiB. Free memory can shrink
+/// because the kernel's lists of free frames and its heap grow.
 const KEPT_KIB: i64 = 512;
 
 /// The guests that run the sequences, each with its number of CPUs and its memory.
@@ -39,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
         })
     };
     // Debug assertions multiply the kernel's work, so the longest stretch without a scheduling point is checked on the
-    // shipped kernel. QEMU can count it only with one CPU.
+    // shipped kernel. QEMU can count the stretch only with one CPU.
     let as_shipped = |&(name, _, memory): &'static (&str, u8, &'static str)| {
         Trial::test(format!("sequences::as_shipped::{name}"), move || {
             let options = ["--memory", memory, "--swap", "zram:32M"];

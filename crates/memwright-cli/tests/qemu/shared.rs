@@ -13,7 +13,7 @@ pub struct Boot {
     label: String,
     guest: Guest,
     content: Content,
-    /// Checks in the boot's output whether the program with this name passed.
+    /// Checks in the boot's output whether the program with the given name passed.
     judge: Judge,
     /// Whether the boot needs the later QEMU.
     later: bool,
@@ -31,7 +31,7 @@ enum Content {
 type Judge = fn(&Ending, &str) -> Result<(), Failed>;
 
 impl Boot {
-    /// Returns a boot with one CPU that runs these programs, each with its arguments. The tests have the names
+    /// Returns a boot with one CPU that runs `programs`, each with its arguments. The tests have the names
     /// `GROUP::VARIANT::PROGRAM`.
     pub fn of(group: &str, variant: &str, programs: &[&'static str]) -> Boot {
         Boot {
@@ -109,7 +109,7 @@ impl Boot {
                 let ending = made.get_or_init(|| guest.run()).as_ref();
                 judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
             };
-            // By the kind, `cargo xtask` finds the tests that share a boot, and runs the tests of one boot in one
+            // `cargo xtask` recognises by the kind which tests share a boot, and runs the tests of one boot in one
             // process.
             Trial::ignorable_test(format!("{label}::{name}"), test).with_kind("boot")
         };
@@ -117,8 +117,8 @@ impl Boot {
     }
 }
 
-/// Returns the tests of several boots, one of each boot in turn, so that tests that run at the same time wait for
-/// different boots.
+/// Returns the tests of `boots`, one of each boot in turn. Tests that run at the same time then wait for different
+/// boots.
 pub fn interleaved(boots: Vec<Boot>) -> Vec<Trial> {
     let mut lists: Vec<_> = boots
         .into_iter()
@@ -138,7 +138,7 @@ fn name_of(words: &str) -> &str {
     words.split(' ').next().unwrap_or(words)
 }
 
-/// Returns a run of these programs in sequence, each with its arguments.
+/// Returns a run of `programs` in sequence, each with its arguments.
 pub fn boot(variant: &str, programs: &[&str]) -> Guest {
     with_programs(
         Guest::new(program(variant, "suite"), &[]),
@@ -147,7 +147,7 @@ pub fn boot(variant: &str, programs: &[&str]) -> Guest {
     )
 }
 
-/// Adds these programs to those that `suite` starts in a run.
+/// Adds `programs` to the programs that `suite` starts in a run.
 fn with_programs(mut guest: Guest, variant: &str, programs: &[&str]) -> Guest {
     for words in programs {
         let name = name_of(words);
@@ -158,7 +158,7 @@ fn with_programs(mut guest: Guest, variant: &str, programs: &[&str]) -> Guest {
     guest
 }
 
-/// Returns the output from the line `# begin NAME` to the next such line.
+/// Returns the output from the line `# begin NAME` to the next `# begin` line.
 pub fn part_of(ending: &Ending, name: &str) -> Result<String, Failed> {
     let text = ending.text();
     let begin = format!("# begin {name}\n");
@@ -168,7 +168,7 @@ pub fn part_of(ending: &Ending, name: &str) -> Result<String, Failed> {
     Ok(rest.split("# begin ").next().unwrap_or(rest).to_owned())
 }
 
-/// Checks in the boot's output that this C program passed.
+/// Checks in the boot's output that the C program `name` passed.
 fn passed(ending: &Ending, name: &str) -> Result<(), Failed> {
     let own = part_of(ending, name)?;
     if own.lines().any(|line| line == format!("ok {name}")) {

@@ -122,7 +122,7 @@ pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Resu
     }
 }
 
-/// Checks that [`OPERATIONS`] is the same as the program's own list, which the program prints on the host.
+/// Checks that [`OPERATIONS`] equals the list of operations that the program prints on the host.
 fn all_are_listed() -> Result<(), Failed> {
     let output = Command::new(program()).arg("list").output()?;
     let known = String::from_utf8(output.stdout)?;

@@ -19,16 +19,16 @@ pub fn tier() -> Tier {
     }
 }
 
-/// Returns the names of the tests that this process runs, one in each line of the file that `MEMWRIGHT_TESTS` names. If
-/// the variable is not set, returns `None`, and all tests run.
+/// Returns the names of the tests that this process runs. The variable `MEMWRIGHT_TESTS` names a file with one test in
+/// each line. If the variable is not set, returns `None`, and all tests run.
 pub fn chosen() -> Option<Vec<String>> {
     let path = env::var_os("MEMWRIGHT_TESTS")?;
     let text = std::fs::read_to_string(&path).expect("the list of tests can be read");
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Returns whether a run with this command line is repeated and compared. In the first tier, one of 16 runs is, and
-/// in `cargo xtask ci` one of 4. The choice depends only on the words.
+/// Returns whether a run with the command line `words` is repeated and compared. The first tier repeats one of 16 runs,
+/// and `cargo xtask ci` one of 4. The choice depends only on the words.
 pub fn repeats(words: &[String]) -> bool {
     let one_of = match tier() {
         Tier::Test => 16,

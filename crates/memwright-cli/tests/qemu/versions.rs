@@ -1,5 +1,4 @@
-//! Checks that runs have the same output and account under the QEMU in PATH as under the later QEMU of Debian's
-//! backports.
+//! Checks that the QEMU in PATH and the later QEMU of Debian's backports give runs with the same output and account.
 
 use crate::guest::Guest;
 use crate::prepare;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::thread;
 
-/// Reports that the current test cannot run for this reason. `cargo xtask` reads the line and counts the test as
+/// Reports that the current test cannot run because of `why`. `cargo xtask` reads the line and counts the test as
 /// skipped. The line is written directly to standard error, because libtest hides what a passing test prints.
 pub fn skipped(why: &str) {
     let thread = thread::current();

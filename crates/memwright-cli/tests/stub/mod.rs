@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The script of the stand-in. After its first KiB, an image contains shell variables: `mode`, and the counts of a run.
-/// The stand-in prints lines in the formats of QEMU's log (`-d int`) and of the plugin.
+/// The script of the stand-in. After its first KiB, a kernel image contains shell variables: `mode`, and the counts of
+/// a run. The stand-in reads the variables, and prints lines in the formats of QEMU's log (`-d int`) and of the plugin.
 const QEMU: &str = r#"#!/bin/sh
 case $1 in
 --version) echo "QEMU emulator version 7.2.0 (stand-in)"; exit ;;
@@ -88,7 +88,7 @@ impl Stub {
         self.folder.path().join(name)
     }
 
-    /// Creates a kernel image that sets these variables.
+    /// Creates a kernel image that contains the shell variables `does`.
     pub fn image(&self, name: &str, does: &str) -> PathBuf {
         let mut bytes = vec![0; 1024];
         bytes[0x202..0x206].copy_from_slice(b"HdrS");
@@ -107,7 +107,7 @@ impl Stub {
             .stdin(Stdio::null());
     }
 
-    /// Returns the command with these arguments, which are separated by spaces.
+    /// Returns the command with the arguments `arguments`, which are separated by spaces.
     pub fn memwright(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
         command.args(arguments.split_ascii_whitespace());
@@ -120,7 +120,7 @@ impl Stub {
         said(&mut self.memwright(arguments))
     }
 
-    /// Returns whether no run left a file behind.
+    /// Returns whether all runs have removed their temporary files.
     pub fn is_tidy(&self) -> bool {
         let is_empty = |path: &Path| fs::read_dir(path).unwrap().next().is_none();
         is_empty(&self.at("tmp"))

@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_linux_abi::arch::x86_64::{debug::DebugRegisters, regs::RESUME_FLAG};
 
-/// DR6: its value after a reset.
+/// The value of DR6 after a reset.
 const STATUS_RESET: u64 = 0xffff_0ff0;
-/// DR7: the bit that is always one.
+/// The bit of DR7 that is always one.
 const CONTROL_FIXED: u64 = 1 << 10;
 
 /// The value of [`Loaded::kept_flags`] while no breakpoint is enabled.
@@ -18,10 +18,10 @@ pub struct Loaded {
     /// The values last loaded into DR0 to DR3, and DR7.
     values: [AtomicU64; 5],
     /// The flags that an entry from user mode saves: all flags while a breakpoint is enabled, and otherwise all except
-    /// RF. A processor sets RF in the flags that a fault saves, but QEMU does so only in its later versions. A return
-    /// with RF set takes the longer path; without RF, a run takes the same path with every version of QEMU. With
-    /// breakpoints, RF must survive an interrupt that arrives before the thread has executed the instruction at which
-    /// it stopped: otherwise the thread would stop there again.
+    /// RF. A processor sets RF in the flags that a fault saves, but QEMU sets it only in its later versions. A return
+    /// with RF set takes the longer path, so a run takes the same path with every version of QEMU only if RF is not
+    /// saved. With breakpoints, however, RF must survive an interrupt that arrives before the thread has executed the
+    /// instruction at which it stopped. Otherwise the thread would stop there again.
     pub kept_flags: AtomicU32,
 }
 
@@ -34,8 +34,8 @@ impl Loaded {
         }
     }
 
-    /// Loads the debug registers of this CPU. `self` must be the state of this CPU. Does nothing if the registers have
-    /// these values already.
+    /// Loads `registers` into the debug registers of this CPU. `self` must be the state of this CPU. Does nothing if
+    /// the debug registers have these values already.
     pub fn load(&self, registers: &DebugRegisters) {
         let [first, second, third, fourth] = registers.addresses;
         let wanted = [first, second, third, fourth, registers.control];
@@ -43,8 +43,8 @@ impl Loaded {
         if self.values.iter().zip(wanted).all(same) {
             return;
         }
-        // SAFETY: the personality permits breakpoints at user addresses only, and does not permit the bit of DR7 that
-        // makes accesses to debug registers trap. A breakpoint that the kernel hits is ignored.
+        // SAFETY: the personality permits only breakpoints at user addresses, and does not permit the bit of DR7 that
+        // makes accesses to debug registers trap. The kernel ignores a breakpoint that it hits itself.
         unsafe {
             asm!("mov dr7, {}", in(reg) CONTROL_FIXED, options(nostack, preserves_flags));
             asm!("mov dr0, {}", in(reg) first, options(nostack, preserves_flags));

@@ -1,4 +1,4 @@
-//! Extended processor state: x87, SSE and AVX of user mode. The kernel itself does not use them.
+//! Extended processor state: x87, SSE and AVX of user mode. The kernel itself uses none of these registers.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,9 +7,9 @@ use memwright_linux_abi::arch::x86_64::regs::FpuArea;
 
 use crate::arch;
 
-/// XCR0: x87, SSE, AVX.
+/// The bits of XCR0 for x87, SSE and AVX.
 const FEATURES: u64 = 0b111;
-/// XCR0: protection keys.
+/// The bit of XCR0 for protection keys.
 const KEYS: u64 = 1 << 9;
 
 const CR0_MONITOR: u64 = 1 << 1;
@@ -55,7 +55,7 @@ pub fn features() -> u64 {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// Returns the accesses that protection keys deny on this CPU; 0 if there are no keys.
+/// Returns the accesses that protection keys deny on this CPU; 0 if the processor has no keys.
 pub fn key_rights() -> u32 {
     if features() & KEYS == 0 {
         return 0;
@@ -68,18 +68,18 @@ pub fn key_rights() -> u32 {
     rights
 }
 
-/// Sets the accesses that protection keys deny on this CPU, if there are keys.
+/// Sets the accesses that protection keys deny on this CPU. Does nothing if the processor has no keys.
 pub fn set_key_rights(rights: u32) {
     if features() & KEYS == 0 {
         return;
     }
-    // SAFETY: as in `key_rights`; the kernel's own memory has no keys.
+    // SAFETY: `start` enabled the keys on every CPU; the kernel's own memory has no keys.
     unsafe {
         asm!("wrpkru", in("ecx") 0, in("eax") rights, in("edx") 0, options(nostack, preserves_flags));
     }
 }
 
-/// Stores the extended state of this CPU.
+/// Stores the extended state of this CPU in `area`.
 #[inline(always)]
 pub fn save(area: &mut FpuArea) {
     // SAFETY: the area is larger than the enabled components need, and aligned to 64 bytes.
@@ -88,11 +88,12 @@ pub fn save(area: &mut FpuArea) {
     }
 }
 
-/// Loads the extended state of this CPU. `area` was written by [`save`] or checked by the personality: a header that
-/// the processor does not accept would cause a fault in the kernel.
+/// Loads the extended state of this CPU from `area`. [`save`] wrote `area`, or the personality checked it: a header
+/// that the processor does not accept would cause a fault in the kernel.
 #[inline(always)]
 pub fn restore(area: &FpuArea) {
-    // SAFETY: as in `save`; the kernel keeps no data in these registers.
+    // SAFETY: the area is larger than the enabled components need, and aligned to 64 bytes; the kernel keeps no data in
+    // these registers.
     unsafe {
         asm!("xrstor64 [{}]", in(reg) area.bytes.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX, options(nostack, readonly, preserves_flags));
     }

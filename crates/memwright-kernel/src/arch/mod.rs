@@ -1,4 +1,4 @@
-//! Wrappers of single instructions, each of them a safe function or one with documented safety requirements.
+//! Wrappers of single instructions. Each wrapper is a safe function, or documents its safety requirements.
 
 pub mod debug;
 pub mod fpu;
@@ -34,8 +34,8 @@ pub fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Raises the spurious interrupt, whose handler does nothing. QEMU's log (`-d int`) then contains the address of the
-/// descriptor table.
+/// Raises the spurious interrupt, whose handler does nothing. QEMU's log of interrupts (`-d int`) then contains the
+/// address of the descriptor table.
 ///
 /// # Safety
 /// The descriptor table is loaded on this CPU.
@@ -48,7 +48,7 @@ pub unsafe fn show_descriptor_table() {
 /// (`include/memwright/mark.h`).
 #[inline(always)]
 pub fn mark_run_begins() {
-    // SAFETY: a NOP.
+    // SAFETY: a NOP has no effect.
     unsafe {
         asm!(".byte 0x0f, 0x1f, 0x80", ".long {mark}", mark = const RUN_BEGINS, options(nomem, nostack, preserves_flags));
     };
@@ -57,7 +57,7 @@ pub fn mark_run_begins() {
 /// Executes the NOP that marks the end of the program's run.
 #[inline(always)]
 pub fn mark_run_ends() {
-    // SAFETY: a NOP.
+    // SAFETY: a NOP has no effect.
     unsafe {
         asm!(".byte 0x0f, 0x1f, 0x80", ".long {mark}", mark = const RUN_BEGINS | 1, options(nomem, nostack, preserves_flags));
     };
@@ -78,7 +78,7 @@ pub unsafe fn write_port(port: u16, value: u8) {
 /// Writes all of `bytes` to port `port`, in order.
 ///
 /// # Safety
-/// As for [`write_port`].
+/// The requirements of [`write_port`] apply.
 #[inline(always)]
 pub unsafe fn write_port_all(port: u16, bytes: &[u8]) {
     // SAFETY: the caller guarantees the access; the instruction only reads the slice.
@@ -90,7 +90,7 @@ pub unsafe fn write_port_all(port: u16, bytes: &[u8]) {
 /// Reads one byte from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: a read may have an effect on the device.
+/// The requirements of [`write_port`] apply, because a read may have an effect on the device.
 #[inline(always)]
 pub unsafe fn read_port(port: u16) -> u8 {
     let value: u8;
@@ -104,9 +104,9 @@ pub unsafe fn read_port(port: u16) -> u8 {
 /// Writes two bytes to port `port`.
 ///
 /// # Safety
-/// As for [`write_port`].
+/// The requirements of [`write_port`] apply.
 pub unsafe fn write_port_half(port: u16, value: u16) {
-    // SAFETY: the caller guarantees the access. Memory that the device reads as a result was written before.
+    // SAFETY: the caller guarantees the access. Memory that the device reads because of this write was written before.
     unsafe {
         asm!("out dx, ax", in("dx") port, in("ax") value, options(nostack, preserves_flags));
     };
@@ -115,7 +115,7 @@ pub unsafe fn write_port_half(port: u16, value: u16) {
 /// Reads two bytes from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: a read may have an effect on the device.
+/// The requirements of [`write_port`] apply, because a read may have an effect on the device.
 pub unsafe fn read_port_half(port: u16) -> u16 {
     let value: u16;
     // SAFETY: the caller guarantees the access; the instruction does not touch memory.
@@ -128,7 +128,7 @@ pub unsafe fn read_port_half(port: u16) -> u16 {
 /// Writes four bytes to port `port`.
 ///
 /// # Safety
-/// As for [`write_port`].
+/// The requirements of [`write_port`] apply.
 pub unsafe fn write_port_word(port: u16, value: u32) {
     // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
@@ -139,7 +139,7 @@ pub unsafe fn write_port_word(port: u16, value: u32) {
 /// Reads four bytes from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: a read may have an effect on the device.
+/// The requirements of [`write_port`] apply, because a read may have an effect on the device.
 pub unsafe fn read_port_word(port: u16) -> u32 {
     let value: u32;
     // SAFETY: the caller guarantees the access; the instruction does not touch memory.
@@ -192,20 +192,20 @@ pub fn paging_registers() -> X86_64Registers {
     }
 }
 
-/// Loads CR3 with the address of a root table, which becomes the current one. Invalidates translations other than
-/// global ones: without PCIDs, all of them; with PCIDs, only those of the PCID in the low bits, or none if
-/// [`KEEP_TRANSLATIONS`] is set.
+/// Loads `root` into CR3; the table that it addresses becomes the current one. Never invalidates global translations.
+/// Without PCIDs, invalidates all other translations. With PCIDs, invalidates only those of the PCID in the low bits of
+/// `root`, or none if [`KEEP_TRANSLATIONS`] is set.
 ///
 /// # Safety
-/// `root` has the address of a top-level table that maps the kernel like the current one. Translations that the load
-/// does not invalidate agree with the tables.
+/// `root` contains the address of a top-level table that maps the kernel like the current table. Translations that the
+/// load does not invalidate agree with the tables.
 #[inline(always)]
 pub unsafe fn load_root(root: u64) {
     // SAFETY: the caller guarantees the table.
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
 }
 
-/// Bit of a value for CR3 with PCIDs enabled: the load invalidates no translation.
+/// The bit of a value for CR3, with PCIDs enabled, that makes the load invalidate no translation.
 pub const KEEP_TRANSLATIONS: u64 = 1 << 63;
 
 /// Returns the value of CR3.
@@ -243,7 +243,7 @@ pub fn cr4() -> u64 {
 /// Sets bits in CR4.
 ///
 /// # Safety
-/// The processor has the features that `bits` enable.
+/// The processor has the features that `bits` enables.
 pub unsafe fn set_cr4(bits: u64) {
     let value = cr4() | bits;
     // SAFETY: the caller guarantees the bits.
@@ -253,26 +253,26 @@ pub unsafe fn set_cr4(bits: u64) {
 /// Clears bits in CR4.
 ///
 /// # Safety
-/// Until the bits are set again, no code relies on the features that they enable.
+/// Until the bits are set again, no code relies on the features that `bits` enables.
 pub unsafe fn clear_cr4(bits: u64) {
     let value = cr4() & !bits;
     // SAFETY: the caller guarantees the bits.
     unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 
-/// CR4: global translations.
+/// The bit of CR4 that enables global translations.
 pub const CR4_PAGE_GLOBAL: u64 = 1 << 7;
-/// CR4: PCIDs.
+/// The bit of CR4 that enables PCIDs.
 pub const CR4_PCID: u64 = 1 << 17;
 
-/// Invalidates this CPU's translations of the page at `address` (those of the current table and global ones).
+/// Invalidates this CPU's translations of the page at `address`: those of the current table, and global ones.
 #[inline(always)]
 pub fn invalidate_page(address: u64) {
     // SAFETY: invalidating a translation is always permitted; the next access walks the tables.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// Executes PAUSE. Under the pinned clock, QEMU runs one CPU at a time and can then switch to another CPU.
+/// Executes PAUSE. Under the pinned clock, QEMU runs one CPU at a time, and PAUSE lets it switch to another CPU.
 #[inline(always)]
 pub fn pause() {
     core::hint::spin_loop();
@@ -288,7 +288,7 @@ pub fn wait_for_interrupt() {
 
 /// Handles the interrupts that are pending now.
 pub fn take_pending_interrupts() {
-    // SAFETY: as for `wait_for_interrupt`; STI takes effect after the next instruction.
+    // SAFETY: the argument of `wait_for_interrupt` applies; STI takes effect after the next instruction.
     unsafe { asm!("sti", "nop", "cli", options(nostack)) };
 }
 
@@ -339,11 +339,11 @@ pub fn user_bases() -> (u64, u64) {
 /// Sets the FS and GS bases of user mode.
 ///
 /// # Safety
-/// Both are canonical.
+/// `fs` and `gs` are canonical.
 #[inline(always)]
 pub unsafe fn load_user_bases(fs: u64, gs: u64) {
-    // SAFETY: the kernel does not use FS, and the kernel's GS base is restored at the end; otherwise as in
-    // `user_bases`.
+    // SAFETY: the kernel does not use FS, and the kernel's GS base is restored at the end. Apart from this, the
+    // argument of `user_bases` applies.
     unsafe {
         asm!(
             "wrfsbase {fs}",
@@ -366,7 +366,7 @@ pub fn stack_pointer() -> u64 {
     value
 }
 
-/// Returns EAX, EBX, ECX and EDX of a CPUID leaf.
+/// Returns EAX, EBX, ECX and EDX of the CPUID leaf `leaf`, `subleaf`.
 pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     let leaf = __cpuid_count(leaf, subleaf);
     [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]
@@ -385,7 +385,7 @@ pub fn has_x2apic() -> bool {
 
 /// Returns the id of this CPU's local APIC.
 pub fn own_apic_id() -> u32 {
-    // The extended topology leaf has all 32 bits, if it exists.
+    // The leaf of the extended topology, if it exists, contains all 32 bits.
     if __cpuid(0).eax >= 0xb && __cpuid_count(0xb, 0).ebx != 0 {
         return __cpuid_count(0xb, 0).edx;
     }

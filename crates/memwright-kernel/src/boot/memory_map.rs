@@ -1,11 +1,11 @@
-//! Maps of physical memory. The frame allocator gets the usable memory without the first MiB, the kernel image, the
+//! Maps of physical memory. The frame allocator gets all usable memory except the first MiB, the kernel image, the
 //! kernel's own page tables, and the initial archive.
 
 use super::pvh::PhysicalRange;
 
 const PAGE: u64 = 4096;
 
-/// The maximum number of separate ranges. Memory in further ranges is not used.
+/// The maximum number of separate ranges. Memory in ranges beyond this number is not used.
 pub const MOST_RANGES: usize = 32;
 
 /// Ranges of physical memory in whole pages, in the order in which they were added.

@@ -11,9 +11,9 @@ const MEMORY_MAP_RAM: u32 = 1;
 /// A half-open range of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhysicalRange {
-    /// First byte.
+    /// The first byte.
     pub start: u64,
-    /// One past the last byte.
+    /// The address after the last byte.
     pub end: u64,
 }
 
@@ -47,7 +47,7 @@ struct RawMemoryMapEntry {
     reserved: u32,
 }
 
-/// The start info, read through the identity mapping of the boot tables.
+/// The start info, which is read through the identity mapping of the boot tables.
 pub struct StartInfo {
     memory_map: &'static [RawMemoryMapEntry],
     modules: &'static [RawModule],
@@ -56,15 +56,16 @@ pub struct StartInfo {
 }
 
 impl StartInfo {
-    /// Reads the structure at physical `address`. Returns `None` if the magic or the version does not match.
+    /// Reads the start info at the physical address `address`. Returns `None` if the magic or the version does not
+    /// match.
     ///
     /// # Safety
-    /// The boot tables are active (physical memory below 4 GiB is identity-mapped), and `address` is the one that the
-    /// monitor passed in EBX. The result must not be used after the tables change.
+    /// The boot tables, which identity-map physical memory below 4 GiB, are active, and `address` is the one that the
+    /// monitor passed in EBX. The result must not be used after other tables are loaded.
     pub unsafe fn read(address: u64) -> Option<Self> {
         // SAFETY: the caller guarantees the address; the structure consists of integers.
         let raw = unsafe { &*(address as *const RawStartInfo) };
-        // Version 1 introduced the memory map.
+        // The memory map exists since version 1.
         if raw.magic != MAGIC || raw.version < 1 {
             return None;
         }
@@ -79,7 +80,7 @@ impl StartInfo {
         }
     }
 
-    /// Iterates over usable memory, in the monitor's order.
+    /// Iterates over the ranges of usable memory, in the monitor's order.
     pub fn memory(&self) -> impl Iterator<Item = PhysicalRange> + '_ {
         self.memory_map
             .iter()
@@ -100,10 +101,10 @@ impl StartInfo {
     }
 }
 
-/// Returns the array of `count` elements at `address` as a slice; an empty slice if either is 0.
+/// Returns the array of `count` elements at `address` as a slice. If `address` or `count` is 0, the slice is empty.
 ///
 /// # Safety
-/// `address` is 0 or the physical address, below 4 GiB, of `count` initialised `T`.
+/// `address` is 0, or it is the physical address, below 4 GiB, of `count` initialised values of `T`.
 unsafe fn array<T>(address: u64, count: u32) -> &'static [T] {
     if address == 0 || count == 0 {
         return &[];

@@ -1,18 +1,19 @@
 //! The guest's clock: the time-stamp counter minus the time in which the machine was stopped.
 //!
-//! Under the pinned clock the counter counts nanoseconds, one for each instruction. If the CPUs run by the host's
-//! clock, the counter has its own rate, which is measured at boot against the timer. The timer always counts
+//! Under the pinned clock, the counter counts nanoseconds, one for each instruction. If the CPUs run by the host's
+//! clock, the counter has a rate of its own, which is measured against the timer at boot. The timer always counts
 //! nanoseconds.
 //!
 //! While the clock is paused, the timer is stopped as well. When the clock resumes, the timer is set again for the
-//! CPU's deadline, so the deadline passes at the same guest instruction regardless of the length of the pause.
+//! CPU's deadline, so the deadline passes at the same guest instruction however long the pause was.
 //!
-//! The counter itself goes on during a pause, by an amount that depends on the host. Before the kernel acts on a
-//! duration that it measured with the counter, it must therefore subtract every pause: see
+//! The counter itself continues during a pause, by an amount that depends on the host. So before the kernel uses a
+//! duration that it measured with the counter, it must subtract every pause from it: see
 //! [`stretch::leave_out_everywhere`].
 //!
-//! All CPUs share the clock. With several CPUs it is therefore paused only while the other CPUs are stopped, during a
-//! wait for input or the disk. Output takes no guest time with one CPU, but takes time like other work with several.
+//! All CPUs share the clock. With several CPUs, the clock is therefore paused only while the other CPUs are stopped,
+//! which is during a wait for input or the disk. Output takes no guest time with one CPU, but takes guest time with
+//! several.
 
 mod rate;
 pub mod stretch;
@@ -24,21 +25,21 @@ use crate::{apic, arch};
 
 pub use rate::{calibrate, counts_nanoseconds, nanoseconds};
 
-/// Counter value at boot plus the lengths of all pauses that have ended.
+/// The counter value at boot plus the lengths of all pauses that have ended.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 /// Counter value at the start of the current pause.
 static PAUSED_AT: AtomicU64 = AtomicU64::new(0);
 /// Nesting depth of pauses.
 static PAUSES: AtomicU32 = AtomicU32::new(0);
 
-/// No deadline.
+/// The value of a deadline that is not set.
 pub const NEVER: u64 = u64::MAX;
 
-/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings, for the
-/// instructions of the pause before the first reading and after the second.
+/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings. They stand for
+/// the instructions of the pause before the first reading and after the second reading.
 const OVERHEAD: u64 = 0;
 
-/// Nanoseconds for which this CPU halts in [`settle`].
+/// The time in nanoseconds for which this CPU halts in [`settle`].
 const SETTLING: u32 = 10_000;
 
 /// Starts the clock at zero.
@@ -85,8 +86,8 @@ pub fn deadline() -> Option<u64> {
     (deadline != NEVER).then_some(deadline)
 }
 
-/// Returns the timer value for `deadline` at time `now`: at least one tick, at most the capacity of the timer's
-/// register (if the timer fires before the deadline, it is set again). Returns 0, which stops the timer, if there is no
+/// Returns the timer value for `deadline` at time `now`: at least one tick, and at most the capacity of the timer's
+/// register. If the timer fires before the deadline, it is set again. Returns 0, which stops the timer, if there is no
 /// deadline.
 const fn timer_ticks(deadline: u64, now: u64) -> u32 {
     if deadline == NEVER {
@@ -106,12 +107,12 @@ fn arm(deadline: u64) {
     apic::set_timer(timer_ticks(deadline, now()));
 }
 
-/// Sets this CPU's timer again after the machine was stopped.
+/// Sets this CPU's timer for the CPU's deadline again, after the machine was stopped.
 pub fn arm_again(cpu: &PerCpu) {
     arm(cpu.deadline.load(Ordering::Relaxed));
 }
 
-/// Halts this CPU until an interrupt arrives, for at most `limit` nanoseconds. Its deadline is unchanged.
+/// Halts this CPU until an interrupt arrives, for at most `limit` nanoseconds. The CPU's deadline remains set.
 pub fn nap(cpu: &PerCpu, limit: u32) {
     let left = timer_ticks(cpu.deadline.load(Ordering::Relaxed), now());
     apic::set_timer(if left == 0 { limit } else { left.min(limit) });
@@ -119,7 +120,7 @@ pub fn nap(cpu: &PerCpu, limit: u32) {
     arm_again(cpu);
 }
 
-/// Handles the timer's interrupt. Returns whether the deadline has passed; if not, the timer is set again.
+/// Handles the timer's interrupt. Returns whether the deadline has passed. If it has not, sets the timer again.
 pub fn timer_fired(cpu: &PerCpu) -> bool {
     let deadline = cpu.deadline.load(Ordering::Relaxed);
     if deadline > now() {
@@ -145,7 +146,7 @@ pub fn resume() {
     }
 }
 
-/// Stops the clock and this CPU's timer. The caller has stopped the other CPUs. Calls nest.
+/// Stops the clock and this CPU's timer. The caller must have stopped the other CPUs. Calls nest.
 pub fn stop() {
     if PAUSES.load(Ordering::Relaxed) == 0 {
         PAUSED_AT.store(arch::ticks(), Ordering::Relaxed);
@@ -155,14 +156,14 @@ pub fn stop() {
 }
 
 /// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turn of a CPU by a
-/// separate clock, which stops while all CPUs are halted. This function makes sure that all CPUs are halted at some
-/// time during the pause; otherwise that would depend on the host.
+/// separate clock, which stops while all CPUs are halted. Because of this function, all CPUs are halted at some time
+/// during every pause. Without it, the host would determine whether they are.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();
 }
 
-/// Ends one [`stop`]. The end of the last one resumes the clock and this CPU's timer. Does nothing if the clock is not
+/// Ends one [`stop`]. When the last one ends, the clock and this CPU's timer resume. Does nothing if the clock is not
 /// stopped.
 pub fn go_on() {
     let pauses = PAUSES.load(Ordering::Relaxed);

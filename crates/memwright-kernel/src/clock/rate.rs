@@ -7,7 +7,7 @@ use crate::{apic, arch};
 /// Nanoseconds per tick of the counter, in units of 2^-32; 0 if a tick is a nanosecond.
 static RATE: AtomicU64 = AtomicU64::new(0);
 
-/// Measures the counter's rate. The timer must be set up and unused.
+/// Measures the counter's rate. The timer must be set up, and must have no other use meanwhile.
 pub fn calibrate() {
     const STEPS: u32 = 20_000;
     const LONG: u32 = 50_000_000;
@@ -18,7 +18,7 @@ pub fn calibrate() {
     }
     let mut end = sample();
     if rate(start, end) != 0 {
-        // Measure over a longer time, so that the duration of the readings has no significant effect.
+        // Measure over a longer time, so that the duration of the readings themselves has no significant effect.
         while start.1 - end.1 < LONG {
             arch::pause();
             end = sample();
@@ -29,7 +29,7 @@ pub fn calibrate() {
 }
 
 /// Reads the counter and the timer at nearly the same time. Takes several samples, each a reading of the timer between
-/// two readings of the counter, and returns the one whose counter readings are closest.
+/// two readings of the counter. Returns the sample whose two counter readings are closest to each other.
 fn sample() -> (u64, u32) {
     let read = || {
         let before = arch::ticks();
@@ -41,8 +41,8 @@ fn sample() -> (u64, u32) {
     closest.unwrap_or_else(read).1
 }
 
-/// Computes [`RATE`] from two samples; 0 if the ticks of the counter differ from those of the timer by at most one
-/// percent.
+/// Computes [`RATE`] from two samples. Returns 0 if the ticks of the counter differ from those of the timer by at most
+/// one percent.
 fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     let ticks = end.0 - start.0;
     let nanoseconds = u64::from(start.1 - end.1);
@@ -53,7 +53,7 @@ fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     }
 }
 
-/// Returns whether a tick of the counter is a nanosecond, as it is if the counter counts instructions.
+/// Returns whether a tick of the counter is a nanosecond, which is the case if the counter counts instructions.
 pub fn counts_nanoseconds() -> bool {
     RATE.load(Ordering::Relaxed) == 0
 }

@@ -1,12 +1,12 @@
 //! Measures the longest time that this kernel runs between two scheduling points.
 //!
 //! The kernel is not preemptible. A stretch begins when a CPU enters the kernel from user mode, or at a scheduling
-//! point: a context switch, or a check of whether another thread should run. It ends at the next scheduling point or
-//! with the return to user mode. Time in which the CPU is halted or the clock is stopped is excluded.
+//! point: a context switch, or a check of whether another thread should run. The stretch ends at the next scheduling
+//! point or with the return to user mode. It excludes the time in which the CPU is halted or the clock is stopped.
 //!
 //! The start of the current stretch is [`PerCpu::changed`]. A return to user mode does not measure the stretch; it only
-//! compares the counter with [`PerCpu::look_at`]. No stretch can have become the longest before the counter reaches
-//! that value. From then on, the return calls [`look`], which measures.
+//! compares the counter with [`PerCpu::look_at`], because no stretch can have become the longest before the counter
+//! reaches that value. From then on, the return calls [`look`], which measures the stretch.
 
 use core::sync::atomic::Ordering;
 
@@ -16,11 +16,11 @@ use super::nanoseconds;
 use crate::percpu::{self, PerCpu};
 use crate::{arch, heap};
 
-/// Value of [`PerCpu::longest_call`] for an unknown system call.
+/// The value of [`PerCpu::longest_call`] for an unknown system call.
 const NO_CALL: u64 = u64::MAX;
 
-/// The minimum number of ticks between two measurements: if all stretches are short, the cost of measuring each would
-/// be too high. A stretch shorter than this can therefore be missed.
+/// The minimum number of ticks between two measurements. Without it, the cost of measuring would be too high if all
+/// stretches are short. A stretch that is shorter than this number can therefore be missed.
 const LEAST: u64 = 500_000;
 
 /// Ends the current stretch and begins the next one. Called at a scheduling point of this CPU.
@@ -56,17 +56,17 @@ pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     }
 }
 
-/// Excludes `ticks` in which the clock and all CPUs except the calling one were stopped. That time is not guest time,
-/// so it must not affect when a CPU next measures its stretch.
+/// Excludes `ticks` from the stretches of all CPUs: the clock was stopped during that time, as were all CPUs except the
+/// calling one. That time is not guest time, so it must not affect when a CPU next measures its stretch.
 pub fn leave_out_everywhere(ticks: u64) {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         leave_out(cpu, ticks);
     }
 }
 
-/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and grows the
-/// heap if an allocation of this CPU left little of it free. `call` is the number of the system call that returns, or
-/// `u64::MAX`.
+/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]. Measures the stretch, and grows the
+/// heap if an allocation of this CPU left little of the heap free. `call` is the number of the system call that
+/// returns, or `u64::MAX`.
 #[cold]
 pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);

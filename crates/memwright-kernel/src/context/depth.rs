@@ -1,28 +1,28 @@
-//! Measures the depth of kernel stacks. With debug assertions, a new stack is filled with a pattern. The deepest call
-//! overwrote the pattern down to the address at which its intact part ends.
+//! Measures the depth of kernel stacks. With debug assertions, a new stack is filled with a pattern. Calls overwrite
+//! the pattern from the top down, so the deepest call ended where the intact part of the pattern ends.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux_abi::host::StackDepth;
 
-/// The value of stack memory that was never used: neither an address nor a likely number.
+/// The value of stack memory that was never used. It is neither an address nor a likely number.
 const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
 /// Size of a word of the pattern in bytes.
 const WORD: u64 = 8;
 
-/// The largest depth so far, [packed](pack). One atomic word instead of a value under a lock: every system call reads
-/// it, and such a lock would appear in the lock statistics.
+/// The largest depth so far, [packed](pack) into one atomic word. It is not a value under a lock, because every system
+/// call reads it, and such a lock would appear in the lock statistics.
 static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
     used: 0,
     size: 1,
     call: None,
 }));
 
-/// System-call number of a packed depth if the system call is unknown.
+/// The system-call number of a packed depth if the system call is unknown.
 const NO_CALL: u64 = 0xffff;
 
-/// Packs a depth into a word. From the highest bit down: 24 bits for the bytes used, 24 for the size, 16 for the
-/// system-call number.
+/// Packs a depth into a word. From the highest bit down, the word contains the bytes used (24 bits), the size of the
+/// stack (24 bits) and the system-call number (16 bits).
 const fn pack(depth: StackDepth) -> u64 {
     let call = match depth.call {
         Some(call) if call < NO_CALL => call,
@@ -53,11 +53,11 @@ pub unsafe fn fill(bottom: u64, end: u64) {
     }
 }
 
-/// Measures the largest depth that a stack has reached since it was filled, and records it if no larger depth is
-/// recorded. `call` is the last system call that ran on the stack, if known.
+/// Measures the largest depth that a stack has reached since it was filled, and records the depth if no larger one is
+/// recorded. `call` is the last system call that ran on the stack, if it is known.
 ///
 /// # Safety
-/// The stack is mapped, and stays mapped during the call.
+/// The stack from `bottom` to `top` is mapped, and stays mapped during the call.
 pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
     let untouched = |address: &u64| {
         // SAFETY: the caller guarantees that the stack is mapped; all bit patterns are valid.
@@ -74,15 +74,15 @@ pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
         let deepest = unpack(packed);
         (depth.used * deepest.size > deepest.used * depth.size).then_some(pack(depth))
     };
-    // The update fails if a larger depth is recorded.
+    // The update fails if a larger depth is recorded already.
     let _ = DEEPEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
 }
 
-/// Records the depth of the stack on which the caller runs, if the system call `number` exceeded the largest depth of
-/// any stack so far. Called after each system call.
+/// Records the depth of the stack on which the caller runs, if the system call `number` has exceeded the largest depth
+/// of any stack so far. Called after each system call.
 ///
 /// # Safety
-/// As for [`look`].
+/// The requirements of [`look`] apply.
 pub unsafe fn after_call(bottom: u64, top: u64, number: u64) {
     let deepest = unpack(DEEPEST.load(Ordering::Relaxed));
     let known = deepest.used * (top - bottom) / deepest.size;

@@ -1,8 +1,8 @@
 //! Kernel stacks and context switches.
 //!
-//! A context is a slot in the area of stacks. The stack is at the upper end of the slot and the pages below it are
-//! unmapped, so that an overflow faults. Context 0 is the boot stack, which the idle loop of the first CPU uses later.
-//! The idle loops of the other CPUs have slots.
+//! A context is a slot in the area of stacks. The stack is at the upper end of the slot. The pages below the stack are
+//! unmapped, so that an overflow faults. Context 0 is the exception: it is the boot stack, which the idle loop of the
+//! first CPU uses later. The idle loops of the other CPUs have slots.
 
 pub mod depth;
 
@@ -19,10 +19,10 @@ use crate::memory::paging::{self, BOOT_STACK_SIZE, STACKS_BASE};
 use crate::trace::Kind;
 use crate::{arch, ipi, percpu, usercopy};
 
-/// Number of slots, and so of contexts besides the boot context.
+/// The number of slots, and so of contexts in addition to the boot context.
 const SLOTS: usize = 8192;
-/// The maximum number of contexts for threads. Each CPU also needs one for its idle loop, and may still hold one that
-/// it has just left.
+/// The maximum number of contexts for threads. Each CPU also needs a context for its idle loop, and may still hold a
+/// context that it has just left.
 pub const MOST: usize = SLOTS - 2 * MAX_CPUS;
 /// Size of a slot in bytes.
 const SLOT_SIZE: u64 = 64 * 1024;
@@ -31,13 +31,13 @@ const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
 /// The maximum number of mapped stacks that are kept for future contexts.
 const SPARE: usize = 64;
-/// The maximum number of mapped stacks that a machine with a single CPU keeps. It creates and destroys few stacks at a
-/// time.
+/// The maximum number of mapped stacks that a machine with a single CPU keeps, because such a machine creates and
+/// destroys few stacks at a time.
 const SPARE_OF_ONE: usize = 8;
 /// The maximum number of stacks that are unmapped together. Each batch interrupts every CPU once.
 const BATCH: usize = 16;
 
-/// Saved stack pointers, by context.
+/// The saved stack pointer of each context, by the number of the context.
 static SAVED: [AtomicU64; SLOTS + 1] = [const { AtomicU64::new(0) }; SLOTS + 1];
 
 struct Slots {
@@ -68,11 +68,11 @@ const fn bottom(slot: u32) -> u64 {
 
 /// Fills the unused part of the boot stack with the pattern of [`depth`].
 pub fn fill_boot_stack() {
-    /// Bytes below the stack pointer that this function and its callees may use.
+    /// The number of bytes below the stack pointer that this function and its callees may use.
     const OWN: u64 = 4096;
     let pointer = arch::stack_pointer();
     if let Some((bottom, _)) = stack_of(pointer) {
-        // SAFETY: memory that far below the stack pointer is not used by any frame.
+        // SAFETY: no frame uses memory so far below the stack pointer.
         unsafe { depth::fill(bottom, (pointer - OWN) & !7) };
     }
 }
@@ -126,7 +126,7 @@ fn slot_of(address: u64) -> Option<u32> {
     (slot < SLOTS as u64).then_some(slot as u32)
 }
 
-/// Returns whether `address` is in a guard page. An access to it is an overflow of the stack above.
+/// Returns whether `address` is in a guard page. An access to a guard page is an overflow of the stack above it.
 pub fn is_guard(address: u64) -> bool {
     let guard = paging::image().guard;
     (guard..guard + PAGE).contains(&address)
@@ -182,12 +182,12 @@ extern "C" fn context_main(argument: usize) -> ! {
 /// Creates a context for the idle loop of a CPU that is about to be started. The CPU starts on it at [`stack_top`].
 ///
 /// # Errors
-/// As for [`create`].
+/// The errors of [`create`].
 pub fn create_idle() -> Result<ContextId, OutOfMemory> {
     map_new().map(|slot| ContextId(slot + 1))
 }
 
-/// Returns the first byte past the stack of a context other than the boot context.
+/// Returns the first byte past the stack of `context`, which is not the boot context.
 pub fn stack_top(context: ContextId) -> u64 {
     top(context.0 - 1)
 }
@@ -211,7 +211,7 @@ pub fn create(argument: usize) -> Result<ContextId, OutOfMemory> {
         Some(slot) => slot,
         None => map_new()?,
     };
-    // The values that the first switch pops: six registers, among them `argument` in RBX, and the entry point.
+    // The values that the first switch pops: six registers, which include `argument` in RBX, and the entry point.
     let begin = context_begin as *const () as usize as u64;
     let initial = [0, 0, 0, 0, argument as u64, 0, begin, 0];
     let stack = top(slot) - size_of_val(&initial) as u64;
@@ -245,7 +245,7 @@ impl Slots {
 
 /// Takes a slot and maps its stack. Returns the number of the slot.
 fn map_new() -> Result<u32, OutOfMemory> {
-    // Allocate frames before taking the lock: the number that the stack needs, and two for page tables.
+    // Allocate the frames before taking the lock: those of the stack, and two for page tables.
     const NEEDED: usize = STACK_PAGES as usize + 2;
     let mut pages = [0; NEEDED];
     for at in 0..NEEDED {
@@ -299,7 +299,8 @@ pub fn switch(from: ContextId, to: ContextId) {
     stretch::end(cpu);
     let next = SAVED[to.0 as usize].as_ptr().cast_const();
     let (fs_base, gs_base) = arch::user_bases();
-    // Keep these values on the stack of the context, which needs them to return to user mode, possibly on another CPU.
+    // Keep these values on the stack of the context. The context needs them to return to user mode, possibly on another
+    // CPU.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
     // SAFETY: the personality passes the running context as `from`, and a context that is not running as `to`. The
@@ -316,7 +317,7 @@ pub fn switch(from: ContextId, to: ContextId) {
     reap();
 }
 
-/// Frees a context that will not run again. The running context is freed once this CPU has left its stack.
+/// Frees a context that will not run again. If it is the running context, it is freed once this CPU has left its stack.
 pub fn destroy(context: ContextId) {
     let cpu = percpu::current();
     let Some(slot) = context.0.checked_sub(1) else {
@@ -360,8 +361,8 @@ fn free(slot: u32) {
 }
 
 impl Slots {
-    /// If there are more than `most` spare stacks, removes `batch` of them. Their slots are marked as used until the
-    /// stacks are unmapped.
+    /// If there are more than `most` spare stacks, removes `batch` of them. The slots of these stacks are marked as
+    /// used until the stacks are unmapped.
     fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
         let mut surplus = [0; BATCH];
         if self.spares <= most {
@@ -383,7 +384,7 @@ fn unmap(slots: &[u32]) {
     }
     if cfg!(debug_assertions) {
         for &slot in slots {
-            // SAFETY: the stack is unmapped below, and nowhere else.
+            // SAFETY: the stack is mapped until the code below unmaps it; no other code unmaps it.
             unsafe { depth::look(bottom(slot), top(slot), None) };
         }
     }

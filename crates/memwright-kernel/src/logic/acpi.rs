@@ -1,24 +1,24 @@
-//! Finds the CPUs in the multiple APIC description table (ACPI 6.5, 5.2.12). That table is found through the root
-//! system description pointer (5.2.5).
+//! Finds the CPUs in the multiple APIC description table (ACPI 6.5, 5.2.12), which it finds through the root system
+//! description pointer (5.2.5).
 //!
 //! The firmware's tables are not trusted: every access is checked to be in readable memory, and every checksum is
 //! verified.
 
 /// Reads physical memory.
 pub trait Memory {
-    /// Returns the `length` bytes at `address`; `None` if they cannot be read.
+    /// Returns the `length` bytes at the physical address `address`; `None` if they cannot be read.
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-/// The maximum number of CPUs that are used.
+/// The maximum number of CPUs that the kernel uses.
 pub const MOST_CPUS: usize = memwright_table::addr::MAX_CPUS;
 
-/// The APIC ids of the enabled processors, in the table's order.
+/// The APIC IDs of the enabled processors, in the table's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApicIds {
     ids: [u32; MOST_CPUS],
     count: usize,
-    /// Number of enabled processors beyond the first [`MOST_CPUS`].
+    /// The number of enabled processors beyond the first [`MOST_CPUS`].
     pub left_out: usize,
 }
 
@@ -29,12 +29,12 @@ impl ApicIds {
         left_out: 0,
     };
 
-    /// Creates a list of one processor.
+    /// Creates a list that contains only the processor with the APIC ID `id`.
     pub fn single(id: u32) -> Self {
         Self::NONE.with_first(id)
     }
 
-    /// Returns the ids in order.
+    /// Returns the IDs in order.
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..self.count]
     }
@@ -53,7 +53,7 @@ impl ApicIds {
         }
     }
 
-    /// Returns the ids with `first`, the id of the calling processor, in front, even if the table does not contain it.
+    /// Returns the IDs with `first` in front. `first` is the ID of the calling processor, which the table may lack.
     pub fn with_first(&self, first: u32) -> Self {
         let mut ordered = Self::NONE;
         ordered.add(first);
@@ -68,23 +68,23 @@ impl ApicIds {
 /// The reason why the processors could not be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcpiError {
-    /// There is no root system description pointer with a valid checksum.
+    /// No root system description pointer with a valid checksum was found.
     NoPointer,
-    /// The table at this address is unreadable or too short, or its checksum is wrong.
+    /// The table at the contained address is unreadable or too short, or its checksum is wrong.
     Damaged(u64),
-    /// There is no table with this name.
+    /// The required table was not found.
     NoTable,
 }
 
-/// Addresses at which a BIOS stores the root pointer, aligned to 16 bytes.
+/// The addresses at which a BIOS stores the root pointer, which is aligned to 16 bytes.
 const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
-/// Length in bytes of the root pointer's first version, which its first checksum covers.
+/// The length in bytes of the first version of the root pointer. Its first checksum covers this length.
 const ROOT_POINTER_LENGTH: usize = 20;
 /// Length in bytes of the header of every table.
 pub(crate) const HEADER_LENGTH: usize = 36;
 /// The maximum length in bytes of a table that is accepted.
 const LONGEST: usize = 1 << 20;
-/// Offset of the entries in the table, which follow the header, the local APIC address and the flags.
+/// The offset of the entries in the table. They follow the header, the local APIC address and the flags.
 const ENTRIES_AT: usize = HEADER_LENGTH + 8;
 
 /// Lists the enabled processors. `pointer` is the address of the root pointer; 0 if it is unknown.
@@ -95,7 +95,7 @@ pub fn processors(memory: &impl Memory, pointer: u64) -> Result<ApicIds, AcpiErr
     Ok(enabled(find(memory, pointer, b"APIC")?))
 }
 
-/// Verifies the checksum of the table with this name, and returns the table.
+/// Finds the table `name`, verifies its checksum, and returns it.
 pub(crate) fn find<'a>(
     memory: &'a impl Memory,
     pointer: u64,
@@ -168,7 +168,7 @@ fn enabled(table: &[u8]) -> ApicIds {
             break;
         };
         match (kind, entry) {
-            // Type 0 is a local APIC, type 9 a local x2APIC with a 32-bit id.
+            // Type 0 is a local APIC, and type 9 is a local x2APIC with a 32-bit ID.
             (0, &[_, _, _, id, flags, ..]) if flags & ENABLED != 0 => ids.add(u32::from(id)),
             (9, &[_, _, _, _, a, b, c, d, flags, ..]) if flags & ENABLED != 0 => {
                 ids.add(u32::from_le_bytes([a, b, c, d]));
@@ -211,7 +211,7 @@ pub(crate) mod tests {
     }
 
     impl Bios {
-        /// Creates memory with tables of these names and bodies.
+        /// Creates memory that contains `tables`, each with a name and a body.
         pub(crate) fn with(tables: &[(&[u8; 4], Vec<u8>)]) -> Self {
             let mut bios = Self(vec![0; 0x4000]);
             bios.put(BASE + 0x20, &root_pointer(ROOT));
@@ -251,7 +251,7 @@ pub(crate) mod tests {
         pointer
     }
 
-    /// Builds the body of a table of processors.
+    /// Builds the body of a table of processors from its entries.
     fn body(entries: &[&[u8]]) -> Vec<u8> {
         [&[0, 0, 0xe0, 0xfe, 1, 0, 0, 0][..], &entries.concat()].concat()
     }
@@ -273,7 +273,7 @@ pub(crate) mod tests {
                 &[0, 8, 1, 4, 1, 0, 0, 0],
                 &[0, 8, 2, 6, 0, 0, 0, 0], // not enabled
                 &[9, 16, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
-                &[9, 16, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // the second one again
+                &[9, 16, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // the second processor again
             ]),
             0,
         )

@@ -16,14 +16,15 @@ struct Affinity {
     domain: u32,
 }
 
-/// The NUMA topology according to the firmware, which calls nodes proximity domains and numbers them arbitrarily.
+/// The NUMA topology that the firmware describes. The firmware calls nodes proximity domains and numbers them
+/// arbitrarily.
 #[derive(Clone, Copy)]
 pub struct NodeMap {
     domains: [u32; MAX_NODES],
     nodes: usize,
     memory: [Affinity; MOST],
     ranges: usize,
-    /// APIC ids of processors and their domains.
+    /// The APIC ID and the domain of each processor.
     processors: [(u32, u32); MOST],
     count: usize,
     distances: [[u8; MAX_NODES]; MAX_NODES],
@@ -49,8 +50,8 @@ impl NodeMap {
         }
     }
 
-    /// Reads the tables. `pointer` is the address of the root pointer; 0 if it is unknown. Returns a single node if
-    /// tables are missing or damaged, or if there are too many nodes.
+    /// Reads the tables. `pointer` is the address of the root pointer; 0 if it is unknown. Returns a map of a single
+    /// node if tables are missing or damaged, or if there are too many nodes.
     #[must_use]
     pub fn read(memory: &impl Memory, pointer: u64) -> Self {
         let Ok(affinity) = find(memory, pointer, b"SRAT") else {
@@ -75,7 +76,8 @@ impl NodeMap {
         self.nodes
     }
 
-    /// Adds all ranges of memory and all processors of the affinity table. Returns `None` if there are too many.
+    /// Adds all ranges of memory and all processors of the affinity table. Returns `None` if there are too many of
+    /// either.
     fn read_affinity(&mut self, table: &[u8]) -> Option<()> {
         /// Offset of the entries, after the header and reserved bytes.
         const ENTRIES_AT: usize = HEADER_LENGTH + 12;
@@ -86,7 +88,7 @@ impl NodeMap {
                 break;
             };
             match kind {
-                // A processor, identified by its local APIC id.
+                // A processor, identified by its local APIC ID.
                 0 if entry.len() >= 16 && entry[4] & ENABLED != 0 => {
                     let high = number(&entry[9..12]) as u32;
                     self.add_processor(u32::from(entry[3]), u32::from(entry[2]) | high << 8)?;
@@ -96,7 +98,7 @@ impl NodeMap {
                     let length = number(&entry[16..24]);
                     self.add_memory(start, length, number(&entry[2..6]) as u32)?;
                 }
-                // A processor, identified by its local x2APIC id.
+                // A processor, identified by its local x2APIC ID.
                 2 if entry.len() >= 24 && entry[12] & ENABLED != 0 => {
                     let id = number(&entry[8..12]) as u32;
                     self.add_processor(id, number(&entry[4..8]) as u32)?;
@@ -161,8 +163,8 @@ impl NodeMap {
         known.iter().position(|one| *one == domain).unwrap_or(0) as u8
     }
 
-    /// Returns the node of the physical memory at `address`, and the end of the range that contains the address and is
-    /// entirely on this node.
+    /// Returns the node of the physical memory at `address`. Also returns the end of the range from `address` on that
+    /// is entirely on this node.
     #[must_use]
     pub fn memory_at(&self, address: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.ranges];
@@ -175,7 +177,7 @@ impl NodeMap {
         (0, end.unwrap_or(u64::MAX))
     }
 
-    /// Returns the topology for the memory manager. `apic_id` returns the APIC id of each of the `cpus` CPUs.
+    /// Returns the topology for the memory manager. `apic_id` returns the APIC ID of a CPU from 0 to `cpus` - 1.
     #[must_use]
     pub fn topology(&self, cpus: usize, apic_id: impl Fn(usize) -> u32) -> Topology {
         let mut topology = Topology::new(self.nodes);
@@ -188,7 +190,7 @@ impl NodeMap {
         }
         for from in 0..self.nodes {
             for to in 0..self.nodes {
-                // 10 is the distance of a node to itself; 255 means unreachable.
+                // The distance of a node to itself is 10, and 255 means unreachable.
                 if let distance @ Topology::LOCAL.. = self.distances[from][to] {
                     topology.set_distance(from as u8, to as u8, distance);
                 }

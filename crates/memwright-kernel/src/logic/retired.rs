@@ -1,12 +1,13 @@
-//! Corrects the count of a program's instructions. The clock is read some instructions after the entry from user mode;
-//! this module determines which of the instructions counted until then belong to the program.
+//! Corrects the count of a program's instructions. The clock is read some instructions after the entry from user mode.
+//! This module determines how many of the instructions counted until then do not belong to the program.
 //!
 //! QEMU adds the instructions of a block to the count when it enters the block. If an instruction faults during its
 //! execution, QEMU subtracts that instruction again. For an instruction that always faults, QEMU translates only the
-//! raising of the exception (`gen_exception` of target/i386/tcg/translate.c); the instruction then stays in the count
+//! raising of the exception (`gen_exception` of target/i386/tcg/translate.c). Such an instruction stays in the count
 //! although it did not retire.
 
-/// Debug exception. Its stub takes the longer path of exceptions that can occur while the user's GS base is loaded.
+/// Debug exception. Its stub takes the longer path, which exceptions take that can occur while the user's GS base is
+/// loaded.
 const DEBUG: u8 = 1;
 /// Invalid opcode.
 const INVALID_OPCODE: u8 = 6;
@@ -15,18 +16,18 @@ const GENERAL_PROTECTION: u8 = 13;
 /// Length of the longest instruction in bytes.
 pub const LONGEST: usize = 15;
 
-/// Returns the number of instructions that were counted at this entry in addition to those of a page fault's entry.
-/// None of them belongs to the program.
+/// Returns how many more instructions were counted at this entry than at a page fault's entry. None of these additional
+/// instructions belongs to the program.
 ///
-/// `code` returns the bytes at the address of the exception, as many as can be read. It is called only for general
-/// protection faults, which QEMU raises both during and instead of execution.
+/// `code` returns as many bytes as can be read at the address of the exception, and their number. It is called only for
+/// general protection faults. QEMU raises these during the execution of an instruction, or without executing it.
 pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64 {
     match vector {
         GENERAL_PROTECTION => {
             let (bytes, length) = code();
             u64::from(can_only_fault(bytes.get(..length).unwrap_or(&bytes)))
         }
-        // The processor pushes an error code, as for a page fault.
+        // The processor pushes an error code, as for a page fault, so there is no surplus.
         8 | 10 | 11 | 12 | 14 | 17 | 21 | 29 | 30 => 0,
         // The stub pushes a zero instead of an error code.
         INVALID_OPCODE => 2,
@@ -39,7 +40,7 @@ pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64
 pub fn can_only_fault(code: &[u8]) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3 | 0x40..=0x4f);
     let prefixes = code.iter().take_while(is_prefix).count();
-    // There are only prefixes: the instruction exceeds the maximum length.
+    // All bytes are prefixes, so the instruction exceeds the maximum length.
     let Some((&opcode, rest)) = code[prefixes..].split_first() else {
         return code.len() == LONGEST;
     };
@@ -55,7 +56,7 @@ pub fn can_only_fault(code: &[u8]) -> bool {
             2 => *modrm < 0xc0 || *modrm == 0xd1,
             3 => *modrm < 0xc0,
             6 => true,
-            // SWAPGS.
+            // Of the register forms in this group, only SWAPGS is privileged.
             7 => *modrm < 0xc0 || *modrm == 0xf8,
             _ => false,
         },
@@ -120,7 +121,7 @@ mod tests {
             (&[0x0f, 0x01, 0xf8], 1),
             (&[0x41, 0x0f, 0x20, 0xc0], 1),
             (&[0x66; LONGEST], 1),
-            // IN, OUT and RDPMC call a helper, which subtracts the instruction.
+            // IN, OUT and RDPMC call a helper of QEMU, which subtracts the instruction from the count.
             (&[0xe4, 0x60], 0),
             (&[0xee], 0),
             (&[0x0f, 0x33], 0),
@@ -131,7 +132,7 @@ mod tests {
             (&[0x0f, 0x01, 0x00], 0),
             (&[0x66, 0x66], 0),
             (&[0x0f], 0),
-            // The instruction address itself is not canonical, so nothing was executed.
+            // The instruction address itself is not canonical, so no instruction was executed.
             (&[], 0),
         ] {
             assert_eq!(surplus(13, || padded(code)), expected, "{code:x?}");

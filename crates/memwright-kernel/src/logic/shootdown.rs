@@ -1,21 +1,22 @@
 //! TLB shootdown: a CPU makes other CPUs invalidate translations, and waits until they have done so.
 //!
 //! Every CPU has one request, which is in use while that CPU waits, and one word with a bit for each CPU whose request
-//! it must serve. A requesting CPU writes its request and sets its bit in the word of every target. It interrupts the
-//! targets whose word was empty: a target whose word is not empty has been interrupted already. It then waits until
-//! each target has cleared its bit in the request. After a number of steps the requesting CPU halts. It announces the
-//! halt by setting its own bit in the request: the last target to clear its bit finds only that bit left, and wakes the
-//! requesting CPU. A target clears its bit and reads the rest in a single atomic operation, so no wakeup is lost:
-//! either the requesting CPU finds the request empty when it sets its own bit, or the last target finds that bit. While
-//! a CPU waits, it serves requests of other CPUs, so CPUs with requests to each other all make progress. A waiting CPU
-//! makes no other request, so one request per CPU suffices. Nothing is allocated: the request points to the list of
+//! it must serve. A requesting CPU writes its request and sets its bit in the word of every target. It interrupts only
+//! the targets whose word was empty, because the other targets have been interrupted already. It then waits until each
+//! target has cleared the target's bit in the request. After a number of steps the requesting CPU halts. It announces
+//! the halt by setting its own bit in the request: the last target to clear its bit finds only that bit left, and wakes
+//! the requesting CPU. A target clears its bit and reads the rest in a single atomic operation, so no wakeup is lost:
+//! either the requesting CPU finds the request empty when it sets its own bit, or the last target finds that bit. A
+//! waiting CPU serves requests of other CPUs, so CPUs that wait for each other all make progress. A waiting CPU makes
+//! no other request, so one request per CPU suffices. No memory is allocated: the request points to the list of
 //! translations, which belongs to the requesting CPU.
 //!
 //! # Ordering
-//! A target takes the bit in its word (acquire: it reads the complete request), invalidates, and clears its bit in the
-//! request (release). The requesting CPU reads the cleared bit (acquire), so all its later operations, such as reusing
-//! a frame, come after the target's last use of an invalidated translation. The requesting CPU writes the request again
-//! only after all bits are cleared, so no target reads a mixture of two requests.
+//! A target takes the requesting CPU's bit in its word (acquire: the target reads the complete request), invalidates,
+//! and clears its own bit in the request (release). The requesting CPU reads the cleared bit (acquire), so all its
+//! later operations, such as reusing a frame, come after the target's last use of an invalidated translation. The
+//! requesting CPU writes the request again only after all bits are cleared, so no target reads a mixture of two
+//! requests.
 
 use core::ptr;
 use core::slice;
@@ -27,7 +28,7 @@ use memwright_table::machine::Invalidation;
 /// The translations that a CPU must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order<'a> {
-    /// Physical address of the root whose translations are invalidated; 0 for the kernel's translations, which all
+    /// The physical address of the root whose translations are invalidated; 0 for the kernel's translations, which all
     /// roots share.
     pub root: u64,
     /// The ranges of translations to invalidate.
@@ -46,15 +47,15 @@ pub trait Wait {
 /// The request of one CPU.
 #[repr(align(64))]
 struct Request {
-    /// Targets that have not served the request yet, and the bit of the requesting CPU while that CPU halts.
+    /// The targets that have not served the request yet, and the bit of the requesting CPU while that CPU halts.
     left: AtomicU64,
     root: AtomicU64,
-    /// Address of the list of translations, valid until no target is left.
+    /// The address of the list of translations, which is valid until no target is left.
     first: AtomicPtr<Invalidation>,
     count: AtomicUsize,
 }
 
-/// A bit for each CPU whose request a CPU must serve.
+/// One word per CPU, with a bit for each CPU whose request this CPU must serve.
 #[repr(align(64))]
 struct Asked(AtomicU64);
 
@@ -86,9 +87,9 @@ impl Shootdown {
         }
     }
 
-    /// Sends a request to `targets`, a bit for each CPU. Returns when all of them have served it. `cpu` is the calling
-    /// CPU, which must not be a target. `interrupt` interrupts a target, so that it checks its word soon. The calling
-    /// CPU spins for at most `spins` steps, and then halts. Returns whether it halted.
+    /// Sends the request `order` to `targets` (one bit per CPU). Returns when all targets have served it. `cpu` is the
+    /// calling CPU, which must not be a target. `interrupt` interrupts a target, so that the target checks its word
+    /// soon. The calling CPU spins for at most `spins` steps, and then halts. Returns whether it halted.
     pub fn ask(
         &self,
         cpu: usize,
@@ -103,15 +104,15 @@ impl Shootdown {
         request.count.store(order.what.len(), Ordering::Relaxed);
         let first = order.what.as_ptr().cast_mut();
         request.first.store(first, Ordering::Relaxed);
-        // Relaxed suffices: a target accesses `left` only after it has read the bit of this CPU in its word, which is
+        // Relaxed suffices: a target accesses `left` only after it has read the bit of `cpu` in its own word, which is
         // set below.
         request.left.store(targets, Ordering::Relaxed);
         let mut rest = targets;
         while rest != 0 {
             let target = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            // Release: publishes the request above. The full barrier also orders the caller's changes of the table
-            // before the interrupt.
+            // The release part publishes the request above. The full barrier also orders the caller's changes of the
+            // table before the interrupt.
             if self.asked[target].0.fetch_or(1 << cpu, Ordering::SeqCst) == 0 {
                 interrupt(target);
             }
@@ -137,9 +138,9 @@ impl Shootdown {
         self.asked[cpu].0.load(Ordering::Relaxed) != 0
     }
 
-    /// Serves all requests to `cpu`, on that CPU. `forget` invalidates the translations of a request. `wake` wakes a
-    /// CPU that has halted, once all its targets have served its request. An interrupt handler may call this function
-    /// while the interrupted code runs it, since each bit is taken only once.
+    /// Serves all requests to `cpu`. Must be called on that CPU. `forget` invalidates the translations of a request.
+    /// `wake` wakes a requesting CPU that has halted, once all its targets have served its request. Because each bit is
+    /// taken only once, an interrupt handler may call this function even if it has interrupted this function.
     pub fn serve(
         &self,
         cpu: usize,
@@ -152,7 +153,7 @@ impl Shootdown {
             let request = &self.requests[asker];
             askers &= askers - 1;
             let first = request.first.load(Ordering::Relaxed);
-            // SAFETY: before the CPU set the bit, it published a borrowed slice. That CPU waits in `ask`, with the
+            // SAFETY: before the requesting CPU set the bit, it published a borrowed slice. It waits in `ask`, with the
             // slice still borrowed, until this CPU has cleared its bit in the request below.
             let what =
                 unsafe { slice::from_raw_parts(first, request.count.load(Ordering::Relaxed)) };
@@ -170,7 +171,7 @@ impl Shootdown {
         self.requests[cpu].left.load(Ordering::Relaxed) & 1 << cpu != 0
     }
 
-    /// Returns the CPUs that have not served the request of `cpu` yet: a bit for each.
+    /// Returns the CPUs that have not served the request of `cpu` yet, as one bit per CPU.
     pub fn waits_for(&self, cpu: usize) -> u64 {
         self.requests[cpu].left.load(Ordering::Relaxed) & !(1 << cpu)
     }
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Calls `serve` in each step; halts by parking the thread.
+    /// Waits by calling `serve` in each step. Halts by parking the thread.
     struct Serving<F>(F);
 
     impl<F: FnMut()> Wait for Serving<F> {
@@ -230,7 +231,8 @@ mod tests {
         }
     }
 
-    /// Makes target 1 serve the request while the requesting CPU spins, and target 2 while it halts.
+    /// Makes target 1 serve the request while the requesting CPU spins, and makes target 2 serve it while the
+    /// requesting CPU halts.
     struct SecondServes<'a>(&'a Shootdown, Vec<usize>);
 
     impl Wait for SecondServes<'_> {
@@ -256,9 +258,9 @@ mod tests {
         assert_eq!((wait.1, shootdown.waits_for(0)), (vec![0], 0));
     }
 
-    /// Every CPU sends requests to all other CPUs at the same time, many times. It serves requests only while it waits
-    /// and between its own requests. A halted CPU stays halted until it is interrupted or woken, so a lost wakeup would
-    /// block the test.
+    /// Every CPU sends requests to all other CPUs at the same time, many times. It serves requests while it waits and
+    /// between its own requests, and at no other time. A halted CPU stays halted until it is interrupted or woken, so a
+    /// lost wakeup would block the test.
     #[test]
     fn all_ask_all() {
         for spins in [0, 1, 50] {
@@ -270,7 +272,8 @@ mod tests {
         const CPUS: usize = 6;
         const ROUNDS: u64 = 700;
         let shootdown = Shootdown::new();
-        // The last request of each CPU to each other CPU. These are plain stores, which only the shootdown orders.
+        // The last request of each CPU to each other CPU. The stores to these words are plain; only the shootdown
+        // orders them.
         let asked: [[AtomicU64; CPUS]; CPUS] = Default::default();
         let done = AtomicUsize::new(0);
         let threads: [OnceLock<Thread>; CPUS] = Default::default();

@@ -12,14 +12,14 @@ pub use memwright_linux_abi::M;
 
 static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets the frame allocator, which is then never freed.
+/// Sets the frame allocator, which is never freed from then on.
 pub fn set(frames: &Arc<Frames<M>>) {
     FRAMES.store(Arc::into_raw(frames.clone()).cast_mut(), Ordering::Release);
 }
 
 fn frames() -> Option<&'static Frames<M>> {
     let frames = FRAMES.load(Ordering::Acquire);
-    // SAFETY: a non-null pointer came from `set`, which leaked one reference.
+    // SAFETY: a non-null pointer came from `set`, which keeps one reference forever.
     unsafe { frames.as_ref() }
 }
 
@@ -28,7 +28,7 @@ pub fn total() -> u64 {
     frames().map_or(0, Frames::total)
 }
 
-/// Allocates 2^`order` frames. Returns their address in the direct map. The contents are undefined.
+/// Allocates 2^`order` frames. Returns the address of the frames in the direct map. Their contents are undefined.
 pub fn allocate(order: u8) -> Option<u64> {
     let frame = frames()?
         .allocate(order, FrameKind::Kernel)
@@ -37,7 +37,7 @@ pub fn allocate(order: u8) -> Option<u64> {
     Some(DIRECT_BASE + frame.address().as_u64())
 }
 
-/// Frees the frames at an address that [`allocate`] returned.
+/// Frees the frames at `address`, which [`allocate`] returned.
 pub fn release(address: u64) {
     if let Some(frames) = frames() {
         let number = (address - DIRECT_BASE) / 4096;

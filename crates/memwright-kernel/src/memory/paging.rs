@@ -8,8 +8,9 @@
 //! 0xffff_ffff_8000_0000  image        text RX, constants R+NX, data RW+NX
 //! ```
 //!
-//! All top-level entries of this half are filled at boot and never change. So later changes to the lower levels apply
-//! to every root, since each is made from the template. No page is both writable and executable, including its aliases.
+//! All top-level entries of this half are filled at boot and never change. Every root copies these entries from the
+//! template, so later changes to the lower levels apply to every root. No page is both writable and executable, even
+//! through an alias.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,18 +18,18 @@ use crate::arch;
 use crate::boot::memory_map::MemoryMap;
 use crate::boot::pvh::PhysicalRange;
 
-/// Virtual address of the kernel image's mapping of physical address 0.
+/// The virtual address at which the mapping of the kernel image has physical address 0.
 pub const IMAGE_BASE: u64 = 0xffff_ffff_8000_0000;
-/// Virtual address of physical address 0 in the direct map.
+/// The virtual address at which the direct map has physical address 0.
 pub const DIRECT_BASE: u64 = 0xffff_8000_0000_0000;
-/// One past the largest physical address that the direct map covers (64 TiB).
+/// The address after the last physical address that the direct map covers (64 TiB).
 const DIRECT_LIMIT: u64 = 1 << 46;
 /// Start of the area of kernel stacks.
 pub const STACKS_BASE: u64 = 0xffff_c000_0000_0000;
-/// Start of the area of device registers, one page for each.
+/// The start of the area of device registers, in which each device has one page.
 const DEVICES_BASE: u64 = 0xffff_e000_0000_0000;
 
-/// First address that does not belong to user space (one past the lower canonical half).
+/// The first address that does not belong to user space, which is the end of the lower canonical half.
 pub const USER_LIMIT: u64 = 0x0000_8000_0000_0000;
 
 const PAGE: u64 = 4096;
@@ -48,13 +49,13 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// writes to the kernel's tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// Text.
+    /// The right of text.
     ReadExecute,
-    /// Constants.
+    /// The right of constants.
     Read,
-    /// Data.
+    /// The right of data.
     ReadWrite,
-    /// Device registers: uncached.
+    /// The right of device registers, which are uncached.
     Device,
 }
 
@@ -78,7 +79,7 @@ pub fn template() -> u64 {
     TEMPLATE.load(Ordering::Relaxed)
 }
 
-/// Size in bytes of the boot processor's first stack, which later serves as its idle stack.
+/// The size in bytes of the boot processor's first stack, which later serves as its idle stack.
 pub const BOOT_STACK_SIZE: usize = 64 * 1024;
 
 unsafe extern "C" {
@@ -89,17 +90,17 @@ unsafe extern "C" {
     static boot_stack: u8;
 }
 
-/// Link addresses of the image's parts.
+/// The link addresses of the image's parts.
 pub struct Image {
-    /// First byte of text.
+    /// The first byte of text.
     pub text_start: u64,
-    /// One past text, first byte of constants.
+    /// The end of text, and the first byte of constants.
     pub text_end: u64,
-    /// One past constants, first byte of data.
+    /// The end of constants, and the first byte of data.
     pub rodata_end: u64,
-    /// One past data.
+    /// The end of data.
     pub end: u64,
-    /// The guard page below the boot stack, inside data.
+    /// The guard page below the boot stack, which is inside data.
     pub guard: u64,
 }
 
@@ -123,7 +124,8 @@ pub fn image_memory() -> PhysicalRange {
     }
 }
 
-/// Access to the tables by physical address: identity-mapped under the boot tables, later through the direct map.
+/// Access to the tables by physical address: through the identity mapping under the boot tables, and later through the
+/// direct map.
 #[derive(Clone, Copy)]
 struct Tables {
     offset: u64,
@@ -134,7 +136,7 @@ impl Tables {
     fn entry(self, table: u64, index: u64) -> &'static AtomicU64 {
         let address = self.offset + table + (index & 511) * 8;
         // SAFETY: every `table` passed here is one of the kernel's own page tables. It is mapped at `offset` as long as
-        // this value is used, and accessed as atomic words only.
+        // this value is used, and is accessed only as atomic words.
         unsafe { &*(address as *const AtomicU64) }
     }
 
@@ -215,8 +217,8 @@ impl Tables {
 /// Returns `None` if there is not enough memory below 1 GiB.
 ///
 /// # Safety
-/// Called once, on the boot processor, under the boot tables. `usable` is all usable memory, and `free` the part of it
-/// that is not in use. `window` is the physical range of the command's window.
+/// Called once, on the boot processor, under the boot tables. `usable` is all usable memory, and `free` is the part of
+/// it that is not in use. `window` is the physical range of the command's window.
 pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRange) -> Option<()> {
     let tables = Tables { offset: 0 };
     let mut page = || free.take_page(1 << 30);
@@ -239,7 +241,7 @@ pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRa
             &mut page,
         )?;
     }
-    // Text and constants are not in the direct map, so that neither has a writable alias.
+    // Text and constants are not in the direct map, so that they have no writable alias.
     let mut direct = *usable;
     direct.remove(PhysicalRange {
         start: image.text_start - IMAGE_BASE,
@@ -277,7 +279,7 @@ pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRa
     Some(())
 }
 
-/// Mapped device pages: the local APIC and the I/O APIC, at their architectural addresses.
+/// The device pages that are mapped: the local APIC and the I/O APIC, at their architectural addresses.
 const DEVICES: [u64; 2] = [0xfee0_0000, 0xfec0_0000];
 
 /// Address of the local APIC's registers.
@@ -287,8 +289,8 @@ pub const IO_APIC: u64 = DEVICES_BASE + PAGE;
 /// Virtual address of the window, the memory that the guest shares with the command.
 pub const WINDOW_MEMORY: u64 = DEVICES_BASE + (2 << 20);
 
-/// Maps one page of kernel data at `address` in the area of stacks. `page` provides pages for tables, which are in the
-/// direct map.
+/// Maps one page of kernel data at `address` in the area of stacks. `page` provides pages for page tables; these pages
+/// are in the direct map.
 ///
 /// Returns `None` if a table was needed and no page was available; nothing is then mapped.
 ///
@@ -335,17 +337,17 @@ pub fn unmap_stack_page(address: u64) -> Option<u64> {
 /// The result of a walk over the kernel half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkReport {
-    /// Mapped leaves.
+    /// The number of mapped leaf entries.
     pub leaves: u64,
-    /// Leaves that are both writable and executable: must be 0.
+    /// The number of leaf entries that are both writable and executable, which must be 0.
     pub writable_executable: u64,
-    /// Leaves that user mode can access: must be 0.
+    /// The number of leaf entries that user mode can access, which must be 0.
     pub user: u64,
-    /// Executable leaves.
+    /// The number of executable leaf entries.
     pub executable: u64,
 }
 
-/// Walks every kernel mapping. Returns the number of leaves, and of those with forbidden rights.
+/// Walks every kernel mapping. Returns the number of leaf entries, and of those with forbidden rights.
 pub fn audit() -> WalkReport {
     let mut report = WalkReport::default();
     let tables = Tables {
@@ -360,8 +362,8 @@ pub fn audit() -> WalkReport {
     report
 }
 
-/// Walks a table and the tables below it. `rights` contains the rights from the levels above: write and user if all of
-/// them permit it, and no-execute if any of them sets it.
+/// Walks a table and the tables below it. `rights` contains the rights from the levels above. Write and user access are
+/// set if all of these levels permit them, and no-execute is set if any of these levels sets it.
 fn audit_table(tables: Tables, table: u64, level: u32, rights: u64, report: &mut WalkReport) {
     for index in 0..512 {
         let entry = tables.entry(table, index).load(Ordering::Relaxed);

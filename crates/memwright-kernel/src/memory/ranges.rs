@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::boot::memory_map::{MOST_RANGES, MemoryMap};
 
-/// The ranges, each as its first byte and one past its last byte.
+/// The ranges, each with its first byte and the address after its last byte.
 static RANGES: [[AtomicU64; 2]; MOST_RANGES] =
     [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);

@@ -3,8 +3,8 @@
 //! The payload is written to the window. Then the kind, the length and the pacing bytes are written to the debug port
 //! by `out` instructions. The port never has to be polled, so the instruction count of an output depends only on its
 //! length. One CPU writes at a time. A panic uses only the port, to which it writes its payload as well. If a panic
-//! interrupts its own CPU while that CPU writes a frame, it pads that frame first, so that the reader finds the next
-//! header. A different CPU that writes a frame completes it before it stops.
+//! interrupts its own CPU while that CPU writes a frame, the panic first fills up that frame, so that the reader finds
+//! the next header. Any other CPU that is writing a frame completes the frame before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -15,10 +15,10 @@ use super::answer_late;
 use crate::percpu::{self, PerCpu};
 use crate::{arch, window};
 
-/// The CPU that writes a frame: its index plus one; 0 for none. This is not a lock of the synchronisation layer: NMIs
-/// and panics also write frames, and must detect whether they have interrupted their own CPU while it writes a frame.
+/// The CPU that writes a frame, as its index plus one; 0 for none. This is not a lock of the synchronisation layer,
+/// because NMIs and panics also write frames, and must detect whether they have interrupted a frame of their own CPU.
 static WRITER: AtomicU32 = AtomicU32::new(0);
-/// Bytes of the open frame that have not been sent yet.
+/// The number of bytes of the open frame that have not been sent yet.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
 /// The pacing bytes of the longest frame (see [`window`]).
@@ -31,7 +31,7 @@ fn send(bytes: &[u8]) {
     unsafe { arch::write_port_all(OUTPUT_PORT, bytes) };
 }
 
-/// Writes a payload as frames.
+/// Writes `payload` as one or more frames.
 pub fn frame(kind: Channel, payload: &[u8]) {
     let (first, rest) = payload.split_at(payload.len().min(LONGEST_FRAME));
     one_frame(kind, first);
@@ -46,8 +46,8 @@ fn one_frame(kind: Channel, payload: &[u8]) {
         .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        // Do not serve requests while waiting: this code can run in an NMI, and the CPU that is writing a frame waits
-        // for no other CPU.
+        // Do not serve requests while waiting, because this code can run in an NMI. The CPU that is writing a frame
+        // waits for no other CPU.
         arch::pause();
     }
     let follows = if kind.is_inline() {
@@ -65,17 +65,17 @@ fn one_frame(kind: Channel, payload: &[u8]) {
     answer_late(cpu);
 }
 
-/// Returns the value of [`WRITER`] for this CPU.
+/// Returns the value that [`WRITER`] has while this CPU writes a frame.
 fn mark(cpu: &PerCpu) -> u32 {
     cpu.index.load(Ordering::Relaxed) + 1
 }
 
-/// Returns whether this CPU has an open frame. It must then not begin another frame.
+/// Returns whether this CPU has an open frame. While it has one, it must not begin another.
 pub fn is_open() -> bool {
     WRITER.load(Ordering::Relaxed) == mark(percpu::current())
 }
 
-/// Completes the frame that a panic interrupted, if there is one. The code that was writing it never continues.
+/// Completes the frame that a panic interrupted, if there is one. The code that was writing the frame never continues.
 pub fn pad_open_frame() {
     for _ in 0..OWED.swap(0, Ordering::Relaxed) {
         send(b"?");
@@ -83,7 +83,8 @@ pub fn pad_open_frame() {
     WRITER.store(0, Ordering::Release);
 }
 
-/// Text collected in a fixed buffer and sent as frames of one kind. It allocates nothing, so it works in a panic.
+/// Text that is collected in a fixed buffer and sent as frames of one kind. It allocates no memory, so it works in a
+/// panic.
 pub struct Text {
     kind: Channel,
     used: usize,

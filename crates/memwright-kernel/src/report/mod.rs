@@ -1,5 +1,5 @@
-//! Reports about a CPU: registers, a backtrace, held locks, recent events. An NMI requests such a report from every
-//! CPU. The CPUs answer one after another, and the last one adds the state of the personality.
+//! Reports about a CPU: its registers, a backtrace, held locks, recent events. An NMI requests such a report from every
+//! CPU. The CPUs answer one after another, and the last CPU adds the state of the personality.
 
 pub mod console;
 pub mod panic;
@@ -18,7 +18,7 @@ use console::Text;
 
 /// Whether a CPU is writing its answer.
 static ANSWERING: AtomicBool = AtomicBool::new(false);
-/// The CPUs that have answered the current request: a bit for each.
+/// The CPUs that have answered the current request, as one bit per CPU.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
 /// The maximum number of return addresses in a backtrace.
@@ -52,7 +52,7 @@ pub const fn exception_name(number: u8) -> &'static str {
     }
 }
 
-/// Writes the registers at a trap.
+/// Writes the registers at a trap. `address` is the value of CR2.
 pub fn registers(text: &mut Text, f: &TrapFrame, address: u64) -> fmt::Result {
     writeln!(
         text,
@@ -175,7 +175,7 @@ pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Resu
             break;
         }
         // SAFETY: both words are on a kernel stack that `on_stack` has found. Slots that are not in use are unmapped,
-        // so a stray pointer into one causes a nested report.
+        // so a stray pointer into such a slot causes a nested report.
         let [next, address] = unsafe { *(frame_pointer as *const [u64; 2]) };
         if address < paging::IMAGE_BASE {
             break;
@@ -251,12 +251,12 @@ fn was_requested(cpu: &PerCpu) {
     });
 }
 
-/// Waits until no other CPU is writing an answer, and writes this CPU's answer. A CPU that writes an answer waits for
-/// nothing except the end of another CPU's output frame.
+/// Waits until no other CPU is writing an answer, and writes this CPU's answer with `report`. While a CPU writes its
+/// answer, it waits only for the end of another CPU's output frame.
 fn answer(cpu: &PerCpu, report: impl FnOnce(&mut Text) -> fmt::Result) {
     while ANSWERING.swap(true, Ordering::Acquire) {
         if panic::must_stop() {
-            return; // the NMI that stops this CPU is taken after this one
+            return; // the NMI that stops this CPU is taken after the current one
         }
         arch::pause();
     }

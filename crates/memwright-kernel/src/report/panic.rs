@@ -1,6 +1,6 @@
 //! The end of a run after a kernel failure. For the failed CPU, the report contains the cause, the registers, the held
 //! locks, a backtrace and the recent events. For every other CPU, it contains a short backtrace and the held locks. The
-//! state of the personality follows. The code that writes it waits for no lock and allocates nothing.
+//! state of the personality follows. The code that writes the report waits for no lock and allocates no memory.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -17,21 +17,21 @@ use crate::memory::paging::USER_LIMIT;
 use crate::trap::frame::TrapFrame;
 use crate::{apic, arch, percpu, usercopy};
 
-/// The CPU whose failure is reported: its index plus one; 0 for none.
+/// The CPU whose failure is reported, as its index plus one; 0 for none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// Number of reports begun on the failed CPU. A failure while a report is written begins another report; this number
-/// limits them.
+/// The number of reports that the failed CPU has begun. A failure while a report is written begins another report, and
+/// this number limits such reports.
 static REPORTS: AtomicU32 = AtomicU32::new(0);
-/// The CPUs that have stopped because another one failed: a bit for each.
+/// The CPUs that have stopped because another CPU failed, as one bit per CPU.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// The stopped CPU whose turn it is to write its report: its index plus one; 0 for none.
+/// The stopped CPU whose turn it is to write its report, as its index plus one; 0 for none.
 static TURN: AtomicU32 = AtomicU32::new(0);
-/// The stopped CPUs that have written their reports: a bit for each.
+/// The stopped CPUs that have written their reports, as one bit per CPU.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Exit status of the machine after a panic.
 const PANIC_STATUS: u8 = 0x3f;
-/// The maximum number of steps for which to wait for a CPU that may never answer.
+/// The maximum number of steps for which this CPU waits for a CPU that may never answer.
 const PATIENCE: u32 = 1_000_000;
 
 #[panic_handler]
@@ -105,7 +105,7 @@ fn own_mark() -> u32 {
     percpu::current().index.load(Ordering::Relaxed) + 1
 }
 
-/// Returns the online CPUs except this one: a bit for each.
+/// Returns the online CPUs except this one, as one bit per CPU.
 fn other_cpus() -> u64 {
     percpu::online() & !(1 << (own_mark() - 1))
 }
@@ -145,7 +145,7 @@ fn others(text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Returns whether another CPU has failed. This one must then stop.
+/// Returns whether another CPU has failed. This CPU must then stop.
 pub fn must_stop() -> bool {
     let failed = FAILED.load(Ordering::Acquire);
     failed != 0 && failed != own_mark()
@@ -156,8 +156,8 @@ pub fn is_failing() -> bool {
     FAILED.load(Ordering::Acquire) == own_mark()
 }
 
-/// Stops this CPU because another one failed. `frame` is the trap frame of the NMI. Without a frame, the backtrace
-/// begins at the caller.
+/// Stops this CPU because another CPU failed. `frame` is the trap frame of the NMI. Without it, the backtrace begins at
+/// the caller.
 pub fn stop_for_other(frame: Option<&TrapFrame>) -> ! {
     stop(|text| match frame {
         Some(frame) => {

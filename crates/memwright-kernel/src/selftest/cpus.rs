@@ -1,4 +1,4 @@
-//! Tests of several CPUs: that they start, interrupt each other, answer shootdowns and stop.
+//! Tests several CPUs: they must start, interrupt each other, answer shootdowns and stop.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_linux_abi::host::Cpus;
@@ -20,23 +20,23 @@ use crate::memory::paging;
 use crate::percpu::PerCpu;
 use crate::{arch, clock, ipi, percpu, smp};
 
-/// The earliest counter value at which another CPU began its first stretch.
+/// The earliest counter value at which one of the other CPUs began its first stretch.
 static EARLIEST_STRETCH: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Number of jobs given to the other CPUs so far. Each of them executes every job once.
+/// The number of jobs given to the other CPUs so far. Each of these CPUs executes every job once.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 /// The number of the current job.
 static JOB: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have begun the current job: a bit for each.
+/// The CPUs that have begun the current job, as one bit per CPU.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have completed the current job: a bit for each.
+/// The CPUs that have completed the current job, as one bit per CPU.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// Number of shootdowns that each CPU sends.
+/// The number of shootdowns that each CPU sends.
 const ROUNDS: u64 = 100;
-/// Nanoseconds after which a test fails.
+/// The time in nanoseconds after which a test fails.
 const PATIENCE: u64 = 5_000_000_000;
 
-/// Jobs, by number.
+/// The jobs, by number.
 const JOBS: [fn(); 6] = [
     || {},
     shoot_at_all,
@@ -46,21 +46,21 @@ const JOBS: [fn(); 6] = [
     answer_late,
 ];
 
-/// Number of changes or kicks in each race test.
+/// The number of changes or kicks in each race test.
 const CHANGES: u64 = 100;
-/// Nanoseconds between interrupts of a CPU that runs a loop.
+/// The time in nanoseconds between two interrupts of a CPU that runs a loop.
 const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
 /// Whether [`wait_in_user_mode`] and [`write_to_shared`] must return.
 static STOP: AtomicBool = AtomicBool::new(false);
-/// The CPUs that hold a lock forever, in [`keep_busy`]: a bit for each.
+/// The CPUs that hold a lock forever, in [`keep_busy`], as one bit per CPU.
 static LOCKED: AtomicU64 = AtomicU64::new(0);
-/// Number of kicks that ended user mode on each CPU.
+/// The number of kicks that ended user mode, per CPU.
 static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// Runs a CPU that was started for the tests: it serves requests and executes jobs.
+/// Serves requests and executes jobs on a CPU that was started for the tests.
 pub fn secondary() -> ! {
     let begun = percpu::current().changed.load(Ordering::Relaxed);
     EARLIEST_STRETCH.fetch_min(begun, Ordering::AcqRel);
@@ -85,7 +85,7 @@ fn others() -> impl Iterator<Item = CpuId> {
     (1..percpu::count()).map(|index| CpuId::new(index as u16))
 }
 
-/// Returns the set of all CPUs: a bit for each.
+/// Returns the set of all CPUs, as one bit per CPU.
 fn everybody() -> u64 {
     u64::MAX >> (64 - percpu::count())
 }
@@ -99,7 +99,7 @@ fn wait_for(condition: impl Fn() -> bool) -> Outcomes {
     Ok(())
 }
 
-/// Gives every other CPU a job. The caller waits for `DONE`.
+/// Gives the job `job` to every other CPU. The caller then waits for `DONE`.
 fn give(job: u64) {
     BEGUN.store(0, Ordering::Relaxed);
     DONE.store(0, Ordering::Relaxed);
@@ -161,8 +161,8 @@ pub fn occupy() {
     }
 }
 
-/// Depending on the index of the CPU: stays in user mode, stays in the kernel with a lock held, or returns, so that the
-/// CPU idles.
+/// Keeps this CPU busy in a way that depends on its index. The CPU stays in user mode, or stays in the kernel with a
+/// lock held. Otherwise the function returns, so that the CPU idles.
 fn keep_busy() {
     match own_index() % 3 {
         1 => user::spin(),
@@ -232,7 +232,7 @@ pub fn shootdowns_cross() -> Outcomes {
     check(count() - before <= most, "more interrupts than requests")
 }
 
-/// Serves no request until the first CPU halts while it waits for the answers to its shootdown.
+/// Serves no request until the first CPU halts because it waits for the answers to its shootdown.
 fn answer_late() {
     while !ipi::halts_for_answers(0) {
         arch::pause();
@@ -269,7 +269,7 @@ pub fn others_stand_still() -> Outcomes {
     ipi::let_go();
     check(!moved, "a CPU or the clock went on")?;
     check(clock::now() >= before, "the clock went back")?;
-    // The job that was given while the CPUs were stopped is not lost.
+    // The CPUs have not lost the job that was given while they were stopped.
     wait_for_job()
 }
 
@@ -317,7 +317,7 @@ fn write_to_shared() {
         if own_index() % 2 == 1 {
             clock::set_deadline(Some(clock::now() + TICK));
             user::run(&mut state);
-            // If the clock counts instructions, a CPU that faults repeatedly would otherwise keep its turn.
+            // Without this, if the clock counts instructions, a CPU that faults repeatedly would keep its turn.
             ipi::relax();
         } else {
             let _ = HARDWARE.copy_to_user(user::DATA + 64, &[7; 32]);
@@ -329,11 +329,11 @@ fn write_to_shared() {
     user::load(paging::template());
 }
 
-/// Time after which the test no longer waits for a CPU to write, as a multiple of [`TICK`].
+/// The time after which the test no longer waits for a CPU to write, as a multiple of [`TICK`].
 const LATE: u64 = 100;
 
-/// Unmaps the page repeatedly. Checks that its frame is no longer written once every CPU has invalidated the
-/// translation.
+/// Unmaps the page repeatedly. Checks that the frame of the page is no longer written once every CPU has invalidated
+/// the translation.
 fn take_away(memory: &UserMemory) -> Outcomes {
     let root = Frame::new((memory.root() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());
@@ -362,7 +362,7 @@ fn take_away(memory: &UserMemory) -> Outcomes {
         )?;
         written += u64::from(before != last);
         last = before;
-        // Wait until the other CPUs have written: a busy host can delay them.
+        // Wait until the other CPUs have written. A busy host can delay them.
         let end = clock::now() + TICK * (1 + round % 3);
         let late = end + LATE * TICK;
         while clock::now() < end || counters() == after && clock::now() < late {

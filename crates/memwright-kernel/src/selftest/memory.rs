@@ -32,17 +32,17 @@ pub fn write_xor_execute() -> Outcomes {
 }
 
 extern "C" fn write_byte(address: u64) {
-    // SAFETY: the tests pass addresses whose write faults.
+    // SAFETY: the tests pass addresses at which a write faults.
     unsafe { asm!("mov byte ptr [{}], 0", in(reg) address, options(nostack)) };
 }
 
 extern "C" fn read_byte(address: u64) {
-    // SAFETY: the tests pass addresses whose read faults.
+    // SAFETY: the tests pass addresses at which a read faults.
     unsafe { asm!("mov al, [{}]", in(reg) address, out("al") _, options(nostack)) };
 }
 
 extern "C" fn call_address(address: u64) {
-    // SAFETY: the tests pass addresses whose execution faults.
+    // SAFETY: the tests pass addresses at which an instruction fetch faults.
     unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
 }
 
@@ -137,8 +137,8 @@ pub fn stack_overflow_is_caught() -> Outcomes {
 pub fn copies_report_the_fault() -> Outcomes {
     with_user_memory(&[0x90], |_| {
         let mut bytes = [7; 64];
-        // A copy that starts at `near_end` can access 27 bytes, three words and three bytes, before the page ends. The
-        // next page is not mapped.
+        // A copy that starts at `near_end` can access 27 bytes before the page ends, which are three words and three
+        // bytes. The next page is not mapped.
         let near_end = DATA + 4096 - 27;
         let fault = UserFault {
             address: DATA + 4096,

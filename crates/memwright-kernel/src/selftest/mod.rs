@@ -1,6 +1,6 @@
 //! The kernel's self-tests, which run on the target machine. The option `selftest=1` runs them instead of a program.
-//! Each test writes a line to the log; the exit code is 0 if all pass. Other values of the option provoke failures; the
-//! tests of the command check the reports of these failures.
+//! Each test writes a line to the log, and the exit code is 0 if all tests pass. Other values of the option provoke
+//! failures. The tests of the command check the reports of these failures.
 
 mod cpus;
 mod memory;
@@ -110,11 +110,11 @@ const CPU_TESTS: [Test; 7] = [
 pub enum Wanted {
     /// `1`: run all tests, then power off.
     Tests,
-    /// `panic`: panic, to test its report.
+    /// `panic`: panic, to test the report of a panic.
     Panic,
-    /// `fault`: write to the kernel's text, to test the report.
+    /// `fault`: write to the kernel's text, to test the report of the fault.
     Fault,
-    /// `overflow`: overflow the stack, to test the report.
+    /// `overflow`: overflow the stack, to test the report of the overflow.
     Overflow,
     /// `echo`: copy standard input to standard output, then write the clock to the log.
     Echo,
@@ -178,19 +178,19 @@ fn tests() -> ! {
     end(i32::from(failed > 0))
 }
 
-/// Powers the machine off with a result, like the exit of a program.
+/// Powers the machine off with the exit code `code`, like the exit of a program.
 fn end(code: i32) -> ! {
     console::frame(Channel::Result, &Outcome::Exited(code).encode());
     power_off(0)
 }
 
-/// Returns an error unless `condition` holds.
+/// Returns the error `otherwise` unless `condition` holds.
 fn check(condition: bool, otherwise: &'static str) -> Outcomes {
     if condition { Ok(()) } else { Err(otherwise) }
 }
 
-/// Returns an error unless `condition` holds. If the clock does not count instructions, times are not exact and nothing
-/// is checked.
+/// Returns the error `otherwise` unless `condition` holds. Checks nothing if the clock does not count instructions,
+/// because times are then not exact.
 fn check_time(condition: bool, otherwise: &'static str) -> Outcomes {
     check(condition || !clock::counts_nanoseconds(), otherwise)
 }

@@ -15,7 +15,8 @@ use core::arch::asm;
 const LATE: u64 = 500;
 
 pub fn timer_fires() -> Outcomes {
-    // If the clock counts instructions, a long wait takes no host time: the clock skips it while all CPUs are halted.
+    // If the clock counts instructions, a long wait takes no host time, because the clock skips the wait while all CPUs
+    // are halted.
     let long = if clock::counts_nanoseconds() {
         6_000_000_000
     } else {
@@ -48,15 +49,15 @@ pub fn pause_takes_no_time() -> Outcomes {
     )
 }
 
-/// Number of iterations of `count_down`. `AROUND` is the maximum number of instructions that a test counts besides
-/// those of the loop.
+/// The number of iterations of `count_down`. `AROUND` is the maximum number of instructions that a test counts in
+/// addition to those of the loop.
 const TURNS: u32 = 400_000;
 const AROUND: u64 = 100;
 
 /// Executes two instructions in each of `turns` iterations.
 #[inline(always)]
 fn count_down(turns: u32) {
-    // SAFETY: changes only the register of its operand and the flags.
+    // SAFETY: the instructions change only the register of the operand and the flags.
     unsafe {
         asm!("2: dec {0:e}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack));
     }
@@ -84,7 +85,7 @@ pub fn longest_stretch_is_told() -> Outcomes {
     )
 }
 
-/// Copies standard input to standard output. The final clock value depends on the input only.
+/// Copies standard input to standard output. The final clock value depends only on the input.
 pub fn echo() -> ! {
     let mut buffer = alloc::vec![0; 64 * 1024];
     loop {

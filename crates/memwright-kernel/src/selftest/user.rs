@@ -21,15 +21,15 @@ use crate::{clock, host, percpu, tlb};
 
 /// Address of the code.
 pub const CODE: u64 = 0x40_0000;
-/// Address of the data; the next page is not mapped.
+/// The address of the data. The next page is not mapped.
 pub const DATA: u64 = 0x40_1000;
 
 /// A private root with the code of a test mapped at [`CODE`] and a zeroed page at [`DATA`].
 pub struct UserMemory {
     root: u64,
-    /// Address of the lowest-level table in the direct map.
+    /// The direct-map address of the lowest-level page table.
     table: u64,
-    /// Address of the page at [`DATA`] in the direct map.
+    /// The direct-map address of the page at [`DATA`].
     pub data: u64,
     pages: [u64; 6],
 }
@@ -75,7 +75,7 @@ impl UserMemory {
         self.root
     }
 
-    /// Exchanges the entry of the page at [`DATA`]. Returns the previous entry.
+    /// Exchanges the page-table entry of the page at [`DATA`]. Returns the previous entry.
     pub fn exchange_data_entry(&self, entry: u64) -> u64 {
         word(self.table, 1).swap(entry, Ordering::SeqCst)
     }
@@ -88,7 +88,7 @@ impl UserMemory {
     }
 }
 
-/// Loads `root` on this CPU. It is the root of a test, or the template.
+/// Loads `root`, which is the root of a test or the template, on this CPU.
 pub fn load(root: u64) {
     // SAFETY: `root` contains the template's upper half, which maps the kernel.
     unsafe { tlb::load(Frame::new((root / 4096) as u32), false) };
@@ -110,7 +110,7 @@ pub fn word(page: u64, at: u64) -> &'static AtomicU64 {
     unsafe { &*((page + at * 8) as *const AtomicU64) }
 }
 
-/// Serves no system call, so that every call ends user mode.
+/// Serves no system call. With this function as `serve`, every call ends user mode.
 extern "C" fn serve_nothing(_: *const ()) -> bool {
     false
 }
@@ -129,13 +129,13 @@ extern "C" fn serve_one(served: *const AtomicU64) -> bool {
 }
 
 /// Enters user mode for two system calls, the first of which returns directly to user mode. If the clock does not count
-/// instructions, the first call can take so long that the CPU measures its stretch on the return. In that case, the
-/// function enters user mode again.
+/// instructions, the first call can take so long that the CPU measures its stretch on the return. The function then
+/// enters user mode again.
 fn run_two_calls(user: &mut UserState) -> Outcomes {
     let served = AtomicU64::new(0);
     let argument = core::ptr::from_ref(&served).cast();
     loop {
-        // SAFETY: as in `run`; the counter outlives the call.
+        // SAFETY: the argument of `run` applies; the counter outlives the call.
         let trap = unsafe { host::run(user, serve_one as *const (), argument) };
         let is_measured = !clock::counts_nanoseconds() && served.load(Ordering::Relaxed) == 1;
         if trap != Trap::Syscall || !is_measured {
@@ -257,8 +257,8 @@ pub fn traps_are_told_apart() -> Outcomes {
     })
 }
 
-/// Enters user mode and returns the number of instructions counted there. Fails if user mode ends with a trap other
-/// than `expected`.
+/// Enters user mode and returns the number of instructions counted there. Fails unless the trap `expected` ends user
+/// mode.
 fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     let before = HARDWARE.user_instructions();
     let trap = run(user);
@@ -271,8 +271,8 @@ fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
 }
 
 /// Tests that the instructions of the two entries to user mode and of the two exits are not counted as the program's.
-/// Skipped with several CPUs, because the clock then counts the instructions of all of them, and with a clock that does
-/// not count instructions.
+/// Skipped with several CPUs, because the clock then counts the instructions of all CPUs. Also skipped with a clock
+/// that does not count instructions.
 pub fn instructions_are_counted() -> Outcomes {
     if percpu::count() > 1 || !clock::counts_nanoseconds() {
         return Ok(());
@@ -354,7 +354,7 @@ fn set_vector(pattern: &[u64; 4]) {
 /// Returns the contents of the register that `set_vector` loads.
 fn vector() -> [u64; 4] {
     let mut pattern = [0; 4];
-    // SAFETY: as above.
+    // SAFETY: no code of the kernel uses vector registers.
     unsafe { asm!("vmovdqu [{}], ymm5", in(reg) &mut pattern, options(nostack)) };
     pattern
 }
@@ -376,21 +376,21 @@ pub fn extended_state_survives() -> Outcomes {
     check(vector() == [0; 4], "the initial state is not clear")
 }
 
-/// Nanoseconds between two timer interrupts of `spin`. If the clock counts instructions, a CPU keeps its turn for this
-/// time.
+/// The time in nanoseconds between two timer interrupts of `spin`. If the clock counts instructions, a CPU keeps its
+/// turn for this time.
 const TICK: u64 = 1_000_000;
 
 /// For each CPU, the address of the page whose last word is set once the CPU spins in user mode; 0 for none.
 static SPINNING: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// Returns whether a CPU has reached the loop of [`spin`].
+/// Returns whether CPU `index` has reached the loop of [`spin`].
 pub fn spins(index: usize) -> bool {
     let data = SPINNING[index].load(Ordering::Acquire);
     data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
 }
 
 /// Stays in user mode forever. If QEMU runs the CPUs in turn, the timer interrupts user mode to end this CPU's turn. A
-/// request to stop the machine then often arrives in an interrupt handler.
+/// request to stop the machine then often arrives while this CPU is in an interrupt handler.
 pub fn spin() {
     // mov byte ptr [rsp - 8], 1; jmp to itself
     let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {

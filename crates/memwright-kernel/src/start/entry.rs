@@ -1,20 +1,20 @@
 //! The first instructions: from the 32-bit entry of the PVH protocol to 64-bit Rust.
 //!
-//! PVH enters in 32-bit protected mode without paging, with the physical address of the start info in EBX. The boot
-//! tables map the first 4 GiB at address zero, and the first GiB also at the link address. `paging` replaces them early
-//! in the boot, so the identity mapping is short-lived.
+//! The PVH protocol enters the kernel in 32-bit protected mode without paging, with the physical address of the start
+//! info in EBX. The boot tables map the first 4 GiB at address zero, and the first GiB also at the link address.
+//! `paging` replaces the boot tables early in the boot, so the identity mapping is short-lived.
 //!
 //! A secondary CPU starts in real mode in the page that [`smp`](crate::smp) fills. It then enters this code with zero
-//! in EBX, and switches from the boot tables to the kernel's own before its first push.
+//! in EBX. Before its first push, it switches from the boot tables to the kernel's own tables.
 //!
-//! The code uses absolute addresses only: until the last jump it runs 2 GiB below its link address.
+//! The code uses only absolute addresses, because until the last jump it runs 2 GiB below its link address.
 
 use core::arch::global_asm;
 
 use crate::memory::paging::{BOOT_STACK_SIZE, IMAGE_BASE};
 use crate::smp::{START, TRAMPOLINE};
 
-/// The value that is added to a link address, modulo 2^64, to get the physical address (`IMAGE_BASE` negated).
+/// The value that converts a link address to its physical address by addition modulo 2^64 (`IMAGE_BASE` negated).
 const LIFT: u64 = IMAGE_BASE.wrapping_neg();
 
 global_asm!(
@@ -73,19 +73,20 @@ boot_high:
     jmp kernel_main
 
 boot_secondary:
-    mov rax, [rip + {start}]    // the kernel's tables: the identity mapping is gone
+    mov rax, [rip + {start}]    // the kernel's own tables: from now on, the identity mapping is gone
     mov cr3, rax
     mov rsp, [rip + {start} + 8]
     mov rdi, [rip + {start} + 16]
     push rbp
     jmp secondary_main
 
-    // The page in which other CPUs start holds a copy of this code, and is the base of its code segment.
+    // The page in which other CPUs start contains a copy of this code. This page is also the base of their code
+    // segment.
     .globl secondary_trampoline, secondary_trampoline_end
     .code16
 secondary_trampoline:
     cli
-    .byte 0x66                  // the whole 32-bit base
+    .byte 0x66                  // prefix: load the whole 32-bit base
     lgdt cs:[32]
     mov eax, cr0
     or al, 1                    // PE
@@ -143,7 +144,7 @@ boot_gdt_pointer:
     .balign 4096
     .globl boot_stack
 boot_stack:
-    .skip 4096                  // becomes the guard page
+    .skip 4096                  // this page becomes the guard page
     .skip {stack}
     .globl boot_stack_end
 boot_stack_end:

@@ -39,21 +39,21 @@ const LOW_MEMORY: PhysicalRange = PhysicalRange {
 /// End of usable memory, 16 TiB: frame numbers have 32 bits.
 const HIGHEST: u64 = 1 << 44;
 
-/// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, which can still allocate them
-/// when programs have allocated all others.
+/// The number by which the total number of frames is divided to get the number of reserved frames. They are reserved
+/// for page tables and the kernel's heap, which can still allocate them when programs have allocated all other frames.
 const RESERVE_SHARE: u64 = 64;
-/// Minimum and maximum number of reserved frames: 1 and 16 MiB.
+/// The minimum and maximum number of reserved frames, which are 1 MiB and 16 MiB.
 const LEAST_RESERVE: u64 = 256;
 const MOST_RESERVE: u64 = 4096;
 
-/// Entry point of Rust code on the boot processor, on the boot stack and the boot tables.
+/// The entry point of Rust code on the boot processor. It runs on the boot stack and with the boot tables.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(start_info: u64) -> ! {
-    // SAFETY: this is the boot processor, once, with interrupts disabled.
+    // SAFETY: this code runs once, on the boot processor, with interrupts disabled.
     unsafe { percpu::setup_boot_cpu() };
     context::fill_boot_stack();
     idt::fill();
-    // SAFETY: the table was just filled; GS and the stacks were set up above.
+    // SAFETY: the table was just filled; GS, the task state and the stacks were set up above.
     unsafe { idt::load() };
     // SAFETY: the table was just loaded.
     unsafe { arch::show_descriptor_table() };
@@ -119,7 +119,7 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8], NodeMap) {
     (free, archive, nodes)
 }
 
-/// Physical memory as mapped by the boot tables.
+/// Physical memory as the boot tables map it.
 struct IdentityMapped;
 
 impl acpi::Memory for IdentityMapped {
@@ -192,7 +192,8 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     }
 }
 
-/// Reserves memory for the hugetlb pool. Powers the machine off if the run requests more than is available.
+/// Reserves `pages` huge pages for the hugetlb pool. Powers the machine off if the run requests more than are
+/// available.
 fn fill_pool(memory: &Memory<M>, pages: u64) {
     memory.frames().resize_pool(pages);
     let total = memory.frames().pool().total;
@@ -203,8 +204,9 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     }
 }
 
-/// Creates the memory manager with the policies of the run. Skips policies that the memory manager does not have: they
-/// can belong to another part of the system. The command refuses policies that no part supports.
+/// Creates the memory manager with the policies of the run. Skips policies that the memory manager does not have,
+/// because they can belong to another part of the system. The command has already refused policies that no part
+/// supports.
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {

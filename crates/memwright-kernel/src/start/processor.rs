@@ -4,10 +4,10 @@ use crate::arch::{self, fpu};
 use crate::tlb;
 use crate::trap::entry;
 
-/// Enables the processor features that the kernel relies on, on this CPU.
+/// Enables on this CPU the processor features on which the kernel relies.
 ///
 /// # Panics
-/// If the processor lacks one of them.
+/// If the processor lacks one of these features.
 pub fn setup() {
     const UMIP: u64 = 1 << 11;
     const FSGSBASE: u64 = 1 << 16;
@@ -24,8 +24,8 @@ pub fn setup() {
         assert!(present, "the processor lacks {name}");
     }
     let umip = if features.umip { UMIP } else { 0 };
-    // SAFETY: the features were just found. The kernel accesses user memory only between STAC and CLAC, and never
-    // executes it.
+    // SAFETY: the processor was just checked for the features. The kernel accesses user memory only between STAC and
+    // CLAC, and never executes it.
     unsafe { arch::set_cr4(arch::CR4_PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
     tlb::setup(features.pcid);
     entry::setup();

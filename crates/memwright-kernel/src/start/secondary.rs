@@ -7,12 +7,12 @@ use crate::percpu::{self, PerCpu};
 use crate::trap::idt;
 use crate::{apic, arch, clock, selftest, smp, usercopy};
 
-/// Entry point of Rust code on a secondary CPU, on its idle stack and the kernel's tables.
+/// The entry point of Rust code on a secondary CPU. It runs on the CPU's idle stack and with the kernel's tables.
 #[unsafe(no_mangle)]
 extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     // SAFETY: `smp` created the structure for this CPU alone, and never frees it.
     let cpu: &'static PerCpu = unsafe { &*cpu };
-    // SAFETY: each CPU runs this once, with interrupts disabled; the first CPU has filled the table.
+    // SAFETY: each CPU runs this code once, with interrupts disabled; the first CPU has filled the table.
     unsafe {
         cpu.setup();
         idt::load();
@@ -20,7 +20,7 @@ extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     processor::setup();
     apic::start_cpu();
     // Account the time before this point as idle, and begin the first stretch here. Otherwise the stretch would begin
-    // at power-on, and its length would depend on the host.
+    // at power-on, and the host would determine its length.
     percpu::add(&cpu.idle_ticks, clock::ticks());
     cpu.changed.store(arch::ticks(), Ordering::Relaxed);
     percpu::set_online(cpu);

@@ -7,7 +7,7 @@ use crate::trap::frame::TrapFrame;
 
 global_asm!(
     r#"
-    // u64 selftest_guarded(function, argument, save: *mut u64): 0 if the function returned
+    // u64 selftest_guarded(function, argument, save: *mut u64): returns 0 if the function returned
     .globl selftest_guarded
 selftest_guarded:
     push rbp
@@ -41,7 +41,7 @@ unsafe extern "C" {
     fn selftest_landing();
 }
 
-/// Stack pointer with which to continue after an exception; 0 while no exception is expected.
+/// The stack pointer with which a test continues after an exception; 0 while no exception is expected.
 static STACK: AtomicU64 = AtomicU64::new(0);
 static VECTOR: AtomicU64 = AtomicU64::new(0);
 static ERROR: AtomicU64 = AtomicU64::new(0);
@@ -58,10 +58,10 @@ pub struct Caught {
 }
 
 /// Calls `function` and returns the exception that it raised, if any. An exception ends the function without dropping
-/// its values, so it must not own any.
+/// the values that it owns, so the function must own none.
 pub fn catch(function: extern "C" fn(u64), argument: u64) -> Option<Caught> {
-    // SAFETY: only the self-tests call `catch`, with functions of their own that own no values. The code that continues after an exception
-    // restores the callee-saved registers.
+    // SAFETY: only the self-tests call `catch`, and their functions own no values. The code that continues after an
+    // exception restores the callee-saved registers.
     let met = unsafe { selftest_guarded(function, argument, STACK.as_ptr()) };
     (met != 0).then(|| Caught {
         vector: VECTOR.load(Ordering::Relaxed),

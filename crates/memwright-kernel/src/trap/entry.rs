@@ -1,11 +1,11 @@
 //! The entries to and exits from user mode, and the entries of interrupts and exceptions.
 //!
 //! The entries from user mode store the registers directly in the thread's `UserState`, and continue on the stack whose
-//! pointer `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. A system call is served
-//! at once by the function that the caller passed. User mode then continues, unless that function makes `enter_user`
-//! return. If user mode continues, no register other than RAX has changed, so callee-saved registers are not loaded
+//! pointer `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. For a system call, the
+//! entry directly calls the function `serve` that was passed to `enter_user`. User mode then continues, unless `serve`
+//! makes `enter_user` return. If user mode continues, only RAX has changed, so callee-saved registers are not loaded
 //! again. The kernel runs with interrupts disabled, GS pointing to the per-CPU data, and AC clear. User-mode time is
-//! the difference between the counter reading on entry to user mode and the one on exit from it.
+//! the difference between the counter readings on entry to user mode and on exit from it.
 //!
 //! A shootdown interrupt in user mode saves only the registers that a function call may change.
 //!
@@ -22,37 +22,39 @@ use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_D
 
 /// The vector that [`enter_user`] returns for a system call.
 pub const SYSTEM_CALL: u64 = 256;
-/// The vector that `enter_user` returns instead of entering user mode, once the counter has reached
+/// The vector that `enter_user` returns, instead of entering user mode, once the counter has reached
 /// [`PerCpu::look_at`].
 pub const LOOK: u64 = 257;
 
-/// Flags with which SYSRET can return to user mode: the user's arithmetic flags, DF, AC, ID, IF and the constant one.
-/// If any other flag is set (including TF and RF), the kernel uses IRET.
+/// The flags with which SYSRET can return to user mode: the user's arithmetic flags, DF, AC, ID, IF and the flag that
+/// is always one. If any other flag is set (including TF and RF), the kernel uses IRET.
 const FAST_FLAGS: u32 = 0x24_0ed7;
 /// Flags that user mode may have: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
-/// Flags that are always set in user mode: interrupts enabled, and the constant bit.
+/// The flags that are always set in user mode: interrupts enabled, and the flag that is always one.
 const FORCED_FLAGS: u32 = 0x202;
 
-/// Number of instructions from the counter reading to SYSRET, both included. They count as the kernel's.
+/// The number of instructions from the counter reading to SYSRET, both included. They count as the kernel's
+/// instructions.
 const EXIT_FAST: u64 = 31;
-/// Instructions from the counter reading to SYSRET after a system call that changed only RAX.
+/// The number of instructions from the counter reading to SYSRET after a system call that changed only RAX.
 const EXIT_CALL: u64 = 19;
-/// Additional instructions of every path that ends with IRET instead of SYSRET.
+/// The additional instructions of every path that ends with IRET instead of SYSRET.
 const EXIT_MORE: u64 = 2;
-/// Additional instructions for each comparison after the first that a path to IRET executes: the comparison and its
-/// jump, and the instruction that adds them to the count.
+/// The additional instructions for each comparison after the first one on a path to IRET: the comparison, its jump, and
+/// the instruction that adds these to the count.
 const EXIT_COMPARED: u64 = 3;
-/// Additional instructions if the IRET ends an interrupt.
+/// The additional instructions if the IRET ends an interrupt.
 const EXIT_INTERRUPT: u64 = 11;
-/// Number of instructions from the entry point of SYSCALL to the counter reading. They also count as the kernel's.
+/// The number of instructions from the entry point of SYSCALL to the counter reading. They also count as the kernel's
+/// instructions.
 const ENTRY_CALL: u64 = 25;
-/// Number of instructions from the stub of a page fault to the counter reading. Other vectors execute more: see
-/// `memwright_kernel_logic::retired`.
+/// The number of instructions from the stub of a page fault to the counter reading. Other vectors execute more
+/// instructions: see `memwright_kernel_logic::retired`.
 const ENTRY_TRAP: u64 = 38;
-/// Instructions from the stub of a shootdown interrupt to the counter reading.
+/// The number of instructions from the stub of a shootdown interrupt to the counter reading.
 const ENTRY_INVALIDATE: u64 = 18;
-/// Instructions from the counter reading to the IRET of a shootdown interrupt.
+/// The number of instructions from the counter reading to the IRET of a shootdown interrupt.
 const EXIT_INVALIDATE: u64 = 15;
 
 /// The reason why user mode ended.
@@ -65,10 +67,10 @@ pub struct Left {
 }
 
 unsafe extern "C" {
-    /// Enters user mode with the registers of `state`. Returns at the next trap other than a system call, or after a
+    /// Enters user mode with the registers of `state`. Returns at the next trap that is not a system call, or after a
     /// system call for which `serve` returned false. `serve` is called with `argument`; if it returns true, it has
-    /// changed no register but RAX. Once the counter has reached [`PerCpu::look_at`], the function returns `LOOK`
-    /// without entering user mode.
+    /// changed only RAX. Once the counter has reached [`PerCpu::look_at`], the function returns `LOOK` without entering
+    /// user mode.
     ///
     /// # Safety
     /// The current table maps the kernel like the template. Only `serve` accesses `state` until the function returns.
@@ -396,7 +398,7 @@ trap_invalidate:
     add rsp, 16                     // vector and error code
     iretq
 
-    // Exceptions that can occur while GS is the user's.
+    // The entry of exceptions that can occur while GS is the user's.
 trap_any:
     cld
     clac
@@ -423,9 +425,10 @@ trap_any:
     call kernel_trap
     wrgsbase rbx
     jmp trap_return
-    // A debug exception at the first instruction of its own stub. QEMU raises it after an instruction that is
-    // single-stepped and accesses watched data; the saved address of the instruction in user mode is then overwritten.
-    // The thread gets a trap without an address. Every other register is still the user's.
+    // A debug exception at the first instruction of its own stub. QEMU raises this second exception after an
+    // instruction that is single-stepped and also accesses watched data. The second exception has overwritten the saved
+    // address of the instruction in user mode, so the thread gets a trap without an address. All other registers still
+    // have the user's values.
 7:
     mov qword ptr [rsp + 16], 0
     mov qword ptr [rsp + 24], {user_code}
@@ -524,7 +527,7 @@ trap_save:
 /// Sets the registers that SYSCALL and SYSRET use on this CPU.
 pub fn setup() {
     // SAFETY: EFER has enabled system calls since boot. The selectors are those of `percpu` (SYSRET adds 16 and 8 to
-    // its base), and the entry point is in this module. TF, IF, DF, IOPL, NT and AC are cleared on entry, as the kernel
+    // its base), and the entry point is in this module. The entry clears TF, IF, DF, IOPL, NT and AC, as the kernel
     // requires.
     unsafe {
         let kernel = u64::from(KERNEL_CODE) << 32;

@@ -1,6 +1,6 @@
 //! The registers that the entries push at a trap, and the bits of the error code of a page fault.
 
-/// Registers at a trap, as `trap_save` and the processor push them.
+/// The registers at a trap, in the order in which `trap_save` and the processor push them.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct TrapFrame {
@@ -28,13 +28,13 @@ pub struct TrapFrame {
     pub ss: u64,
 }
 
-/// Error code of a page fault: the access was a write.
+/// The bit of a page fault's error code for a write access.
 pub const FAULT_WRITE: u64 = 1 << 1;
-/// Error code of a page fault: an entry was present.
+/// The bit of a page fault's error code for a page-table entry that was present.
 pub const FAULT_PRESENT: u64 = 1;
-/// Error code of a page fault: an entry had a reserved bit set.
+/// The bit of a page fault's error code for a page-table entry with a reserved bit set.
 pub const FAULT_RESERVED: u64 = 1 << 3;
-/// Error code of a page fault: an instruction fetch.
+/// The bit of a page fault's error code for an instruction fetch.
 pub const FAULT_FETCH: u64 = 1 << 4;
-/// Error code of a page fault: the page's protection key denies the access.
+/// The bit of a page fault's error code for an access that the page's protection key denies.
 pub const FAULT_KEY: u64 = 1 << 5;

@@ -6,15 +6,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::arch::vector;
 use crate::percpu::{InterruptStack, KERNEL_CODE};
 
-/// 256 gates of two words each. All CPUs share the table.
+/// The 256 gates, of two words each. All CPUs share the table.
 #[repr(C, align(16))]
 struct Table([[AtomicU64; 2]; 256]);
 
 static TABLE: Table = Table([const { [const { AtomicU64::new(0) }; 2] }; 256]);
 
-/// An interrupt gate: present, clears the interrupt flag.
+/// The type of an interrupt gate that is present. Such a gate clears the interrupt flag.
 const GATE: u64 = 0x8e00;
-/// Permits user mode to execute INT n.
+/// The bits of a gate that permit user mode to execute INT n.
 const FROM_USER: u64 = 3 << 13;
 
 unsafe extern "C" {

@@ -1,4 +1,5 @@
-//! Requests to the `memwright` command for the lower tree (the files of `--root`), and their answers.
+//! Requests of the guest to the `memwright` command for the lower tree (the files of `--root`), and the answers of the
+//! command.
 //!
 //! A request is the payload of a frame of kind [`Channel::LowerRequest`](super::Channel::LowerRequest). Its answer is
 //! in the input area of the window: a status byte, which is 0 or an error number, and the data that follows it.
@@ -7,9 +8,9 @@ use alloc::vec::Vec;
 
 /// The maximum number of bytes of a file in one answer: a multiple of the page size.
 pub const LOWER_READ: usize = 60 << 10;
-/// Number of bytes of a request before its path.
+/// The number of bytes of a request before its path.
 pub const REQUEST_HEADER: usize = 9;
-/// Number of bytes of an encoded node before the target of a symbolic link.
+/// The number of bytes of an encoded node before the target, if the node is a symbolic link.
 const NODE_HEADER: usize = 13;
 
 /// A request. Paths start with a slash, and none of their components is `.`, `..` or a symbolic link.
@@ -20,8 +21,8 @@ pub enum LowerRequest<'a> {
         /// The path in the lower tree.
         path: &'a [u8],
     },
-    /// Lists the entries of a folder, sorted by name, starting at index `from`. The answer has as many entries as fit
-    /// in the input area. It is empty if no entry has index `from`.
+    /// Lists the entries of a folder, sorted by name, from the index `from` on. The answer has as many entries as fit
+    /// in the input area. It is empty if the folder has no entry with the index `from`.
     List {
         /// The path of the folder.
         path: &'a [u8],
@@ -68,7 +69,8 @@ impl<'a> LowerRequest<'a> {
         }
     }
 
-    /// Decodes a header with the path after it. Returns `None` if the payload is too short or its kind is unknown.
+    /// Decodes a request: the header, and the path after it. Returns `None` if the payload is too short or its kind is
+    /// unknown.
     #[must_use]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
         let (header, path) = payload.split_first_chunk::<REQUEST_HEADER>()?;
@@ -128,8 +130,8 @@ impl<'a> LowerNode<'a> {
         to.extend_from_slice(target);
     }
 
-    /// Decodes the node at the start of `bytes`. Returns it and the bytes after it, or `None` if bytes are missing or
-    /// its kind is unknown.
+    /// Decodes the node at the start of `bytes`. Returns the node and the bytes after it, or `None` if bytes are
+    /// missing or the kind of the node is unknown.
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<NODE_HEADER>()?;
@@ -165,7 +167,8 @@ impl<'a> LowerEntry<'a> {
         self.node.encode(to);
     }
 
-    /// Decodes the entry at the start of `bytes`. Returns it and the bytes after it, or `None` if bytes are missing.
+    /// Decodes the entry at the start of `bytes`. Returns the entry and the bytes after it, or `None` if bytes are
+    /// missing.
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&length, rest) = bytes.split_first()?;

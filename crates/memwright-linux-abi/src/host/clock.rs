@@ -1,4 +1,4 @@
-//! The clock.
+//! The clock of the machine.
 
 /// The clock of the machine.
 pub trait Clock: Sync {
@@ -6,14 +6,14 @@ pub trait Clock: Sync {
     /// nanosecond. All CPUs share this clock. Time spent waiting for input is not counted.
     fn now(&self) -> u64;
 
-    /// Sets this CPU's deadline, a time of [`now`](Self::now), or clears it. When the deadline has passed, user mode
-    /// ends with `Trap::Timer`, or `idle` returns.
+    /// Sets or clears this CPU's deadline, which is a value of [`now`](Self::now). When the deadline has passed, user
+    /// mode ends with `Trap::Timer`, or `idle` returns.
     fn set_deadline(&self, deadline: Option<u64>);
 
-    /// Stops the guest clock for work that must not count as guest time. Calls nest: each call needs its own call of
-    /// [`resume_clock`](Self::resume_clock).
+    /// Stops the guest clock for work that must not count as guest time. Calls nest: each call must be undone by one
+    /// call of [`resume_clock`](Self::resume_clock).
     fn pause_clock(&self);
 
-    /// Undoes one call of [`pause_clock`](Self::pause_clock). The clock runs again once every call is undone.
+    /// Undoes one call of [`pause_clock`](Self::pause_clock). The clock runs again once every such call is undone.
     fn resume_clock(&self);
 }

@@ -1,8 +1,8 @@
-//! Kernel stacks.
+//! Contexts, which are kernel stacks with saved registers.
 
 use memwright_table::Frame;
 
-/// Identifies a context: a kernel stack and the registers saved on it.
+/// The identity of a context: a kernel stack and the registers saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub struct ContextId(pub u32);
 
@@ -12,8 +12,8 @@ pub struct OutOfMemory;
 
 /// Creates, switches and frees contexts.
 pub trait Contexts: Sync {
-    /// Returns the maximum number of contexts from [`create_context`](Self::create_context) that can exist at the same
-    /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
+    /// Returns the maximum number of contexts from [`create_context`](Self::create_context) that can exist at a time.
+    /// It limits the number of threads (`/proc/sys/kernel/threads-max`).
     fn most_contexts(&self) -> usize;
 
     /// Creates a context, whose kernel stack has a guard page. The first switch to it calls
@@ -26,7 +26,7 @@ pub trait Contexts: Sync {
     /// Saves the running context as `from` and resumes `to`. Returns when another context switches back to `from`.
     fn switch_context(&self, from: ContextId, to: ContextId);
 
-    /// Frees a context that does not run on any CPU and will not run again.
+    /// Frees a context that runs on no CPU and will not run again.
     fn destroy_context(&self, context: ContextId);
 
     /// Returns the context on which this CPU booted. It becomes the CPU's idle loop.

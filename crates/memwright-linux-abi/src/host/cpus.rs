@@ -2,54 +2,54 @@
 
 use memwright_table::CpuId;
 
-/// The counted kinds of interrupts, with their names in `/proc/interrupts`.
+/// The kinds of interrupts that are counted, with their names in `/proc/interrupts`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InterruptKind {
     /// `LOC`: the CPU's timer.
     Timer,
-    /// `RES`: another CPU requested that the CPU check its run queue.
+    /// `RES`: another CPU requested that this CPU check its run queue.
     Reschedule,
-    /// `CAL`: another CPU made some other request.
+    /// `CAL`: another CPU made a request of another kind.
     Call,
     /// `TLB`: another CPU requested a TLB invalidation.
     Invalidation,
 }
 
 impl InterruptKind {
-    /// Number of kinds.
+    /// The number of kinds.
     pub const COUNT: usize = 4;
 }
 
-/// The time that a CPU has spent in each state since boot, in nanoseconds.
+/// The time in nanoseconds that a CPU has spent in each state since boot.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CpuTimes {
-    /// In user mode. While the CPU is in user mode, the time since its last interrupt is missing.
+    /// The time in user mode. While the CPU is in user mode, the time since its last interrupt is missing here.
     pub user: u64,
-    /// In the kernel, except while waiting for an interrupt.
+    /// The time in the kernel, except the time spent waiting for an interrupt.
     pub system: u64,
-    /// Waiting for an interrupt.
+    /// The time spent waiting for an interrupt.
     pub idle: u64,
 }
 
 /// The CPUs and their interrupts.
 pub trait Cpus: Sync {
-    /// Starts all other CPUs; each calls `KernelEvents::cpu_start`. Called once, on the boot CPU, after
+    /// Starts all other CPUs, each of which calls `KernelEvents::cpu_start`. Called once, on the boot CPU, after
     /// `set_events`. Returns when all CPUs run.
     fn start_cpus(&self);
 
-    /// Interrupts another CPU, so that its `run_user` returns `Trap::Reschedule` or its [`idle`](Self::idle) returns.
-    /// Does not wait. Several kicks can cause a single return, but no kick is lost: after the return, the target sees
-    /// everything that this CPU stored before the kick. If the target is in the kernel when it is kicked, its next
-    /// `run_user` or `idle` returns at once.
+    /// Interrupts CPU `cpu`, so that its `run_user` returns `Trap::Reschedule` or its [`idle`](Self::idle) returns.
+    /// Does not wait for this. Several kicks can cause a single return, but no kick is lost: after the return, the
+    /// target sees everything that this CPU stored before the kick. If the target is in the kernel when it is kicked,
+    /// its next `run_user` or `idle` returns at once.
     fn kick(&self, cpu: CpuId);
 
-    /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.
+    /// Returns the number of interrupts of the kind `kind` that CPU `cpu` has taken; 0 before it was started.
     fn interrupts(&self, cpu: CpuId, kind: InterruptKind) -> u64;
 
-    /// Returns how a CPU spent its time since boot; all zero before it was started.
+    /// Returns how CPU `cpu` spent its time since boot; all times are zero before it was started.
     fn times(&self, cpu: CpuId) -> CpuTimes;
 
-    /// Returns EAX, EBX, ECX and EDX of a CPUID leaf, which are the same on all CPUs.
+    /// Returns EAX, EBX, ECX and EDX of the CPUID leaf `leaf`, `subleaf`. They are the same on all CPUs.
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
 
     /// Returns CPUID leaf 1 EDX, for AT_HWCAP.

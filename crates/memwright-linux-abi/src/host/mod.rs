@@ -26,7 +26,8 @@ pub use user_access::{UserAccess, UserFault};
 use memwright_linux_base::sync::Threads;
 use memwright_table::{Machine, X86_64};
 
-/// The machine with all of its ports. The bare-metal kernel implements it, and for tests the simulated machine does.
+/// The machine with all of its ports. The bare-metal kernel implements this trait, and so does the simulated machine of
+/// the tests.
 pub trait Host:
     Machine<Arch = X86_64, Threads = Threads>
     + Clock

@@ -7,7 +7,7 @@ use memwright_table::Frame;
 pub struct UserFault {
     /// The first address that could not be accessed.
     pub address: u64,
-    /// Number of bytes that were copied before the fault.
+    /// The number of bytes that were copied before the fault.
     pub done: usize,
 }
 
@@ -26,7 +26,7 @@ pub trait UserAccess: Sync {
     fn copy_to_user(&self, to: u64, from: &[u8]) -> Result<(), UserFault>;
 
     /// Copies bytes of a frame to user memory, like [`copy_to_user`](Self::copy_to_user). The caller holds a reference
-    /// to the frame; `offset + length` does not exceed the page size.
+    /// to the frame. `offset + length` does not exceed the page size.
     ///
     /// # Errors
     /// The first fault that `KernelEvents::user_fault` did not resolve.
@@ -39,7 +39,7 @@ pub trait UserAccess: Sync {
     ) -> Result<(), UserFault>;
 
     /// Copies user memory into a frame, like [`copy_from_user`](Self::copy_from_user). The caller holds a reference to
-    /// the frame; `offset + length` does not exceed the page size.
+    /// the frame. `offset + length` does not exceed the page size.
     ///
     /// # Errors
     /// The first fault that `KernelEvents::user_fault` did not resolve.
@@ -69,11 +69,11 @@ pub trait UserAccess: Sync {
     /// A fault that was not resolved.
     fn user_compare_exchange32(&self, address: u64, old: u32, new: u32) -> Result<u32, UserFault>;
 
-    /// Loads a user word like [`user_load32`](Self::user_load32). Returns `None` on a fault, which is not resolved, so
-    /// the caller may hold locks.
+    /// Loads a user word like [`user_load32`](Self::user_load32), but returns `None` on a fault. The fault is not
+    /// resolved, so the caller may hold locks.
     fn user_peek32(&self, address: u64) -> Option<u32>;
 
-    /// Compares and exchanges like [`user_compare_exchange32`](Self::user_compare_exchange32). Returns `None` on a
-    /// fault, which is not resolved, so the caller may hold locks.
+    /// Compares and exchanges like [`user_compare_exchange32`](Self::user_compare_exchange32), but returns `None` on a
+    /// fault. The fault is not resolved, so the caller may hold locks.
     fn user_try_exchange32(&self, address: u64, old: u32, new: u32) -> Option<u32>;
 }

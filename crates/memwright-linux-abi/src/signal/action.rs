@@ -19,21 +19,21 @@ flags! {
     /// `sa_flags` of `asm-generic/signal-defs.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct ActionFlags: u64 {
-        /// Send no SIGCHLD when a child stops.
+        /// No SIGCHLD is sent when a child stops.
         const NOCLDSTOP = 1;
-        /// Create no zombies when children exit.
+        /// Children become no zombies when they exit.
         const NOCLDWAIT = 2;
-        /// Call the handler with three arguments.
+        /// The handler is called with three arguments.
         const SIGINFO = 4;
         /// `sa_restorer` is valid.
         const RESTORER = 0x0400_0000;
-        /// Run on the alternate stack.
+        /// The handler runs on the alternate stack.
         const ONSTACK = 0x0800_0000;
-        /// Restart interrupted calls.
+        /// Calls that the signal interrupts are restarted.
         const RESTART = 0x1000_0000;
-        /// Do not block the signal while its handler runs.
+        /// The signal is not blocked while its handler runs.
         const NODEFER = 0x4000_0000;
-        /// Reset to the default action when the handler starts.
+        /// The action is reset to the default when the handler starts.
         const RESETHAND = 0x8000_0000;
         const _ = !0;
     }
@@ -101,7 +101,7 @@ impl From<Action> for KernelAction {
 pub enum DefaultAction {
     /// The process is killed.
     Terminate,
-    /// The process is killed. On Linux it would dump core; here this is the same as `Terminate`.
+    /// The process is killed. On Linux it would also dump core; here, this action has the same effect as `Terminate`.
     Core,
     /// The signal has no effect.
     Ignore,

@@ -1,4 +1,4 @@
-//! The actions of a process for all signals, private or shared with other processes.
+//! The actions of a process for all signals. They are private, or shared with other processes.
 
 use super::{Action, ActionFlags, Handler, Signal};
 use crate::errno::Errno;
@@ -13,7 +13,7 @@ type Table = [Action; Signal::MAX as usize];
 /// they call `execve` (`sighand_struct` of Linux 7.2, `include/linux/sched/signal.h`).
 #[derive(Default)]
 pub struct Actions {
-    /// The private table, or `None` if every action is the default. Unused while the process shares a table.
+    /// The private table, or `None` if every action is the default. It is unused while the process shares a table.
     own: Option<Box<Table>>,
     shared: Option<Shared<Lock<Table>>>,
 }
@@ -31,7 +31,7 @@ impl Actions {
         }
     }
 
-    /// Returns the action for a signal.
+    /// Returns the action for `signal`.
     pub fn get(&self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
         match &self.shared {
@@ -43,13 +43,13 @@ impl Actions {
         }
     }
 
-    /// Replaces the action for a signal. Returns the previous one.
+    /// Replaces the action for `signal`. Returns the previous action.
     pub fn replace(&mut self, signal: Signal, action: Action) -> Action {
         let index = signal.number() as usize - 1;
         self.with(|table| core::mem::replace(&mut table[index], action))
     }
 
-    /// Returns the action for a signal that is being delivered. With `SA_RESETHAND`, also resets the action to the
+    /// Returns the action for `signal`, which is being delivered. With `SA_RESETHAND`, also resets the action to the
     /// default.
     pub fn deliver(&mut self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
@@ -63,8 +63,8 @@ impl Actions {
         })
     }
 
-    /// Resets the action for a signal to the default if `forced`, or if the signal is ignored. Returns whether it was
-    /// reset.
+    /// Resets the action for `signal` to the default if `forced` is set or if the signal is ignored. Returns whether
+    /// the action was reset.
     pub fn force_default(&mut self, signal: Signal, forced: bool) -> bool {
         let index = signal.number() as usize - 1;
         self.with(|table| {
@@ -85,7 +85,7 @@ impl Actions {
         }
     }
 
-    /// Creates the actions of a child with a copy of the parent's table.
+    /// Creates the actions of a child, with a copy of the parent's table.
     pub fn inherit(&self) -> Self {
         let own = match &self.shared {
             None => self.own.clone(),
@@ -94,7 +94,7 @@ impl Actions {
         Self { own, shared: None }
     }
 
-    /// Creates the actions of a child that shares its parent's table.
+    /// Creates the actions of a child that shares the table of the parent, `self`.
     ///
     /// # Errors
     /// `ENOMEM`.

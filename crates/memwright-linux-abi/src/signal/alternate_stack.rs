@@ -22,14 +22,14 @@ impl AlternateStack {
     /// `SS_AUTODISARM` of `asm-generic/signal.h`: the stack is disabled while a handler runs on it.
     pub const AUTODISARM: u32 = 1 << 31;
 
-    /// Returns whether the stack pointer is on this stack. With `SS_AUTODISARM`, returns false.
+    /// Returns whether `stack_pointer` is on this stack. With `SS_AUTODISARM`, returns false.
     pub fn holds(&self, stack_pointer: u64) -> bool {
         self.flags & Self::AUTODISARM == 0
             && stack_pointer > self.base
             && stack_pointer - self.base <= self.size
     }
 
-    /// Returns the `ss_flags` that `sigaltstack` reports.
+    /// Returns the `ss_flags` that `sigaltstack` reports to a thread with `stack_pointer`.
     pub fn state(&self, stack_pointer: u64) -> u32 {
         if self.size == 0 {
             Self::DISABLE

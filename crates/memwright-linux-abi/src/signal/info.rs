@@ -69,14 +69,14 @@ pub enum Detail {
     None,
     /// Sent by a process.
     Sender {
-        /// The process id of the sender.
+        /// The process ID of the sender.
         process: u32,
-        /// The user id of the sender.
+        /// The user ID of the sender.
         user: u32,
     },
     /// An instruction faulted at this address.
     Fault {
-        /// The address accessed, or that of the instruction.
+        /// The address that was accessed, or that of the instruction.
         address: u64,
     },
     /// The protection key of a page denied an access.
@@ -95,11 +95,11 @@ pub enum Detail {
     },
     /// A child changed state.
     Child {
-        /// The process id of the child.
+        /// The process ID of the child.
         process: u32,
-        /// The user id of the child.
+        /// The user ID of the child.
         user: u32,
-        /// Exit code or signal number.
+        /// The exit code or the signal number.
         status: i32,
         /// User time in clock ticks.
         user_ticks: i64,
@@ -108,15 +108,15 @@ pub enum Detail {
     },
     /// A POSIX timer expired.
     Timer {
-        /// The id of the timer.
+        /// The ID of the timer.
         timer: i32,
-        /// `si_overrun`: the number of expirations that the signal reports, less one. It is 0 until a thread dequeues
+        /// `si_overrun`: the number of expirations that the signal reports, minus one. It is 0 until a thread dequeues
         /// the signal.
         overrun: i32,
-        /// Value chosen by the program.
+        /// The value that the program chose for the timer.
         value: u64,
     },
-    /// The bytes of the `siginfo_t` that follow offset 16, as passed to `rt_sigqueueinfo`.
+    /// The bytes of the `siginfo_t` from offset 16 on, as passed to `rt_sigqueueinfo`.
     Raw([u8; 112]),
 }
 

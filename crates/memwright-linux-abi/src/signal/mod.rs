@@ -49,7 +49,7 @@ impl Signal {
     /// First real-time signal. Every instance of a real-time signal is queued.
     pub const REAL_TIME: u8 = 32;
 
-    /// Returns the signal with this number.
+    /// Returns the signal with the number `number`.
     pub const fn new(number: u64) -> Option<Self> {
         if number >= 1 && number <= Self::MAX as u64 {
             Some(Self(number as u8))

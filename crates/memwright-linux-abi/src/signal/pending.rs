@@ -1,11 +1,11 @@
-//! Pending signals: those that were sent and not yet delivered.
+//! Pending signals, which were sent and not yet delivered.
 
 use super::{Signal, SignalInfo, SignalSet};
 use alloc::vec::Vec;
 use memwright_table::TryPush;
 
-/// The set of pending signals, and the queue of their causes in order of arrival. A signal can be pending without a
-/// queued cause.
+/// The set of pending signals, and the queue of their causes in the order of arrival. A signal can be pending without a
+/// cause in the queue.
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SignalSet,
@@ -29,17 +29,17 @@ impl Pending {
     }
 
     /// Adds a signal. Returns false if it is a standard signal that is pending already; such a signal is not queued
-    /// again. If there is no memory for the cause, the signal becomes pending without it.
+    /// again. If there is no memory for the cause, the signal becomes pending without its cause.
     pub fn add(&mut self, info: SignalInfo) -> bool {
         self.add_queued(info, true)
     }
 
-    /// Adds a signal like `add`, but queues its cause only if `is_queued`. The signal of a POSIX timer is added only if
-    /// it can be queued.
+    /// Adds a signal like `add`, but queues its cause only if `is_queued` is set. The signal of a POSIX timer is added
+    /// only if it can be queued.
     pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
         if info.is_of_timer() {
-            // Queue the signal even if another timer's signal with the same number is pending. This timer sends no
-            // further signal until this one is delivered.
+            // Queue the signal even if a signal of another timer with the same number is pending. The timer of `info`
+            // sends no further signal until this signal is delivered.
             let queued = is_queued && self.queue.try_push(info).is_ok();
             if queued {
                 self.set = self.set.with(info.signal);
@@ -56,7 +56,8 @@ impl Pending {
         true
     }
 
-    /// Removes and returns the signal that is delivered first among those not in `blocked`: see [`SignalSet::first`].
+    /// Removes and returns the signal that is delivered first among the signals that are not in `blocked`: see
+    /// [`SignalSet::first`].
     pub fn take(&mut self, blocked: SignalSet) -> Option<SignalInfo> {
         let signal = self.set.minus(blocked).first()?;
         let position = self.queue.iter().position(|info| info.signal == signal);
@@ -72,13 +73,13 @@ impl Pending {
         }))
     }
 
-    /// Returns the queued signal at a position in the order of arrival.
+    /// Returns the queued signal at the index `position` in the order of arrival.
     pub fn queued_at(&self, position: u64) -> Option<SignalInfo> {
         let position = usize::try_from(position).ok()?;
         self.queue.get(position).copied()
     }
 
-    /// Discards these signals.
+    /// Discards the pending signals that are in `signals`.
     pub fn discard(&mut self, signals: SignalSet) {
         self.set = self.set.minus(signals);
         self.queue.retain(|info| !signals.contains(info.signal));

@@ -16,8 +16,9 @@ pub enum Restart {
     Block,
 }
 
-/// Returns how a call that returned `errno` continues. `handler` contains the flags of the handler that runs; `None` if
-/// no handler runs (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
+/// Returns how a call that returned `errno` continues. `handler` contains the flags of the action whose handler runs;
+/// `None` if no handler runs (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2,
+/// `arch/x86/kernel/signal.c`).
 pub fn restart_decision(errno: Errno, handler: Option<ActionFlags>) -> Restart {
     match (errno, handler) {
         (Errno::ERESTARTNOINTR, _) | (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND, None) => {

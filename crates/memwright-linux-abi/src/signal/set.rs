@@ -31,13 +31,13 @@ impl SignalSet {
         1 << (signal.number() - 1)
     }
 
-    /// Returns the set with this signal.
+    /// Returns this set with `signal` added.
     #[must_use]
     pub const fn with(self, signal: Signal) -> Self {
         Self(self.0 | Self::bit(signal))
     }
 
-    /// Returns the set without this signal.
+    /// Returns this set without `signal`.
     #[must_use]
     pub const fn without(self, signal: Signal) -> Self {
         Self(self.0 & !Self::bit(signal))
@@ -71,8 +71,8 @@ impl SignalSet {
         self.0 == 0
     }
 
-    /// Returns the signal that is delivered first: synchronous signals precede all others; within both groups, the
-    /// lowest number is first. Returns `None` for the empty set.
+    /// Returns the signal that is delivered first. Synchronous signals precede all others. Among the signals of each of
+    /// these two groups, the lowest number is first. Returns `None` for the empty set.
     pub const fn first(self) -> Option<Signal> {
         let synchronous = self.intersection(Self::SYNCHRONOUS).0;
         let candidates = if synchronous != 0 {

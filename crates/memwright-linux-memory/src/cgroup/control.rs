@@ -9,7 +9,7 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Cgroup, Process, TaskTable};
 use memwright_table::TryPush;
 
-/// A write to `cgroup.subtree_control`, and the state of the group that decides whether it is allowed.
+/// A write to `cgroup.subtree_control`, and the state of the group that determines whether the write is allowed.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Whether the write enables the controller.
@@ -18,7 +18,7 @@ struct Asked {
     is_root: bool,
     /// Whether the group itself has the controller.
     available: bool,
-    /// Whether a group directly below enables the controller for its own children.
+    /// Whether a group directly below this one enables the controller for its own children.
     used_below: bool,
     /// Whether a process is in the group itself.
     has_members: bool,
@@ -27,8 +27,8 @@ struct Asked {
 /// Returns whether the write changes the state of the controller.
 ///
 /// # Errors
-/// `ENOENT` if the controller is not available; `EBUSY` if the groups below or the processes of the group prevent the
-/// change.
+/// `ENOENT` if the controller is not available; `EBUSY` if the groups below this one or the processes in this group
+/// prevent the change.
 fn decide(asked: Asked) -> Result<bool, Errno> {
     if asked.on == asked.is_on {
         return Ok(false);
@@ -46,18 +46,20 @@ fn decide(asked: Asked) -> Result<bool, Errno> {
 }
 
 impl Cgroups {
-    /// Returns whether the memory controller is available in a group. In the root it is always available, although the
+    /// Returns whether the memory controller is available in a group. It is always available in the root, although the
     /// root has no files of the controller.
     pub fn is_available(group: &Cgroup) -> bool {
         group.parent().is_none() || group.has_memory()
     }
 
-    /// Enables or disables the memory controller for the groups directly below a group. Disabling it removes their
-    /// limits. The cost grows with the number of these groups and of the processes below.
+    /// Enables or disables the memory controller for the groups directly below the group with the ID `id`. Disabling
+    /// the controller removes the limits of these groups. The cost grows with the number of these groups and of the
+    /// processes in the subtree.
     ///
     /// # Errors
-    /// `ENODEV` if the group was removed; `ENOENT` if it has no memory controller itself; `EBUSY` if a process is in
-    /// it, if a group below still uses the controller, or if there are too many groups with the controller; `ENOMEM`.
+    /// `ENODEV` if the group was removed; `ENOENT` if the group itself has no memory controller; `EBUSY` if a process
+    /// is in the group, if a group below it still uses the controller, or if there are too many groups with the
+    /// controller; `ENOMEM`.
     pub fn give_memory(&self, id: u32, on: bool) -> Result<(), Errno> {
         let mut tasks = self.oom.tasks.lock();
         let group = self.get(id).ok_or(Errno::ENODEV)?;
@@ -112,7 +114,8 @@ impl Cgroups {
         })
     }
 
-    /// Allocates a memcg for each group directly below `group`. If that fails, frees those that it has allocated.
+    /// Allocates a memcg for each group directly below `group`. If an allocation fails, frees the memcgs that were
+    /// allocated.
     fn open_all(&self, group: &Cgroup) -> Result<(), Errno> {
         for child in self.children(group) {
             match self.open_memcg(group) {
@@ -129,7 +132,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Frees the memcgs of those groups directly below `group` for which `wanted` holds.
+    /// Frees the memcgs of the groups directly below `group` for which `wanted` holds.
     fn close_all(&self, group: &Cgroup, wanted: impl Fn(&Cgroup) -> bool) {
         for child in self.children(group).filter(|child| wanted(child)) {
             self.close_memcg(child.set_memcg(Memcg::NOBODY));
@@ -137,9 +140,9 @@ impl Cgroups {
         }
     }
 
-    /// Sets the group that is charged for each process in the groups below `group`. If `below` is true, the charged
-    /// group is the child of `group` whose subtree contains the process. Otherwise it is the group that is charged for
-    /// `group` itself.
+    /// Sets the group that is charged for each process in the groups below `group`. If `below` is true, this is the
+    /// child of `group` whose subtree contains the process. Otherwise it is the group that is charged for `group`
+    /// itself.
     fn recharge(
         &self,
         tasks: &mut TaskTable,
@@ -187,8 +190,8 @@ mod tests {
         let (busy, missing) = (Err(Errno::EBUSY), Err(Errno::ENOENT));
         #[rustfmt::skip]
         let rows = [
-            // Columns: the write enables, the controller is enabled, root, available, used below, has processes; the
-            // result.
+            // Columns: the write enables the controller, the controller is enabled, the group is the root, the
+            // controller is available, it is used below, the group has processes; the result.
             ((true,  false, false, true,  false, false), no),
             ((true,  false, true,  true,  false, true),  no),
             ((true,  false, false, true,  false, true),  busy),

@@ -9,15 +9,15 @@ use memwright_linux_base::sync;
 use memwright_linux_sched::scheduler::Work;
 use memwright_linux_tasks::process::{Among, Cgroup, Event, Thread};
 
-/// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
+/// The minimum number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
-/// The maximum number of consecutive rounds of reclaim that do not lower the charge of the group. After that, a process
-/// is killed (`MAX_RECLAIM_RETRIES`).
+/// The maximum number of consecutive rounds of reclaim that do not lower the charge of the group. After these, a
+/// process is killed (`MAX_RECLAIM_RETRIES`).
 const MOST_ROUNDS: u32 = 16;
 
 impl Cgroups {
-    /// Checks the limits of the thread's group and of those above it. Called before the thread returns to user mode,
-    /// and after a user copy has faulted.
+    /// Checks the limits of the thread's group and of the groups above it. Called before the thread returns to user
+    /// mode, and after a user copy has faulted.
     #[cold]
     #[inline(never)]
     pub fn look(&self, thread: &Arc<Thread>) {
@@ -25,7 +25,7 @@ impl Cgroups {
             None => {
                 thread.set_work(Work::CGROUP, false);
                 // If the process has joined a group since the check above, the flag that was just cleared requested a
-                // check of that group: set the flag again.
+                // check of that group. So set the flag again.
                 if thread.process.charged_group().is_some() {
                     thread.set_work(Work::CGROUP, true);
                 }
@@ -39,8 +39,8 @@ impl Cgroups {
         }
     }
 
-    /// Checks the limits of a group and of each one above it, from the bottom up (`page_counter_try_charge`). A group
-    /// whose charge equals that of the one below it is not measured again.
+    /// Checks the limits of `group` and of each group above it, from the bottom up (`page_counter_try_charge`). A group
+    /// whose charge equals the charge of the group below it is not measured again.
     fn look_upwards(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>, epoch: u64) {
         let mut due = u64::MAX;
         let mut below: Option<(&Arc<Cgroup>, Measured)> = None;
@@ -52,8 +52,8 @@ impl Cgroups {
                     measured.note(group);
                     measured
                 });
-                // A new epoch means that a process may have joined since the group below was measured: measure this
-                // group instead.
+                // A new epoch means that a process may have joined this group since the group below was measured. In a
+                // new epoch, measure this group instead.
                 let taken_over = taken_over.filter(|_| self.epoch.load(Ordering::SeqCst) == epoch);
                 let measured =
                     taken_over.unwrap_or_else(|| self.measured(group, Measurement::Bound));
@@ -73,9 +73,9 @@ impl Cgroups {
         group.due.set(epoch, due);
     }
 
-    /// Enforces the limit of a group: reclaims pages of the processes in it and in the groups below until the group is
-    /// no longer over its limit. If reclaim does not suffice, kills one of these processes. The calling thread `thread`
-    /// need not be in the group. Returns early if `thread` is killed, or if no process may be killed.
+    /// Enforces the limit of `group`: reclaims pages of the processes in the group and in the groups below it until the
+    /// group is no longer over its limit. If reclaim does not suffice, kills one of these processes. The calling thread
+    /// `thread` need not be in the group. Returns early if `thread` is killed, or if no process may be killed.
     pub fn hold(&self, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         let mut least = u64::MAX;
         let mut rounds = 0;
@@ -102,7 +102,7 @@ impl Cgroups {
                 continue;
             }
             if how == Measurement::Bound {
-                // Before a process is killed, measure the charge by a walk: the estimate may be too high.
+                // Before a process is killed, measure the charge by a walk, because the estimate may be too high.
                 (how, rounds) = (Measurement::Walk, rounds - 1);
                 continue;
             }
@@ -119,13 +119,13 @@ impl Cgroups {
                 return;
             }
             self.oom.tasks.scheduler.yield_now(thread);
-            // Pause briefly: the thread that frees the memory may run on another CPU.
+            // Pause briefly, because the thread that frees the memory may run on another CPU.
             sync::relax();
         }
     }
 
-    /// Reclaims up to `wanted` pages of the group, first those that were not accessed recently. Returns false if it
-    /// reclaimed none.
+    /// Reclaims up to `wanted` pages of the group, beginning with pages that were not accessed recently. Returns false
+    /// if it reclaimed none.
     fn send_out(&self, group: &Cgroup, wanted: u64) -> bool {
         let ids = self.oom.tasks.ids_in(group);
         let among = Among::Charged(&ids, group.memcg());

@@ -1,5 +1,5 @@
-//! Measures the charge of a group: the frames that its processes map and the frames of objects charged to it, each
-//! counted once.
+//! Measures the charge of a group: the frames that its processes map, and the frames of objects charged to it. Each
+//! frame is counted once.
 
 use super::Cgroups;
 use alloc::{sync::Arc, vec::Vec};
@@ -14,14 +14,14 @@ use memwright_table::{
 /// The charge of a group, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// Private memory.
+    /// Pages of private memory.
     pub private: u64,
-    /// The part of `private` that is mapped by huge pages of 2 MiB.
+    /// The part of `private` that huge pages of 2 MiB map.
     pub huge: u64,
-    /// Shared memory.
+    /// Pages of shared memory.
     pub shared: u64,
-    /// The part of `shared` that is charged to the group for two reasons: its processes map it, and its object is
-    /// charged to the group.
+    /// The part of `shared` for which two reasons exist: a process of the group maps the page, and the object of the
+    /// page is charged to the group.
     both: u64,
 }
 
@@ -35,24 +35,24 @@ impl Charge {
 /// The method and precision of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
-    /// For a comparison with the limit: estimates the charge from the counters if, at the last walk, the counters
-    /// exceeded the charge by at most a 64th. Otherwise walks.
+    /// For a comparison with the limit. Estimates the charge from the counters if the counters exceeded the charge by
+    /// at most a 64th at the last walk. Otherwise walks.
     Bound,
-    /// For a file that reports the charge: uses the counters if, at the last walk, the counters equalled the charge.
-    /// Otherwise walks.
+    /// For a file that reports the charge. Uses the counters if they equalled the charge at the last walk. Otherwise
+    /// walks.
     Value,
     /// Walks the memory of the group's processes.
     Walk,
 }
 
-/// A bitmap of the frames counted so far.
+/// A bitmap of the frames that were counted so far.
 #[derive(Default)]
 struct Seen(Vec<u64>);
 
 impl Seen {
-    /// Returns how many of the `count` frames from `first` on are counted for the first time, and marks them as
-    /// counted. If there is no memory for the bitmap, returns `count`: the group is overcharged rather than
-    /// undercharged.
+    /// Returns how many of the `count` frames from `first` on are counted for the first time, and marks these frames as
+    /// counted. If there is no memory for the bitmap, returns `count`, because it is better to overcharge the group
+    /// than to undercharge it.
     fn note(&mut self, first: u64, count: u64) -> u64 {
         let words = (first + count).div_ceil(64) as usize;
         if self.0.try_fill(words, 0).is_err() {
@@ -76,8 +76,8 @@ struct Measuring {
 }
 
 impl Measuring {
-    /// Adds the frames that an entry maps. `shared` states whether the area is shared, and `kind` is the kind of the
-    /// frame.
+    /// Adds the frames that the page-table entry `page` maps. `shared` states whether the area is shared, and `kind` is
+    /// the kind of the frames.
     fn add(&mut self, page: Present, shared: bool, kind: FrameKind) {
         if page.bits.contains(Bits::BORROWED) {
             return;
@@ -133,13 +133,13 @@ impl Cgroups {
     /// Returns the charge of the group.
     pub fn charge(&self, group: &Cgroup) -> Charge {
         let mut measuring = Measuring::default();
-        // The address spaces counted so far, sorted by address.
+        // The address spaces counted so far, sorted by their address in kernel memory.
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         for process in self.oom.tasks.living_in(group) {
             let Some(space) = process.space() else {
                 continue;
             };
-            // Processes created with `CLONE_VM` share one address space: count it once.
+            // Processes created with `CLONE_VM` share one address space, which must be counted only once.
             let place = spaces.binary_search_by_key(&Arc::as_ptr(&space), Arc::as_ptr);
             if let Err(place) = place {
                 measuring.add_space(&self.oom.memory, &space);
@@ -156,33 +156,35 @@ impl Cgroups {
         measuring.charge
     }
 
-    /// Measures the group, and returns its charge in pages. Also sets the threshold of `ever` at which the group is
-    /// measured again. The charge cannot exceed the limit, or rise far above the recorded peak, before that
-    /// measurement.
+    /// Measures the group, and returns its charge in pages. Also sets the value of `ever` at which the group is
+    /// measured again. Before this value is reached, the charge cannot exceed the limit, or rise far above the recorded
+    /// peak.
     pub fn measure(&self, group: &Cgroup, how: Measurement) -> u64 {
         self.measured(group, how).pages
     }
 
-    /// Measures the group like [`measure`](Self::measure). Returns the measurement, which can apply to the group above
-    /// as well.
+    /// Measures the group like [`measure`](Self::measure). Returns the measurement, which can also be recorded for the
+    /// group above.
     pub(super) fn measured(&self, group: &Cgroup, how: Measurement) -> Measured {
         loop {
             let changes = group.changes.load(Ordering::SeqCst);
-            // Read the value first, so that pages that are mapped during the measurement count as mapped after it.
+            // Read the value first, so that pages that are mapped during the measurement count as mapped after the
+            // measurement.
             let ever = self.ever();
             let measured = Measured {
                 ever,
                 pages: self.pages(group, how),
             };
             measured.note(group);
-            // Measure again if a process joined or the limit changed in the meantime.
+            // Measure again if a process joined the group or the limit changed during the measurement.
             if group.changes.load(Ordering::SeqCst) == changes {
                 return measured;
             }
         }
     }
 
-    /// Returns whether `above` is charged for the same processes and objects as `below`, a group directly below it.
+    /// Returns whether `above` is charged for the same processes and objects as `below`, which is a group directly
+    /// below it.
     pub(super) fn is_charged_like(&self, above: &Cgroup, below: &Cgroup) -> bool {
         let population = &above.population;
         let alone = (population.members(), population.children()) == (0, 1);
@@ -210,8 +212,8 @@ impl Cgroups {
         })
     }
 
-    /// Returns the sums of the page counters of the group's address spaces. An address space that several processes
-    /// share is counted once for each of them.
+    /// Returns the sums of the page counters of the group's address spaces. If several processes share an address
+    /// space, it is counted once per process.
     fn counted(&self, group: &Cgroup) -> CountedPages {
         let mut counted = CountedPages {
             charged: self.oom.memory.object_pages(group.memcg()),
@@ -242,7 +244,8 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Records the measurement in a group: updates the peak, and the value of `ever` at which to measure again.
+    /// Records the measurement in `group`: updates the peak, and the value of `ever` at which the group is measured
+    /// again.
     pub(super) fn note(&self, group: &Cgroup) {
         let pages = self.pages;
         if pages <= group.most() {

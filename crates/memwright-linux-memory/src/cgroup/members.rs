@@ -8,8 +8,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::{Cgroup, Process, faults};
 
 impl Cgroups {
-    /// Returns the minor and major faults of the group and of those below it. The faults of a process count for the
-    /// groups that it was a member of when it took them.
+    /// Returns the minor and major faults of the group and of the groups below it. The faults of a process count for
+    /// the groups to which it belonged when it took them.
     pub fn total_faults(&self, group: &Cgroup) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| group.faults[kind].load(Ordering::Relaxed));
         for process in self.oom.tasks.living_in(group) {
@@ -19,11 +19,11 @@ impl Cgroups {
         sum
     }
 
-    /// Moves a process to the group with the id `id`; 0 is the root.
+    /// Moves a process to the group with the ID `id`; 0 is the root.
     ///
     /// # Errors
-    /// `ENODEV` if the group was removed, `EBUSY` if it is not the root and enables a controller for the groups below
-    /// it (`cgroup_migrate_vet_dst`), `ENOMEM`.
+    /// `ENODEV` if the group was removed, `EBUSY` if the group is not the root and enables a controller for the groups
+    /// below it (`cgroup_migrate_vet_dst`), `ENOMEM`.
     pub fn enter(&self, process: &Process, id: u32) -> Result<(), Errno> {
         let usage = process.total_usage();
         // While the process table is locked, no other thread removes the group or creates a process.

@@ -7,21 +7,21 @@
 //! ```
 //!
 //! A group is charged for the frames that the processes in it and in the groups below it map: private memory, and
-//! shared memory in shared mappings, each frame once. It is also charged for pages of in-memory files that were first
-//! written by a system call of one of these processes. Pages of other files in private mappings, page tables and the
-//! kernel's own memory are not charged. When a process moves to another group, its charge moves with it. Files stay
-//! charged to the group that wrote them, and swap slots to the group that swapped the pages out.
+//! shared memory in shared mappings. Each frame is charged once. A group is also charged for pages of in-memory files
+//! that were first written by a system call of one of these processes. Pages of other files in private mappings, page
+//! tables and the kernel's own memory are not charged. When a process moves to another group, its charge moves with it.
+//! Files stay charged to the group that wrote them, and swap slots to the group that swapped the pages out.
 //!
 //! Mapping and unmapping pages updates no counter of a group, so groups cost nothing for a process in the root. On
 //! return to user mode, a thread in a group reads two counters: the pages that were mapped system-wide, and the pages
-//! that processes in groups read and wrote by system calls. If these numbers show that neither the group nor one above
-//! it can be over its limit, the thread continues. Otherwise it measures those of these groups that can be over their
-//! limits, and reclaims any excess.
+//! that processes in groups read and wrote by system calls. If these numbers show that neither the group nor a group
+//! above it can be over its limit, the thread continues. Otherwise it measures those of these groups that can be over
+//! their limits, and reclaims any excess.
 //!
 //! A measurement walks the memory of the group. A group at its limit is measured every few pages. Most of these
 //! measurements do not walk: they compute the change since the last walk from the counters of the address spaces
-//! (`process/cgroup_charge.rs`). If all processes and files of a group are in one of the groups directly below it, the
-//! charges of the two are equal, so only the lower one is measured.
+//! (`process/cgroup_charge.rs`). If all processes and files of a group are in a single group directly below it, the
+//! charges of the two groups are equal, so only the lower group is measured.
 
 mod control;
 mod hold;
@@ -39,13 +39,13 @@ use memwright_linux_tasks::process::Cgroup;
 use memwright_linux_vfs::changes::Changes;
 use tree::Groups;
 
-/// All groups of the machine, and the state that enforces their limits.
+/// All groups of the machine, and the state by which their limits are enforced.
 pub struct Cgroups {
     reclaim: Arc<Reclaim>,
     oom: Arc<OomKiller>,
     root: Arc<Cgroup>,
     groups: Lock<Groups>,
-    /// Number of pages of in-memory files that processes in groups have read or written by system calls.
+    /// The number of pages of in-memory files that processes in groups have read or written by system calls.
     called: AtomicU64,
     /// The current epoch, which begins when a process joins a group or a limit changes. In a new epoch, each thread
     /// checks the limits of its groups again.
@@ -76,18 +76,19 @@ impl Cgroups {
         self.called.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages ever mapped system-wide plus the number that processes in groups read or wrote by
-    /// system calls. Between two points in time, the charge of a group grows by at most as much as this value.
+    /// Returns the number of pages ever mapped system-wide, plus the number of pages that processes in groups have read
+    /// or written by system calls. Between two points in time, the charge of a group grows by at most the growth of
+    /// this value.
     pub(super) fn ever(&self) -> u64 {
         self.oom.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
-    /// Makes the next thread that is in one of `groups`, or in a group below, measure these groups when it returns to
-    /// user mode.
+    /// Makes the next thread that is in one of `groups`, or in a group below them, measure these groups when it returns
+    /// to user mode.
     pub fn look_soon<'a>(&self, groups: impl Iterator<Item = &'a Arc<Cgroup>>) {
-        // A first epoch begins before the groups change, so that a thread that reads a changed group also finds a new
-        // epoch. A second one begins after the change, so that a thread that has read a group before the change checks
-        // again.
+        // The first new epoch begins before the groups change, so that a thread that reads a changed group also finds a
+        // new epoch. The second one begins after the change, so that a thread that has read a group before the change
+        // checks again.
         self.epoch.fetch_add(1, Ordering::SeqCst);
         for group in groups {
             group.forget_measurement();
@@ -103,8 +104,8 @@ impl Cgroups {
 
     /// Sets the swap limit of a group in slots. Slots over the limit stay in use.
     pub fn set_most_slots(&self, group: &Cgroup, slots: u64) {
-        // While the process table is locked, no other thread removes the group or disables its controller. Otherwise
-        // the limit could be set for another group that has got the memcg since.
+        // While the process table is locked, no other thread removes the group or disables its controller. Without the
+        // lock, another group could have received the memcg by now, and the limit would be set for that group.
         let _tasks = self.oom.tasks.lock();
         if group.has_memory() {
             group.most_slots.store(slots, Ordering::Relaxed);

@@ -9,13 +9,13 @@ use memwright_linux_base::ordered::Ordered;
 use memwright_linux_tasks::process::Cgroup;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// All groups except the root. Changed under the lock of the process table.
+/// All groups except the root. They are changed under the lock of the process table.
 #[derive(Default)]
 pub(super) struct Groups {
     by_id: Ordered<u32, Arc<Cgroup>>,
-    /// The ids of the groups, by the id of the parent and the name.
+    /// The IDs of the groups, by the ID of the parent and the group's name.
     by_name: Ordered<(u32, Vec<u8>), u32>,
-    /// The groups, by the id of the parent and their own id.
+    /// The groups, by the ID of the parent and the group's own ID.
     by_parent: Ordered<(u32, u32), Arc<Cgroup>>,
     last: u32,
 }
@@ -50,12 +50,12 @@ fn no_memcg(reason: NoMemcg) -> Errno {
 }
 
 impl Cgroups {
-    /// Creates a group below the group with the id `above`.
+    /// Creates a group with the name `name` below the group with the ID `above`.
     ///
     /// # Errors
-    /// In this order: `ENOENT` if that group was removed, `EEXIST` if a group has the name, `EINVAL` for a name that
-    /// contains a line break, `EAGAIN` if a limit of the number or depth of groups does not allow it, `EBUSY` if there
-    /// are too many groups with the memory controller, `ENOMEM`.
+    /// In this order: `ENOENT` if the group `above` was removed, `EEXIST` if it has a group with this name below it,
+    /// `EINVAL` for a name that contains a line break, `EAGAIN` if a limit on the number or depth of groups does not
+    /// allow the new group, `EBUSY` if there are too many groups with the memory controller, `ENOMEM`.
     pub fn make(&self, above: u32, name: &[u8]) -> Result<(), Errno> {
         // While the process table is locked, no other thread changes the tree of groups.
         let _tasks = self.oom.tasks.lock();
@@ -94,11 +94,11 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Removes a group.
+    /// Removes the group with the ID `id`.
     ///
     /// # Errors
-    /// `ENOENT` if there is no group with this id, `EBUSY` for the root, and while a process is in the group or a group
-    /// is below it, `ENOMEM`.
+    /// `ENOENT` if there is no such group; `EBUSY` for the root, and for a group that contains a process or another
+    /// group; `ENOMEM`.
     pub fn remove(&self, id: u32) -> Result<(), Errno> {
         let removed = {
             let _tasks = self.oom.tasks.lock();
@@ -109,7 +109,7 @@ impl Cgroups {
             if group.population.is_populated() || group.place.children.load(Ordering::SeqCst) > 0 {
                 return Err(Errno::EBUSY);
             }
-            // Allocate the key first: if there is no memory for it, the group stays.
+            // Allocate the key first: if there is no memory for it, the group is not removed.
             let name = key(parent.id, &group.name).map_err(|_| Errno::ENOMEM)?;
             let mut groups = self.groups.lock();
             groups.by_name.remove(&name);
@@ -133,7 +133,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Allocates a memcg for a group below `parent`.
+    /// Allocates a memcg for a group directly below `parent`.
     pub(super) fn open_memcg(&self, parent: &Cgroup) -> Result<Memcg, Errno> {
         let opened = self.oom.memory.swap().open_memcg(parent.memcg());
         opened.map_err(no_memcg)
@@ -145,7 +145,7 @@ impl Cgroups {
         }
     }
 
-    /// Returns the group with this id, or the root for 0.
+    /// Returns the group with the ID `id`, or the root for 0.
     pub fn get(&self, id: u32) -> Option<Arc<Cgroup>> {
         if id == 0 {
             return Some(self.root.clone());
@@ -153,7 +153,7 @@ impl Cgroups {
         self.groups.lock().by_id.get(&id).cloned()
     }
 
-    /// Returns the id of the group with this name directly below the group `above`.
+    /// Returns the ID of the group with the name `name` directly below the group `above`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -162,7 +162,7 @@ impl Cgroups {
         Ok(self.groups.lock().by_name.get(&name).copied())
     }
 
-    /// Returns the first group directly below the group `above` that was created after the one with the id `id`.
+    /// Returns the first group directly below the group `above` that was created after the group with the ID `id`.
     pub fn after(&self, above: u32, id: u32) -> Option<Arc<Cgroup>> {
         let groups = self.groups.lock();
         let found = groups.by_parent.first_from(&(above, id.checked_add(1)?));
@@ -171,7 +171,7 @@ impl Cgroups {
     }
 }
 
-/// Calls `act` for a group and for each one above it, the root included.
+/// Calls `act` for `group` and for each group above it, up to and including the root.
 pub(super) fn each_above(group: &Arc<Cgroup>, mut act: impl FnMut(&Cgroup)) {
     let mut next = Some(group);
     while let Some(group) = next {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn limits_of_each_group_above_hold() {
         // In a chain of four groups: the index of the group that has limits, its `cgroup.max.descendants` and
-        // `cgroup.max.depth`, and whether a group can be created below the last one.
+        // `cgroup.max.depth`, and whether a group can be created below the last group of the chain.
         for (at, descendants, depth, allowed) in [
             (3, 1, 1, true),
             (3, 0, 1, false),

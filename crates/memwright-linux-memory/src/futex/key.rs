@@ -1,4 +1,4 @@
-//! Futex keys: identify a word of memory.
+//! Futex keys, which identify a word of memory.
 
 use super::BUCKETS;
 use alloc::sync::Arc;
@@ -8,7 +8,7 @@ use memwright_linux_tasks::process::{FutexKey, Scope};
 use memwright_linux_vfs::user::check_range;
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// Returns the number of the bucket for the waiters of a key.
+/// Returns the number of the bucket that contains the waiters of `key`.
 pub(super) fn bucket_of(key: FutexKey) -> u32 {
     let (identity, place) = match key {
         FutexKey::Private { space, address } | FutexKey::Anonymous { space, address } => {
@@ -16,24 +16,24 @@ pub(super) fn bucket_of(key: FutexKey) -> u32 {
         }
         FutexKey::Object { object, position } => (object, position),
     };
-    // Drop the low bits, which are equal in most keys: words are aligned to 4 bytes, and an identity is the address of
-    // a large structure.
+    // Drop the low bits, which are equal in most keys, because words are aligned to 4 bytes and an identity is the
+    // address of a large structure.
     let mixed = (place >> 2) ^ (identity as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (spread % BUCKETS as u64) as u32
 }
 
-/// The key of a word. For a [`FutexKey::Object`], `object` keeps the object alive; for other keys it is `None`.
+/// The key of a word. For a [`FutexKey::Object`], `object` keeps the object alive. For other keys, it is `None`.
 pub(super) struct Found {
     pub(super) key: FutexKey,
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
 /// Returns the key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write` states
-/// whether a shared call will change the word.
+/// whether a call with a shared scope will change the word.
 ///
 /// # Errors
-/// `EINVAL` for an address that is not a multiple of 4, `EFAULT` for one outside user memory.
+/// `EINVAL` for an address that is not a multiple of 4, `EFAULT` for an address outside user memory.
 pub(super) fn find(
     space: &Arc<Space>,
     address: u64,
@@ -90,8 +90,8 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
                 })
             }
             Some(_) => Some(anonymous(identity, address)),
-            // As on Linux, a word of anonymous memory has no key if its area is not writable, because no thread can
-            // change it to end the wait.
+            // As on Linux, a word of anonymous memory in an area that is not writable has no key, because no thread can
+            // change the word to end the wait.
             None => writable.then(|| anonymous(identity, address)),
         }
     });

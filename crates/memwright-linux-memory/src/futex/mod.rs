@@ -1,4 +1,4 @@
-//! Futexes: threads that wait for a word of user memory to change.
+//! Futexes, by which threads wait until a word of user memory changes.
 //!
 //! ```text
 //! key.rs      keys: a word of one address space, or of an object that several of them map
@@ -8,11 +8,11 @@
 //! release.rs  cleanup for an exiting thread: the robust list, and the word with the thread id
 //! ```
 //!
-//! Waiters are queued in buckets by the hash of their key, in order of arrival at each word. A waiter compares the word
-//! and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the
-//! same lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved.
-//! After a fault, the lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of
-//! Linux 7.2).
+//! Waiters are queued in buckets by the hash of their key. The waiters of one word are in order of arrival. A waiter
+//! compares the word and enters the bucket under the bucket's lock. A thread that changes the word afterwards wakes
+//! waiters under the same lock, so no wakeup is lost. User memory is read under the lock by an access whose faults are
+//! not resolved. After a fault, the lock is released, the page is faulted in, and the operation starts again (like
+//! `kernel/futex/` of Linux 7.2).
 
 mod key;
 mod operate;
@@ -37,10 +37,10 @@ use memwright_linux_tasks::process::{FutexKey, Thread};
 use memwright_table::{OutOfMemory, TryPush};
 use queue::{Choice, Queue, Waiter};
 
-/// Number of buckets; a power of two.
+/// The number of buckets, which is a power of two.
 const BUCKETS: usize = 256;
 
-/// A bucket: the waiters of the words whose keys have the same hash. Each bucket has its own cache line.
+/// A bucket, which contains the waiters of all words whose keys have the same hash. Each bucket has its own cache line.
 #[repr(align(64))]
 struct Bucket {
     waiters: Lock<Queue>,
@@ -55,7 +55,8 @@ pub struct Futexes {
 }
 
 impl Futexes {
-    /// Creates empty buckets. `oom` is called if a thread cannot wait because there is no memory for its wait.
+    /// Creates empty buckets. `oom` is called if a thread cannot wait because there is no memory for its entry in a
+    /// bucket.
     pub fn new(
         user: &'static dyn UserAccess,
         clock: &'static dyn Clock,
@@ -78,14 +79,14 @@ impl Futexes {
         self.buckets[bucket as usize].waiters.lock()
     }
 
-    /// Makes room for at least one further waiter and locks the bucket.
+    /// Locks the bucket after making room in it for at least one further waiter.
     fn lock_with_room(&self, bucket: u32) -> Result<LockGuard<'_, Queue>, OutOfMemory> {
         let waiters = &self.buckets[bucket as usize].waiters;
         lock_with_room(waiters, Queue::list)
     }
 
-    /// Locks two buckets; takes one lock if both are the same bucket. All buckets have the same lock rank, so the lock
-    /// of the higher bucket is only tried while that of the lower one is held.
+    /// Locks two buckets, or takes one lock if both numbers are the same. All buckets have the same lock rank, so while
+    /// the lock of the lower bucket is held, the lock of the higher bucket is only tried.
     fn lock_two(
         &self,
         first: u32,
@@ -110,18 +111,18 @@ impl Futexes {
     }
 }
 
-/// The references of a waiter that was removed from its bucket: a thread that is still to be woken, and an object that
-/// is still to be released.
+/// The references of a waiter that was removed from its bucket: the thread, if it must still be woken, and the object,
+/// which must still be released.
 struct Held {
     thread: Option<Arc<Thread>>,
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// The maximum number of waiters that are removed while a bucket stays locked. `Left` allocates room for no more than
-/// these.
+/// The maximum number of waiters that are removed while a bucket stays locked. `Left` allocates room for at most this
+/// number.
 const TOGETHER: u32 = 1024;
 
-/// References of waiters that were removed from a bucket under its lock and are handled after the lock is released.
+/// References of waiters that were removed from a bucket under its lock. They are handled after the lock is released.
 /// There is always room for one waiter; room for more is allocated while no lock is held.
 #[derive(Default)]
 struct Left {
@@ -134,8 +135,8 @@ impl Left {
         self.first.is_none() || self.others.len() < self.others.capacity()
     }
 
-    /// Makes room for `waiters` entries, which are at most `TOGETHER`. If there is no memory, the list keeps its
-    /// capacity.
+    /// Makes room for `waiters` entries, of which there are at most `TOGETHER`. If there is no memory, the list keeps
+    /// its capacity.
     fn make_room(&mut self, waiters: u32) {
         let _ = self.others.try_make_room(waiters as usize);
     }
@@ -176,10 +177,10 @@ impl Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     choice: Choice,
-    /// The maximum number of waiters that the call still wakes.
+    /// The maximum number of waiters that the call may still wake.
     most: u32,
     /// The number of waiters that remained in the bucket because `Left` was full, counted up to a limit. The caller
-    /// makes room for this many and takes waiters again.
+    /// makes room for this number and takes waiters again.
     stay: u32,
 }
 
@@ -197,8 +198,8 @@ impl Wanted {
         }
     }
 
-    /// Removes the wanted waiters from their bucket in order of arrival while `left` has room. Returns their number. A
-    /// later call does not remove waiters that arrived after the first call.
+    /// Removes the wanted waiters from their bucket in order of arrival while `left` has room. Returns the number of
+    /// removed waiters. A later call does not remove waiters that arrived after the first call.
     fn take(&mut self, queue: &mut Queue, left: &mut Left) -> u32 {
         self.choice.until = self.choice.until.min(queue.next());
         self.stay = 0;
@@ -224,7 +225,7 @@ impl Wanted {
 }
 
 impl Futexes {
-    /// Wakes the waiters that remained in their bucket because `left` was full. Returns their number.
+    /// Wakes the waiters that remained in their bucket because `left` was full. Returns the number of woken waiters.
     #[cold]
     fn wake_later(&self, wanted: &mut Wanted, left: &mut Left) -> u32 {
         let mut woken = 0;

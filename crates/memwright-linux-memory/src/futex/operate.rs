@@ -6,7 +6,7 @@ use linux_raw_sys::general as raw;
 use memwright_linux_abi::{Space, errno::Errno, host::UserAccess};
 use memwright_linux_tasks::process::Scope;
 
-/// The change of the second word (`FUTEX_OP_SET` and so on).
+/// The change of the second word (one of the constants `FUTEX_OP_SET` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Set,
@@ -16,7 +16,7 @@ enum Change {
     Xor,
 }
 
-/// The comparison with the second word's old value.
+/// The comparison of the second word's old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Equal,
@@ -83,7 +83,8 @@ impl Change {
         }
     }
 
-    /// Changes the word atomically. Returns its old value; `None` if the access faults. The fault is not resolved.
+    /// Changes the word at `address` atomically. Returns its old value. Returns `None` if the access faults; the fault
+    /// is not resolved.
     fn make(self, host: &dyn UserAccess, address: u64, operand: u32) -> Option<u32> {
         let mut old = host.user_peek32(address)?;
         loop {
@@ -136,7 +137,7 @@ impl Futexes {
                 self.lock_two(key::bucket_of(one.key), key::bucket_of(two.key));
             let Some(old) = change.make(self.user, second, operation.operand) else {
                 drop((queue, other));
-                // This access faults the page in for writing and leaves the word unchanged.
+                // This access makes the page of the second word writable, and leaves the word unchanged.
                 self.user
                     .user_compare_exchange32(second, 0, 0)
                     .map_err(|_| Errno::EFAULT)?;
@@ -164,7 +165,7 @@ impl Futexes {
 mod tests {
     use super::{Change, Comparison, Operation, decode};
 
-    /// `FUTEX_OP` of `linux/futex.h`.
+    /// Encodes an operation like `FUTEX_OP` of `linux/futex.h`.
     fn encode(op: u32, operand: u32, cmp: u32, against: u32) -> u32 {
         op << 28 | cmp << 24 | (operand & 0xfff) << 12 | against & 0xfff
     }
@@ -253,7 +254,7 @@ mod tests {
             (Comparison::Greater, false, false, true),
             (Comparison::GreaterOrEqual, false, true, true),
         ] {
-            // The comparison is signed: all ones is less than 0.
+            // The comparison is signed: a word with all bits set is less than 0.
             assert_eq!(comparison.holds(u32::MAX, 0), below);
             assert_eq!(comparison.holds(0, 0), equal);
             assert_eq!(comparison.holds(1, 0), above);

@@ -10,20 +10,20 @@ use memwright_table::OutOfMemory;
 /// One waiting thread.
 pub(super) struct Waiter {
     pub(super) thread: Arc<Thread>,
-    /// A reference that keeps the key's object alive, so that its address is not reused.
+    /// A reference that keeps the key's object alive, so that the object's address is not reused.
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// A waiter, and the bits of its wait. Only a wakeup with at least one of these bits wakes it.
+/// A waiter, and the bits with which it waits. Only a wakeup with at least one of these bits wakes it.
 type Entry<W> = (u32, W);
 
 /// Selects waiters of one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) key: FutexKey,
-    /// Selects the waiters with at least one of these bits.
+    /// Bits, at least one of which the waiter must have.
     pub(super) bits: u32,
-    /// Selects the waiters whose numbers are lower than this one.
+    /// The number below which the waiter's number must be.
     pub(super) until: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Choice {
 /// removing a waiter grows with the logarithm of the number of waiters.
 pub(super) struct Queue<W = Waiter> {
     waiters: Ordered<FutexPosition, Entry<W>>,
-    /// The number of the next waiter that arrives.
+    /// The number that the next waiter will get.
     next: u64,
 }
 
@@ -45,20 +45,20 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    /// Returns the list of waiters, in which a caller makes room before it adds a waiter.
+    /// Returns the list of waiters. A caller makes room in it before it adds a waiter.
     pub(super) fn list(&mut self) -> &mut Ordered<FutexPosition, Entry<W>> {
         &mut self.waiters
     }
 
-    /// Returns the number of the next waiter that arrives.
+    /// Returns the number that the next waiter will get.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Adds a waiter as the last one of its word. Returns its position.
+    /// Adds a waiter as the last one of its word. Returns the waiter's position.
     ///
     /// # Errors
-    /// [`OutOfMemory`], unless the caller has made room.
+    /// [`OutOfMemory`], which cannot occur if the caller has made room.
     pub(super) fn push(
         &mut self,
         key: FutexKey,
@@ -71,8 +71,8 @@ impl<W> Queue<W> {
         Ok(position)
     }
 
-    /// Adds a waiter at the given position in the order of arrival. Returns the position. Needs no memory if a waiter
-    /// was removed before.
+    /// Adds a waiter at `position` in the order of arrival. Returns the position. Needs no memory if a waiter was
+    /// removed before.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -86,7 +86,7 @@ impl<W> Queue<W> {
         Ok(position)
     }
 
-    /// Removes a waiter. Returns it and its bits.
+    /// Removes the waiter at `position`. Returns the waiter and its bits.
     pub(super) fn remove(&mut self, position: FutexPosition) -> Option<Entry<W>> {
         self.waiters.remove(&position)
     }
@@ -96,7 +96,7 @@ impl<W> Queue<W> {
         self.chosen(choice, from).next()
     }
 
-    /// Returns how many selected waiters have a number of at least `from`; at most `most`.
+    /// Returns the number of selected waiters whose number is at least `from`, but at most `most`.
     pub(super) fn count(&self, choice: &Choice, from: u64, most: u32) -> u32 {
         self.chosen(choice, from).take(most as usize).count() as u32
     }
@@ -182,7 +182,7 @@ mod tests {
                     model.remove(place.unwrap());
                     continue;
                 }
-                // Move a waiter to another word of the same bucket: it keeps its number.
+                // Move a waiter to another word of the same bucket. The waiter keeps its number.
                 let moved = (word((random >> 36) % WORDS), number);
                 memwright_table::handle::fail_heap_after(Some(0));
                 assert_eq!(queue.insert(moved, own, waiter), Ok(moved));

@@ -1,4 +1,4 @@
-//! Cleanup for a thread that leaves its address space.
+//! The release of futexes when a thread leaves its address space.
 
 use super::{ANY, Futexes};
 use alloc::sync::Arc;
@@ -8,12 +8,12 @@ use memwright_linux_abi::Space;
 use memwright_linux_tasks::process::{Scope, Thread};
 use memwright_linux_vfs::user::check_range;
 
-/// The maximum number of entries of a robust list that are visited (`ROBUST_LIST_LIMIT`).
+/// The maximum number of entries of a robust list that the kernel visits (`ROBUST_LIST_LIMIT`).
 const ROBUST_MAX: u32 = raw::ROBUST_LIST_LIMIT;
 
 impl Futexes {
-    /// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each. If the
-    /// address space has other users, also stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID` and
+    /// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each lock. If the
+    /// address space has other users, also stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID`, and
     /// wakes one waiter of that word (`mm_release` of Linux 7.2, `kernel/fork.c`).
     ///
     /// Called by the thread itself on exit and in `execve`, while it still runs in the address space and is still one
@@ -53,7 +53,8 @@ impl Futexes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     address: u64,
-    /// Whether the entry belongs to a lock with priority inheritance. Waiters of such locks are not queued here.
+    /// Whether the entry belongs to a lock with priority inheritance. `Futexes` does not queue the waiters of such
+    /// locks.
     inherits: bool,
 }
 
@@ -65,22 +66,22 @@ fn entry(pointer: u64) -> Entry {
     }
 }
 
-/// The walk over the robust list must stop: the list cannot be read, or an address in it is invalid.
+/// The error for a robust list that cannot be read or that contains an invalid address. The walk over the list stops.
 struct Broken;
 
 /// The change to a lock's word when the thread exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// The word stays as it is: the thread does not own the lock.
+    /// The word stays unchanged, because the thread does not own the lock.
     Nothing,
-    /// A waiter is woken and the word stays as it is: the thread was releasing the lock, and may not have woken a
+    /// A waiter is woken, and the word stays unchanged. The thread was releasing the lock, and may not have woken a
     /// waiter yet.
     Wake,
     /// The word is set to this value.
     Mark(u32),
 }
 
-/// Returns the change to a lock's word (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
+/// Returns the change to the word `word` of a lock (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
 fn death(word: u32, owner: u32, pending: bool, inherits: bool) -> Death {
     if pending && !inherits && word == 0 {
         Death::Wake
@@ -118,7 +119,7 @@ impl RobustEnd<'_> {
             if next.address == head {
                 break;
             }
-            // Read the next entry before releasing the lock: the lock's next owner may free this entry.
+            // Read the next entry before releasing the lock, because the lock's next owner may free this entry.
             let after = self.read(next.address);
             if next.address != pending.address {
                 self.end(next, distance, false)?;
@@ -162,7 +163,7 @@ impl RobustEnd<'_> {
     }
 
     fn wake(&self, address: u64) {
-        // If no key is found for the word, it has no waiters to wake.
+        // If the word has no key, it has no waiters that could be woken.
         let _ = self
             .futexes
             .wake(self.space, address, Scope::Shared, 1, ANY);

@@ -19,22 +19,22 @@ pub struct RequeueRequest {
     pub from: u64,
     /// The address of the word to which waiters are moved.
     pub to: u64,
-    /// The scope of both words.
+    /// The scope of both words: private or shared.
     pub scope: Scope,
     /// The number of waiters to wake.
     pub wake: u32,
-    /// The number of further waiters to move.
+    /// The number of waiters to move after the wakeups.
     pub requeue: u32,
-    /// The value that the first word must have; `None` if it is not checked.
+    /// The value that the word at `from` must have; `None` if the value is not checked.
     pub value: Option<u32>,
 }
 
 impl Futexes {
-    /// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of waiters woken
-    /// or moved (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
+    /// Wakes the first waiters of the word `from` and moves the next ones to the word `to`. Returns the number of
+    /// waiters woken or moved (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
     ///
     /// # Errors
-    /// `EAGAIN` if the first word does not have the expected value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
+    /// `EAGAIN` if the word `from` does not have the expected value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
     pub fn requeue(&self, space: &Arc<Space>, request: &RequeueRequest) -> Result<u64, Errno> {
         if (request.wake as i32) < 0 || (request.requeue as i32) < 0 {
             return Err(Errno::EINVAL);
@@ -79,8 +79,8 @@ impl Futexes {
         }
     }
 
-    /// Makes room, and moves the waiters that remained in their bucket for lack of room. Returns the number of moved
-    /// waiters.
+    /// Makes room, and moves the waiters that remained in their bucket because there was no room. Returns the number of
+    /// moved waiters.
     #[cold]
     fn move_later(&self, moving: &mut Moving<'_>, left: &mut Left) -> Result<u32, OutOfMemory> {
         let (old, new) = (
@@ -102,15 +102,15 @@ impl Futexes {
     }
 }
 
-/// The waiters of one word that a call has not moved to the other word yet.
+/// The waiters of one word that a call has not yet moved to the word `to`.
 struct Moving<'a> {
-    /// The waiters that were in the bucket when the call began.
+    /// Selects the waiters that were in the bucket when the call began.
     choice: Choice,
     to: &'a Found,
-    /// The maximum number of waiters that the call still moves.
+    /// The maximum number of waiters that the call may still move.
     most: u32,
-    /// The lowest number of a waiter that the call still moves. Without this bound, a waiter could be moved twice if
-    /// both words are the same, because the waiter keeps its number.
+    /// The lowest number of a waiter that the call may still move. If both words are the same, a waiter keeps its
+    /// number when it is moved, and without this bound it could be moved twice.
     from: u64,
     /// The number of waiters that remain in their bucket until there is room, counted up to a limit.
     stay: u32,
@@ -139,7 +139,7 @@ impl<'a> Moving<'a> {
         self.stay = self.most.min(1);
     }
 
-    /// Moves waiters in order of arrival while there is room for them in the other bucket, and for their references in
+    /// Moves waiters in order of arrival, while there is room for them in the other bucket and for their references in
     /// `left`. `other` is `None` if both words have the same bucket. Returns the number of moved waiters.
     fn advance(
         &mut self,
@@ -169,8 +169,8 @@ impl<'a> Moving<'a> {
         moved
     }
 
-    /// Moves one waiter. In the same bucket, it keeps its place in the order of arrival. The caller has checked that
-    /// there is room.
+    /// Moves the waiter with the number `number`. In the same bucket, the waiter keeps its place in the order of
+    /// arrival. The caller has checked that there is room.
     fn transfer(&self, number: u64, queue: &mut Queue, other: Option<&mut Queue>, left: &mut Left) {
         let Some((bits, waiter)) = queue.remove((self.choice.key, number)) else {
             return;

@@ -11,8 +11,8 @@ impl Futexes {
     /// `kernel/futex/waitwake.c`).
     ///
     /// # Errors
-    /// `EAGAIN` if the word does not have the expected value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted
-    /// call returns `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
+    /// `EAGAIN` if the word does not have the expected value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. A call that a
+    /// signal interrupts returns `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
     pub fn wait(
         &self,
         thread: &Arc<Thread>,
@@ -31,7 +31,7 @@ impl Futexes {
             return Ok(0);
         };
         if !self.withdraw(thread) {
-            // The wait was interrupted, but a waker had already removed the thread from the bucket.
+            // A signal interrupted the wait, but a waker had already removed the thread from the bucket.
             return Ok(0);
         }
         let Some(deadline) = request.deadline else {
@@ -44,7 +44,8 @@ impl Futexes {
         Err(Errno::ERESTART_RESTARTBLOCK)
     }
 
-    /// Checks that the word has the expected value and enters the bucket, both under the bucket's lock.
+    /// Checks that the word has the expected value, and adds the thread to the bucket. Both steps are under the
+    /// bucket's lock.
     fn enter(
         &self,
         thread: &Arc<Thread>,
@@ -76,12 +77,12 @@ impl Futexes {
         }
     }
 
-    /// Leaves the bucket. Returns false if the thread has been woken in the meantime.
+    /// Removes the thread from its bucket. Returns false if the thread has been woken in the meantime.
     fn withdraw(&self, thread: &Arc<Thread>) -> bool {
         while let Some(bucket) = thread.futex.bucket() {
             let waiter = {
                 let mut queue = self.lock(bucket);
-                // The thread may have been requeued or woken before it took the lock.
+                // The thread may have been requeued or woken before this code took the lock.
                 if thread.futex.bucket() != Some(bucket) {
                     continue;
                 }

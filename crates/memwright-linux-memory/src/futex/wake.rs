@@ -5,13 +5,13 @@ use alloc::sync::Arc;
 use memwright_linux_abi::{Space, errno::Errno};
 use memwright_linux_tasks::process::Scope;
 
-/// Bits that intersect with those of every waiter (`FUTEX_BITSET_MATCH_ANY`).
+/// The bits that match every waiter (`FUTEX_BITSET_MATCH_ANY`).
 pub const ANY: u32 = u32::MAX;
 
 impl Futexes {
-    /// Wakes up to `most` threads that wait for the word at `address` of `space` and whose bits intersect with `bits`.
-    /// Returns the number of woken threads. As on Linux, one thread is woken even if `most` is 0 (`futex_wake` of Linux
-    /// 7.2, `kernel/futex/waitwake.c`).
+    /// Wakes up to `most` threads that wait for the word at `address` of `space` with at least one of the bits in
+    /// `bits`. Returns the number of woken threads. As on Linux, one thread is woken even if `most` is 0 (`futex_wake`
+    /// of Linux 7.2, `kernel/futex/waitwake.c`).
     ///
     /// # Errors
     /// `EINVAL` if `bits` is 0 or the address is not a multiple of 4, `EFAULT`.
@@ -41,7 +41,7 @@ impl Futexes {
     }
 }
 
-/// Converts the count of a call: an `int` for which 0 and negative values mean 1.
+/// Converts the count `number` of a call. The count is an `int`; 0 and negative values mean 1.
 pub(super) fn at_least_one(number: u32) -> u32 {
     (number as i32).max(1) as u32
 }

@@ -2,8 +2,8 @@
 //! 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
 //!
 //! Like the scan for huge pages, this scan has a deadline instead of a thread. Each time that the deadline passes, the
-//! scan sets NUMA hints in a part of the memory of those processes that are due. A process is due less often if its
-//! hint faults were mostly on local pages, or if a page could not be migrated. No deadline is set on a machine with one
+//! scan sets NUMA hints in a part of the memory of each process that is due. A process is due less often if its hint
+//! faults were mostly on local pages, or if a page could not be migrated. No deadline is set on a machine with one
 //! node, or while balancing is off.
 
 use crate::hand::Hand;
@@ -16,21 +16,21 @@ use memwright_linux_sched::{
 };
 use memwright_linux_tasks::process::Tasks;
 
-/// Pages in a MiB.
+/// The number of pages in a MiB.
 const MEBIBYTE: u64 = 256;
 
 /// The scan: its position, its settings, and whether it is on.
 pub struct Balancing {
     is_on: AtomicBool,
-    /// Milliseconds between two steps (`sysctl_numa_balancing_scan_period_min`).
+    /// The time between two steps in milliseconds (`sysctl_numa_balancing_scan_period_min`).
     period: AtomicU32,
-    /// MiB scanned in one step (`sysctl_numa_balancing_scan_size`).
+    /// The MiB that one step scans (`sysctl_numa_balancing_scan_size`).
     size: AtomicU32,
     next: Daemon,
     memory: Arc<Memory>,
     tasks: &'static Tasks,
     hand: Hand,
-    /// Number of steps so far.
+    /// The number of steps so far.
     round: AtomicU64,
 }
 
@@ -56,29 +56,29 @@ impl Balancing {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Turns balancing on or off. After it is turned off, each NUMA hint that is set already still causes one fault.
+    /// Turns balancing on or off. NUMA hints that are set when it is turned off still cause one fault each.
     pub fn turn(&self, on: bool) {
         self.is_on.store(on, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Returns the milliseconds between two steps.
+    /// Returns the time between two steps in milliseconds.
     pub fn period(&self) -> u32 {
         self.period.load(Ordering::Relaxed)
     }
 
-    /// Sets the milliseconds between two steps.
+    /// Sets the time between two steps in milliseconds.
     pub fn set_period(&self, milliseconds: u32) {
         self.period.store(milliseconds, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Returns the MiB scanned in one step.
+    /// Returns the number of MiB that one step scans.
     pub fn size(&self) -> u32 {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Sets the MiB scanned in one step.
+    /// Sets the number of MiB that one step scans.
     pub fn set_size(&self, mebibytes: u32) {
         self.size.store(mebibytes, Ordering::Relaxed);
     }

@@ -36,7 +36,7 @@ impl Chooser for Placements {
     }
 }
 
-/// Sets the policy of the calling thread `thread`.
+/// Sets the policy of `thread`, which is the calling thread.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -60,7 +60,7 @@ pub fn set_policy(
     Ok(())
 }
 
-/// Returns the node for the next page if `turn` pages have been interleaved before; `None` if the policy does not
+/// Returns the node for the next page after `turn` pages have been interleaved; `None` if the policy does not
 /// interleave pages.
 pub fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u8> {
     match policy.mode {

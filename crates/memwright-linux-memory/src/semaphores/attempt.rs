@@ -1,15 +1,15 @@
 //! Applies a list of operations to the values of a semaphore set: all of them or none (Linux 7.2 `ipc/sem.c`,
 //! `perform_atomic_semop`).
 
-/// The maximum value of a semaphore (`SEMVMX`), and the maximum adjustment on exit (`SEMAEM`).
+/// The maximum value of a semaphore (`SEMVMX`). It is also the maximum adjustment on exit (`SEMAEM`).
 pub const MOST_VALUE: i32 = 32767;
 
-/// One operation of a list.
+/// One operation of a list of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Index of the semaphore.
+    /// The index of the semaphore.
     pub number: u16,
-    /// The number to add; 0 means to wait until the value is 0.
+    /// The number to add to the value. 0 means to wait until the value is 0.
     pub add: i16,
     /// Whether the call fails if this operation would have to wait (`IPC_NOWAIT`).
     pub never_waits: bool,
@@ -26,11 +26,12 @@ pub enum Refusal {
     OutOfRange,
 }
 
-/// Applies all operations, or none. `undo` contains the adjustments that the exit of the process makes to the values.
-/// Only operations with `undone` use it: it may be shorter than `values` if no operation has `undone`.
+/// Applies all operations to `values`, or none of them. `undo` contains the adjustments that the exit of the process
+/// makes to the values. Only operations with `undone` use `undo`, so it may be shorter than `values` if no operation
+/// has `undone`.
 ///
 /// # Errors
-/// One of [`Refusal`]; `values` and `undo` are then unchanged.
+/// One of [`Refusal`]. `values` and `undo` are then unchanged.
 ///
 /// # Panics
 /// If an operation refers to a semaphore that does not exist.
@@ -83,9 +84,9 @@ fn apply(values: &mut [i32], undo: &mut [i32], operation: &Operation, add: i32) 
 mod tests {
     use super::*;
 
-    /// The values of two semaphores, or their adjustments when the process exits.
+    /// The values of two semaphores, or the adjustments of these values when the process exits.
     type Two = [i32; 2];
-    /// The values and the adjustments after the operations, or the reason why none was applied.
+    /// The values and the adjustments after the operations, or the reason why no operation was applied.
     type Outcome = Result<(Two, Two), Refusal>;
 
     fn operation(number: u16, add: i16, undone: bool) -> Operation {

@@ -1,8 +1,8 @@
 //! System V semaphore sets (Linux 7.2 `ipc/sem.c`).
 //!
 //! A caller that must wait leaves its list of operations pending in the set. A caller that changes a value then
-//! performs the pending lists that have become possible, in order of arrival, and wakes their callers. It does so in
-//! batches; between two batches, the set is unlocked and other threads can run.
+//! performs the pending lists that have become possible, in order of arrival, and wakes the callers of these lists. It
+//! performs the lists in batches. Between two batches, the set is unlocked and other threads can run.
 
 mod attempt;
 
@@ -31,15 +31,15 @@ pub struct Standing {
     pub owner: Owner,
     /// Permissions: nine bits, as for a file.
     pub mode: u32,
-    /// Time of the last operation, in seconds since 1970.
+    /// The time of the last operation, in seconds since 1970.
     pub operated: i64,
-    /// Time of the last change, in seconds since 1970.
+    /// The time of the last change, in seconds since 1970.
     pub changed: i64,
 }
 
 /// A list of operations that is pending.
 pub struct Pending {
-    /// Queue on which its caller waits.
+    /// The queue on which the caller of the list waits.
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
@@ -47,11 +47,11 @@ pub struct Pending {
     number: AtomicU64,
     /// The result of the call, once it is complete.
     outcome: AtomicU64,
-    /// The next list in the chain of completed ones.
+    /// The next list in the chain of completed lists.
     next: Lock<Option<Arc<Pending>>>,
 }
 
-/// Value of `outcome` while the call is not complete; no call has this result.
+/// The value of `outcome` while the call is not complete. No complete call has this result.
 const WAITING: u64 = u64::MAX / 2;
 
 impl Pending {
@@ -73,17 +73,17 @@ impl Pending {
 /// A list of operations in the queue of a set.
 struct Waiting {
     pending: Arc<Pending>,
-    /// Index of the operation that must wait.
+    /// The index of the operation that must wait.
     place: usize,
 }
 
-/// Pending lists of operations, in order of arrival.
+/// The pending lists of operations, in order of arrival.
 #[derive(Default)]
 struct Queue {
     lists: Ordered<u64, Waiting>,
-    /// Number of pending lists that are not [single decrements](is_decrement).
+    /// The number of pending lists that are not [single decrements](is_decrement).
     others: usize,
-    /// Number of the next list to arrive.
+    /// The number that the next list will get.
     arrivals: u64,
 }
 
@@ -102,7 +102,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes a list, if it is still pending.
+    /// Removes the list with the number `number`, if it is still pending.
     fn remove(&mut self, number: u64) {
         if let Some(removed) = self.lists.remove(&number) {
             self.others -= usize::from(!is_decrement(&removed.pending.operations));
@@ -110,16 +110,16 @@ impl Queue {
     }
 }
 
-/// An undo list: the amounts by which the exit of a process adjusts the value of each semaphore.
+/// An undo list, which contains the amount by which the exit of a process adjusts the value of each semaphore.
 struct Undo {
     adds: Vec<i32>,
-    /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are discarded.
+    /// The [`State::epoch`] to which the adjustments belong. Adjustments of an earlier epoch are discarded.
     epoch: u64,
 }
 
 impl Undo {
-    /// Returns the adjustments for epoch `epoch`, and the number of adjustments that were cleared. Clears all
-    /// adjustments first if they belong to an earlier epoch.
+    /// Returns the adjustments for the epoch `epoch`, and the number of adjustments that were cleared. If the
+    /// adjustments belong to an earlier epoch, first clears all of them.
     fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
         let cleared = if self.epoch == epoch {
             0
@@ -132,7 +132,7 @@ impl Undo {
     }
 }
 
-/// The number of adjustments whose clearing takes about as long as one attempt.
+/// The number of adjustments that can be cleared in about the time of one attempt.
 const CLEARED: usize = 64;
 
 /// The maximum number of attempts between two scheduling points.
@@ -141,11 +141,11 @@ const TOGETHER: u32 = 256;
 /// The mutable state of a set.
 struct State {
     values: Vec<i32>,
-    /// The id of the process that made the last operation on each semaphore (`GETPID`).
+    /// The ID of the process that made the last operation on each semaphore (`GETPID`).
     processes: Vec<u32>,
-    /// The undo lists (`SEM_UNDO`), by process id.
+    /// The undo lists (`SEM_UNDO`), by process ID.
     undo: Ordered<u32, Undo>,
-    /// Number of times that all values were set at once (`SETALL`). Each time, a new epoch begins, and the undo
+    /// The number of times that all values were set at once (`SETALL`). Each time, a new epoch begins, and the undo
     /// adjustments of earlier epochs are discarded.
     epoch: u64,
     /// The pending lists.
@@ -156,7 +156,7 @@ struct State {
 
 /// A set of semaphores.
 pub struct Set {
-    /// The id of the set.
+    /// The ID of the set.
     pub id: u32,
     /// The key of the set; 0 for a private set.
     pub key: u32,
@@ -189,7 +189,7 @@ impl Default for Sets {
 }
 
 impl Sets {
-    /// Adds a set of `count` semaphores whose values are 0. Returns its id.
+    /// Adds a set of `count` semaphores whose values are 0. Returns the ID of the set.
     ///
     /// # Errors
     /// `EEXIST` if another thread has created a set with the key since the caller checked, `ENOSPC` if there are too
@@ -222,19 +222,19 @@ impl Sets {
         Ok(id)
     }
 
-    /// Returns the set with this key.
+    /// Returns the set with the key `key`.
     pub fn with_key(&self, key: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         all.iter().find(|set| set.key == key).cloned()
     }
 
-    /// Returns the set with this id.
+    /// Returns the set with the ID `id`.
     pub fn find(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         all.iter().find(|set| set.id == id).cloned()
     }
 
-    /// Returns the highest id of a set; 0 if there is none.
+    /// Returns the highest ID of a set; 0 if there is none.
     pub fn largest_id(&self) -> u32 {
         let all = self.all.lock();
         all.iter().map(|set| set.id).max().unwrap_or(0)
@@ -246,7 +246,7 @@ impl Sets {
         (all.len(), all.iter().map(|set| set.count()).sum())
     }
 
-    /// Removes a set and wakes its waiting callers.
+    /// Removes the set with the ID `id`, and wakes the callers that wait in it.
     pub fn remove(&self, id: u32) {
         let removed = {
             let mut all = self.all.lock();
@@ -262,7 +262,7 @@ impl Sets {
     pub fn undo(&self, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
-        // Continue by id, because the list is unlocked while a set is adjusted. It is sorted by id, and ids never
+        // Continue by ID, because the list is unlocked while a set is adjusted. The list is sorted by ID, and IDs never
         // change.
         while let Some(set) = self.from(first) {
             points.round();
@@ -271,7 +271,7 @@ impl Sets {
         }
     }
 
-    /// Returns the set with the lowest id that is at least `id`.
+    /// Returns the set with the lowest ID that is at least `id`.
     fn from(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         let place = all.partition_point(|set| set.id < id);
@@ -292,17 +292,17 @@ fn zeroes<T: Copy + Default>(count: usize) -> Result<Vec<T>, Errno> {
 }
 
 impl Set {
-    /// Returns the number of semaphores.
+    /// Returns the number of semaphores in the set.
     pub fn count(&self) -> usize {
         self.state.lock().values.len()
     }
 
-    /// Returns the permissions and timestamps.
+    /// Returns the permissions and timestamps of the set.
     pub fn standing(&self) -> Standing {
         self.state.lock().standing
     }
 
-    /// Changes the owner and the permissions.
+    /// Changes the owner and the permissions of the set.
     pub fn set_owner(&self, owner: Owner, mode: u32, now: i64) {
         let standing = &mut self.state.lock().standing;
         (standing.owner, standing.mode, standing.changed) = (owner, mode, now);
@@ -323,7 +323,7 @@ impl Set {
         subject.overrides || owners.contains(&subject.user)
     }
 
-    /// Performs the operations for a process, or queues them as pending.
+    /// Performs the operations for a process, or adds them to the pending lists.
     ///
     /// # Errors
     /// `EIDRM` if the set was removed, `EAGAIN` if an operation with `IPC_NOWAIT` would have to wait, `ERANGE` if a
@@ -361,7 +361,7 @@ impl Set {
         }
     }
 
-    /// Creates the undo list of a process, if it has none.
+    /// Creates the undo list of the process, if it has none.
     fn make_undo(&self, process: u32) -> Result<(), Errno> {
         let (count, epoch) = {
             let mut state = self.state.lock();
@@ -375,15 +375,15 @@ impl Set {
             epoch,
         };
         let mut state = lock_with_room(&self.state, |state| &mut state.undo)?;
-        // Another thread of the process may have created it in the meantime.
+        // Another thread of the process may have created the undo list in the meantime.
         if state.undo.get_mut(&process).is_none() {
             state.undo.insert(process, made)?;
         }
         Ok(())
     }
 
-    /// Performs the operations if they are possible now, and then the pending lists that have become possible.
-    /// Otherwise returns the lock of the set, and the index of the operation that must wait.
+    /// Performs the operations if they are possible now, and then the pending lists that have become possible. If the
+    /// operations are not possible, returns the lock of the set and the index of the operation that must wait.
     fn do_now<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,
@@ -405,15 +405,15 @@ impl Set {
         }
     }
 
-    /// Withdraws pending operations, for a caller that stops waiting. Returns their result if another caller has
-    /// completed them before.
+    /// Withdraws the pending operations of a caller that stops waiting. Returns their result if another caller has
+    /// completed them already.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
         let number = pending.number.load(Ordering::Relaxed);
         self.state.lock().pending.remove(number);
         pending.outcome()
     }
 
-    /// Returns the value of a semaphore, and the process of the last operation on it.
+    /// Returns the value of a semaphore, and the process that made the last operation on it.
     pub fn value(&self, number: usize) -> Option<(i32, u32)> {
         let state = self.state.lock();
         Some((*state.values.get(number)?, state.processes[number]))
@@ -429,7 +429,7 @@ impl Set {
         Ok(copy)
     }
 
-    /// Returns the number of calls that wait for a semaphore to become 0 (if `zero`) or to increase.
+    /// Returns the number of calls that wait until the semaphore `number` becomes 0 (if `zero` is set) or increases.
     pub fn waiting(&self, number: usize, zero: bool) -> usize {
         let state = self.state.lock();
         let concerns = |waiting: &&Waiting| {
@@ -439,9 +439,9 @@ impl Set {
         state.pending.lists.values().filter(concerns).count()
     }
 
-    /// Sets the values of consecutive semaphores, starting with `first`, and clears their undo adjustments in all
-    /// processes. `process` becomes the process of the last operation on them. The caller has checked that the set has
-    /// enough semaphores.
+    /// Sets the values of consecutive semaphores, beginning with the semaphore `first`, and clears the undo adjustments
+    /// of these semaphores in all processes. `process` is recorded as the process that made the last operation on them.
+    /// The caller has checked that the set has enough semaphores.
     pub fn set(&self, first: usize, values: &[i32], process: u32, now: i64) {
         let mut state = self.state.lock();
         for (number, value) in (first..).zip(values) {
@@ -477,7 +477,7 @@ impl Set {
     }
 
     /// Performs the pending lists that have become possible, and wakes their callers. If another CPU changes a value
-    /// between two batches, that CPU tries all pending lists itself, starting with the first one.
+    /// between two batches, that CPU itself tries all pending lists, beginning with the first one.
     fn serve<'a>(&'a self, mut state: LockGuard<'a, State>, now: i64) {
         let mut from = 0;
         loop {
@@ -506,8 +506,8 @@ impl Set {
 }
 
 impl State {
-    /// Performs the operations, or returns the index of the operation that must wait. If any of them has `undone`, the
-    /// process must have an undo list.
+    /// Performs the operations, or returns the index of the operation that must wait. If any of the operations has
+    /// `undone`, the process must have an undo list.
     fn attempt(&mut self, process: u32, operations: &[Operation]) -> Result<Attempted, Errno> {
         let (undo, cleared) = if operations.iter().any(|one| one.undone) {
             let list = self.undo.get_mut(&process).ok_or(Errno::ENOMEM)?;
@@ -528,9 +528,9 @@ impl State {
         Ok(Attempted { outcome, cleared })
     }
 
-    /// Tries the pending lists from number `from` on. After it completes a list that may make earlier ones possible, it
-    /// starts again from the first list. Returns the completed lists. If [`TOGETHER`] attempts were not enough, also
-    /// returns the number at which to continue.
+    /// Tries the pending lists from the number `from` on. After it completes a list that may make earlier lists
+    /// possible, it starts again from the first list. Returns the completed lists. If [`TOGETHER`] attempts were not
+    /// enough, also returns the number of the list at which to continue.
     fn serve(&mut self, now: i64, from: u64) -> (Woken, Option<u64>) {
         let mut woken = Woken::default();
         let mut next = from;
@@ -558,7 +558,7 @@ impl State {
             self.pending.remove(number);
             if outcome.is_ok() {
                 self.standing.operated = now;
-                // A single decrement makes only lists possible that wait for 0 or have several operations
+                // A single decrement makes only those lists possible that wait for 0 or that have several operations
                 // (`check_restart` of Linux 7.2, `ipc/sem.c`).
                 if self.pending.others > 0 || !is_decrement(&pending.operations) {
                     next = 0;
@@ -575,7 +575,7 @@ impl State {
 struct Attempted {
     /// Success, or the index of the operation that must wait.
     outcome: Result<(), usize>,
-    /// Number of adjustments of an undo list that were cleared for the attempt.
+    /// The number of adjustments of an undo list that were cleared for the attempt.
     cleared: usize,
 }
 
@@ -584,8 +584,8 @@ fn is_decrement(operations: &[Operation]) -> bool {
     matches!(operations, [one] if one.add < 0)
 }
 
-/// A chain of completed lists in order, whose callers are still to be woken. `Pending::next` links them, so the chain
-/// needs no further memory.
+/// A chain of completed lists in order, whose callers must still be woken. `Pending::next` links the lists, so the
+/// chain needs no further memory.
 #[derive(Default)]
 struct Woken {
     first: Option<Arc<Pending>>,
@@ -593,7 +593,7 @@ struct Woken {
 }
 
 impl Woken {
-    /// Adds a list that was removed from the pending lists and is therefore in no other chain.
+    /// Adds a list to the chain. The list was removed from the pending lists, so it is in no other chain.
     fn push(&mut self, pending: Arc<Pending>) {
         match self.last.replace(pending.clone()) {
             Some(last) => *last.next.lock() = Some(pending),
@@ -629,8 +629,8 @@ mod tests {
             changed: 0,
         };
         assert_eq!(sets.add(7, 1, standing), Ok(0));
-        // Another set with the same key fails, as for a thread that found no set with this key before another thread
-        // created it.
+        // Adding another set with the same key fails. A thread gets this error if another thread creates the set after
+        // the thread has found no set with the key.
         assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
         assert_eq!(sets.add(8, 1, standing), Ok(1));
         for private in [2, 3] {

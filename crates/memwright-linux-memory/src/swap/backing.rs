@@ -38,7 +38,7 @@ impl Backing {
     /// Reads bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `EIO`, or `ENOMEM` if there is no frame to read into.
+    /// `EIO`, or `ENOMEM` if there is no frame into which to read.
     pub fn get(
         &self,
         frames: &Frames<M>,
@@ -60,7 +60,8 @@ impl Backing {
     /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC` if there is no memory for the compressed page, `ENOMEM` if there is no frame to write from.
+    /// `EIO`, `ENOSPC` if there is no memory for the compressed page, `ENOMEM` if there is no frame from which to
+    /// write.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -104,7 +105,7 @@ impl Backing {
     /// `DeviceError` if the disk reports an error.
     pub fn complete(&self, ticket: Ticket) -> Result<(), DeviceError> {
         match self {
-            // Transfers to compressed memory complete in `submit`, so there is no transfer to wait for.
+            // Transfers to and from compressed memory complete in `submit`, so there is no transfer for which to wait.
             Self::Zram(_) => Err(DeviceError::Io),
             Self::Machine(disk) => disk.complete(ticket),
         }
@@ -118,7 +119,7 @@ impl Backing {
         }
     }
 
-    /// Returns the number of bytes of memory that the contents occupy.
+    /// Returns the number of bytes of memory that the contents of the disk occupy.
     pub fn stored(&self) -> u64 {
         match self {
             Self::Zram(zram) => zram.stored(),
@@ -149,8 +150,8 @@ fn transfer(
         match disk.submit(transfer) {
             Submission::Done(result) => return result.map_err(errno),
             Submission::Pending(ticket) => return disk.complete(ticket).map_err(errno),
-            // The transfers of other threads occupy all descriptors of the disk's queue. Wait: they complete without
-            // this thread.
+            // The transfers of other threads occupy all descriptors of the disk's queue. Wait for them; they complete
+            // without this thread.
             Submission::Busy => sync::relax(),
         }
     }

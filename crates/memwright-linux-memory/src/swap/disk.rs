@@ -1,4 +1,4 @@
-//! A disk. It can be used as a swap device; programs cannot write to it meanwhile.
+//! A disk, which can be used as a swap device. While it is used as swap, programs cannot write to it.
 
 use super::{backing::Backing, faults::Faults, header};
 use alloc::sync::Arc;
@@ -11,11 +11,11 @@ use memwright_table::{Frames, PAGE_SIZE};
 /// The use of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// The disk is not swap: programs may read and write it.
+    /// The disk is not swap, so programs may read and write it.
     Free,
     /// A thread is turning the disk on or off as swap.
     Changing,
-    /// The swap device with this number.
+    /// The disk is the swap device with the contained number.
     Swap(usize),
 }
 
@@ -24,7 +24,7 @@ pub struct Disk {
     minor: u32,
     pages: u32,
     backing: Backing,
-    /// Injected errors of swap transfers, for tests.
+    /// The errors of swap transfers that are injected for tests.
     faults: Faults,
     used: Lock<Use>,
 }
@@ -36,7 +36,7 @@ struct Slots {
 }
 
 impl Disk {
-    /// Creates a disk of `pages` pages. About one in `errors` swap transfers fails; none if `errors` is 0.
+    /// Creates a disk of `pages` pages. About one in `errors` swap transfers fails; none fails if `errors` is 0.
     pub const fn new(backing: Backing, minor: u32, pages: u32, errors: u32) -> Self {
         Self {
             minor,
@@ -47,7 +47,7 @@ impl Disk {
         }
     }
 
-    /// Returns the number of the disk among those of its kind (the minor device number).
+    /// Returns the number of the disk among the disks of its kind (the minor device number).
     pub(super) const fn minor(&self) -> u32 {
         self.minor
     }
@@ -70,7 +70,7 @@ impl Disk {
         self.backing.stored()
     }
 
-    /// Returns whether the disk is the swap device with this number.
+    /// Returns whether the disk is the swap device with the number `number`.
     #[must_use]
     pub fn is_swap(&self, number: usize) -> bool {
         *self.used.lock() == Use::Swap(number)
@@ -123,24 +123,24 @@ impl Disk {
         self.backing.put(frames, page, offset, bytes)
     }
 
-    /// Discards the data that programs wrote to the disk, which frees its memory, and writes a new header. Does nothing
-    /// while the disk is used as swap.
+    /// Discards the data that programs wrote to the disk, which frees the memory of the data, and writes a new header.
+    /// Does nothing while the disk is used as swap.
     pub(super) fn clear(&self, frames: &Frames<M>) {
         if !self.is_in_use() && self.stored() > 0 {
             for page in 0..self.pages {
                 self.backing.discard(frames, page);
             }
-            // The header was discarded as well, so write it again.
+            // The header was also discarded, so write it again.
             let formatted = self.format(frames);
             debug_assert_eq!(formatted, Ok(()));
         }
     }
 
-    /// Starts using the disk as swap, for the number of pages in its header.
+    /// Starts using the disk as swap. The number of pages is that in the header of the disk.
     ///
     /// # Errors
-    /// `EBUSY` if the disk is in use as swap already, `EINVAL` without a header, `EPERM` if there are too many swap
-    /// devices, `ENOMEM`.
+    /// `EBUSY` if the disk is in use as swap already, `EINVAL` if it has no valid header, `EPERM` if there are too many
+    /// swap devices, `ENOMEM`.
     pub fn swap_on(self: &Arc<Self>, memory: &Memory, priority: i32) -> Result<(), Errno> {
         {
             let mut used = self.used.lock();
@@ -164,8 +164,8 @@ impl Disk {
         added.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EPERM)
     }
 
-    /// Begins to turn the swap device off. Returns its number, which the caller needs to remove it from the swap
-    /// devices. The disk cannot be used until the caller reports the result by `end_off`.
+    /// Begins to turn the swap device off. Returns the number of the device, which the caller needs to remove it from
+    /// the swap devices. The disk cannot be used until the caller reports the result by `end_off`.
     ///
     /// # Errors
     /// `EINVAL` if the disk is not used as swap.
@@ -180,8 +180,8 @@ impl Disk {
         }
     }
 
-    /// Records the result of turning the disk off: `None` if it is no longer swap; the number of the swap device if
-    /// that failed.
+    /// Records the result of turning the disk off. `number` is `None` if the disk is no longer swap, or the number of
+    /// the swap device if turning it off failed.
     pub(super) fn end_off(&self, number: Option<usize>) {
         *self.used.lock() = number.map_or(Use::Free, Use::Swap);
     }

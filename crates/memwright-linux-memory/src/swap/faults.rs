@@ -3,16 +3,16 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Selects the transfers of a disk that fail: about one in a given number. In every run with the same sequence of
-/// transfers, the same transfers fail.
+/// Selects the transfers of a disk that fail: about one in a given number. If two runs have the same sequence of
+/// transfers, the same transfers fail in both runs.
 pub struct Faults {
-    /// About one in `each` transfers fails; none if `each` is 0.
+    /// About one in `each` transfers fails; none fails if `each` is 0.
     each: u32,
     asked: AtomicU64,
 }
 
 impl Faults {
-    /// Creates the selection: about one in `each` transfers fails; none if `each` is 0.
+    /// Creates the selection. About one in `each` transfers fails; none fails if `each` is 0.
     pub const fn new(each: u32) -> Self {
         Self {
             each,
@@ -26,8 +26,8 @@ impl Faults {
     }
 }
 
-/// Returns whether transfer `number` fails. The failures are not evenly spaced: if they were, they could always hit the
-/// same pages of a program that accesses its pages in turn.
+/// Returns whether the transfer `number` fails. The failures are not evenly spaced, because evenly spaced failures
+/// could always hit the same pages of a program that accesses its pages in turn.
 const fn fails(number: u64, each: u32) -> bool {
     // The finaliser of SplitMix64.
     let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -35,8 +35,8 @@ impl DiskFile {
         &self.disk
     }
 
-    /// Returns the first piece of a transfer of `left` bytes at `position`: the bytes up to the end of the page or of
-    /// the disk. The result is the length of the piece, the page number, and the offset in the page.
+    /// Returns the first piece of a transfer of `left` bytes at `position`. The piece extends at most to the end of the
+    /// page or of the disk. The result is the length of the piece, the page number, and the offset in the page.
     fn piece(&self, position: u64, left: usize) -> (usize, u32, usize) {
         let rest = self.disk.size().saturating_sub(position).min(left as u64) as usize;
         let offset = position as usize % PAGE_SIZE;
@@ -175,7 +175,7 @@ impl File for DiskFile {
             }
             raw::BLKBSZGET => caller.memory().write_value(argument, &(PAGE_SIZE as u64))?,
             raw::BLKROGET => caller.memory().write_value(argument, &0_u32)?,
-            // Nothing must be flushed: a write is complete when it returns.
+            // Nothing must be flushed, because a write is complete when it returns.
             raw::BLKFLSBUF => {}
             _ => return Err(Errno::ENOTTY),
         }

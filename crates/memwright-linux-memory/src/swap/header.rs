@@ -3,7 +3,7 @@
 use memwright_linux_abi::errno::Errno;
 use memwright_table::PAGE_SIZE;
 
-/// Offset of the fields, after the area for a boot loader.
+/// The offset of the fields, which follow the area for a boot loader.
 const FIELDS: usize = 1024;
 const VERSION: usize = FIELDS;
 const LAST_PAGE: usize = FIELDS + 4;
@@ -26,8 +26,8 @@ pub fn write(page: &mut [u8], pages: u32) {
 /// Returns the number of usable pages after the header of a disk of `pages` pages.
 ///
 /// # Errors
-/// `EINVAL` if the header is invalid, covers pages beyond the end of the disk, or lists bad pages (no disk here has
-/// any).
+/// `EINVAL` if the header is invalid, covers pages beyond the end of the disk, or lists bad pages (the disks of this
+/// kernel have none).
 pub fn read(page: &[u8], pages: u32) -> Result<u32, Errno> {
     let last = field(page, LAST_PAGE);
     let fits = last > 0 && last < pages;

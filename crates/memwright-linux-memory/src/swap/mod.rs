@@ -25,7 +25,7 @@ use memwright_linux_vfs::{
 use memwright_table::{PAGE_SIZE, TryPush};
 use zram::Zram;
 
-/// Priority of a device if the caller does not specify one (`DEF_SWAP_PRIO`).
+/// The priority of a device if the caller does not specify a priority (`DEF_SWAP_PRIO`).
 pub const DEFAULT_PRIORITY: i32 = -1;
 
 /// The disks of a machine.
@@ -48,8 +48,8 @@ impl Swaps {
     ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
-            // Raise the watermarks, so that some frames are free when pages are swapped out: compressed memory needs
-            // frames to store them.
+            // Raise the watermarks, so that some frames are free when pages are swapped out. Compressed memory needs
+            // these frames to store the pages.
             frames.low_water(2 * frames.reserve());
         }
         let mut disks: Vec<Arc<Disk>> = Vec::new();
@@ -103,7 +103,7 @@ impl Swaps {
         disk.map_or_else(String::new, |disk| alloc::format!("/dev/{}", disk.name()))
     }
 
-    /// Frees the memory of data that programs wrote to disks.
+    /// Discards the data that programs wrote to disks, which frees its memory.
     pub fn clear(&self, memory: &Memory) {
         for disk in &self.disks {
             disk.clear(memory.frames());

@@ -1,4 +1,4 @@
-//! Turns a swap device off after all its pages are swapped in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
+//! Turns a swap device off after all pages on it have been swapped in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
 
 use super::Disk;
 use crate::hand::Hand;
@@ -7,10 +7,10 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_tasks::process::Tasks;
 use memwright_linux_vfs::{direct_reclaim::Retry, fs::caller::Caller};
 
-/// Number of pages that are swapped in between two checks for signals.
+/// The number of pages that are swapped in between two checks for signals.
 const AT_ONCE: u64 = 256;
 
-/// Turns a swap device off. If that fails, the device stays in use.
+/// Turns the swap device on `disk` off. If that fails, the device stays in use.
 ///
 /// # Errors
 /// `EINVAL` if the disk is not used as swap, `ENOMEM` if there is no memory for the swapped-out pages or the commit
@@ -33,8 +33,8 @@ pub fn remove(tasks: &Tasks, caller: &dyn Caller, disk: &Disk) -> Result<(), Err
     emptied
 }
 
-/// Swaps in the pages of device `number`, and removes the device. One round over all processes may not suffice: a
-/// process that forks or exits in the meantime can own slots that the round does not visit.
+/// Swaps in the pages of the swap device `number`, and removes the device. One round over all processes may not
+/// suffice: if a process forks or exits during the round, a process that the round does not visit can own slots.
 fn empty(tasks: &Tasks, caller: &dyn Caller, number: usize) -> Result<(), Errno> {
     loop {
         bring_all_back(tasks, caller, number)?;

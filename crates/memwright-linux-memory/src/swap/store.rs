@@ -1,16 +1,16 @@
 //! Stores pieces of at most one page, packed into frames.
 //!
-//! All pieces in a frame have the same class, and each occupies one of the equal parts of the frame. A word in the
-//! frame's metadata records which parts are in use. Frames with free parts are in linked lists, one for each class. The
-//! store allocates only frames, and frees a frame with its last piece.
+//! All pieces in a frame have the same class. A frame is divided into equal parts, and each piece occupies one part. A
+//! word in the frame's metadata records which parts are in use. Frames with free parts are in linked lists, one list
+//! per class. The store allocates only frames, and frees a frame with its last piece.
 
 use memwright_linux_abi::M;
 use memwright_table::{Frame, FrameKind, Frames, OutOfFrames, PAGE_SIZE};
 
-/// Number of parts into which a frame of each class is divided. The first class has the largest parts.
+/// The number of parts into which a frame is divided, for each class. The first class has the largest parts.
 const PARTS: [u8; 13] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 21, 32, 64];
 
-/// Returns the size of a part of a class in bytes.
+/// Returns the size in bytes of a part of the class `class`.
 const fn part(class: usize) -> usize {
     PAGE_SIZE / PARTS[class] as usize
 }
@@ -34,8 +34,8 @@ pub struct Piece {
     index: u8,
 }
 
-/// Number of spare frames. If no other frame is free, which is likely when pages are swapped out, pieces are stored in
-/// spare frames.
+/// The number of spare frames. If no other frame is free, which is likely when pages are swapped out, pieces are stored
+/// in spare frames.
 const SPARE: usize = 64;
 
 /// The heads of the lists, the number of frames with pieces, and the spare frames.
@@ -61,7 +61,7 @@ impl Store {
         self.frames
     }
 
-    /// Stores `bytes`, at most a page.
+    /// Stores `bytes`, which have at most the length of a page.
     ///
     /// # Errors
     /// `OutOfFrames` if neither a frame nor a spare frame is free.
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// Allocates a frame for pieces. Uses a spare frame if no other is free.
+    /// Allocates a frame for pieces. If no other frame is free, uses a spare frame.
     fn new_frame(&mut self, frames: &Frames<M>) -> Result<Frame, OutOfFrames> {
         match frames.allocate(0, FrameKind::Slab) {
             Ok(frame) => {
@@ -117,13 +117,13 @@ impl Store {
         }
     }
 
-    /// Reads the contents of a piece.
+    /// Copies the contents of `piece` to `bytes`.
     pub fn get(&self, frames: &Frames<M>, piece: Piece, bytes: &mut [u8]) {
         let offset = usize::from(piece.index) * part(usize::from(piece.class));
         frames.read(Frame::new(piece.frame), offset, bytes);
     }
 
-    /// Frees a piece. If it was the last one in its frame, also frees the frame.
+    /// Frees `piece`. If it was the last piece in its frame, also frees the frame.
     pub fn take(&mut self, frames: &Frames<M>, piece: Piece) {
         let (frame, class) = (Frame::new(piece.frame), usize::from(piece.class));
         let (taken, around) = frames.owner(frame);

@@ -1,24 +1,24 @@
 //! Decompresses LZ4 blocks into pages.
 //!
 //! The crate that compresses the blocks also has a decoder. Memory often repeats one word over a long run, for example
-//! half a page. That decoder, compiled without `unsafe`, copies such a run byte by byte. This module copies it in
-//! steps, each twice as long as the one before.
+//! half a page. Compiled without `unsafe`, that decoder copies such a run byte by byte. This module copies the run in
+//! steps, each of which is twice as long as the step before it.
 
 /// The compressed data is invalid, or does not fill exactly one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// The length of the shortest match, which is encoded as 0.
+/// The length of the shortest match. It is encoded as 0.
 const MATCH_MIN: usize = 4;
 
 /// The value of the length field of a token whose length continues in the following bytes.
 const GOES_ON: usize = 15;
 
-/// Number of bytes copied at a time.
+/// The number of bytes that are copied at a time.
 const WORD: usize = size_of::<u64>();
 
-/// The longest match that is copied in whole words, possibly past its end: up to this length, that takes less time than
-/// an exact copy. Later output overwrites the excess.
+/// The longest match that is copied in whole words, possibly past its end. Up to this length, copying whole words takes
+/// less time than an exact copy. Later output overwrites the excess bytes.
 const SHORT: usize = 4 * WORD;
 
 /// Fills `page` from a block in the format of `LZ4_compress_default` (`lz4_Block_format.md` of LZ4 1.10).
@@ -54,7 +54,8 @@ fn take_byte(packed: &mut &[u8]) -> Result<u8, Corrupt> {
     Ok(*first)
 }
 
-/// Returns a complete length: `length` from the token, plus the following bytes of `packed` if it continues there.
+/// Returns a complete length: `length` from the token, plus the following bytes of `packed` if the length continues
+/// there.
 fn full_length(mut length: usize, packed: &mut &[u8]) -> Result<usize, Corrupt> {
     if length < GOES_ON {
         return Ok(length);
@@ -92,7 +93,7 @@ fn copy_literals(
     Ok(())
 }
 
-/// Writes `length` bytes at `at` by repeating the `distance` bytes before it.
+/// Writes `length` bytes at `at` by repeating the `distance` bytes before `at`.
 fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<(), Corrupt> {
     let from = at.checked_sub(distance).ok_or(Corrupt)?;
     let end = at + length;
@@ -108,7 +109,8 @@ fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<
         }
         return Ok(());
     }
-    // The bytes from `from` on have the period `distance`. Each step copies all of them, which doubles their number.
+    // The bytes from `from` to `to` have the period `distance`. Each step copies all of them, which doubles their
+    // number.
     let mut to = at;
     while to < end {
         let step = (to - from).min(end - to);
@@ -184,7 +186,7 @@ mod tests {
         // Two literals, and a match of ten bytes at distance 2. Final literals are not required.
         assert_eq!(unpack(&[0x26, b'a', b'b', 2, 0, 0], &mut page), Ok(()));
         assert_eq!(&page, b"abababababab");
-        // Blocks that are rejected: one fills one byte too few, one fills one too many, one copies from before the
+        // Four invalid blocks: one fills one byte too few, one fills one byte too many, one copies from before the
         // page, and one has the distance 0.
         assert_eq!(
             unpack(&[0x25, b'a', b'b', 2, 0, 0], &mut page),

@@ -1,6 +1,6 @@
 //! Compressed memory as a swap device (Linux 7.2 `drivers/block/zram/zram_drv.c`). A page that repeats one word is
-//! stored as that word. All other pages are compressed with LZ4 and packed into frames; a page that does not compress
-//! occupies a frame.
+//! stored as that word. All other pages are compressed with LZ4 and packed into frames. If compressing a page saves no
+//! memory, the page occupies a complete frame.
 
 use super::{
     store::{Piece, Store},
@@ -13,21 +13,21 @@ use memwright_linux_abi::M;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
-/// A page whose compressed form has at least this number of bytes is stored uncompressed: its compressed form would
-/// occupy a frame as well (`huge_class_size`).
+/// The minimum number of bytes of a page's compressed form at which the page is stored uncompressed, because the
+/// compressed form would occupy a frame as well (`huge_class_size`).
 const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
 
-/// How the page of a slot is stored.
+/// The way in which the page of a slot is stored.
 #[derive(Clone, Copy)]
 enum Kept {
     Nothing,
-    /// A page that repeats this word.
+    /// A page that repeats the contained word.
     Repeated(u64),
-    /// A piece that contains this number of bytes of compressed data.
+    /// The piece that contains the page, compressed or not, and the number of bytes in the piece.
     Packed(Piece, u16),
 }
 
-/// Number of slots whose entries are allocated together.
+/// The number of slots whose entries are allocated together.
 const CHUNK: usize = 1 << 14;
 
 struct Inner {
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Stores the page in `plain`, compressed if that saves memory. Returns how it is stored.
+    /// Stores the page in `plain`, compressed if that saves memory. Returns the way in which the page is stored.
     fn compress(&mut self, frames: &Frames<M>) -> Result<Kept, DeviceError> {
         let packed = compress_into_with_table(&self.plain, &mut self.packed, &mut self.table);
         let bytes = match packed {
@@ -107,7 +107,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Fills `plain` with the contents of a slot; zeroes if the slot is empty.
+    /// Fills `plain` with the contents of `slot`; zeroes if the slot is empty.
     fn unpack(&mut self, frames: &Frames<M>, slot: u32) -> Result<(), DeviceError> {
         match *self.kept(slot) {
             Kept::Nothing => self.plain.fill(0),

@@ -26,7 +26,7 @@ const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
 const READ_WRITE_PROTECT: u32 = 0xc018_aa09;
 const SET_MODE: u32 = 0x4010_aa0a;
 
-/// Bit masks of commands: `UFFDIO_API` and `UFFDIO_REGISTER` return them to the program.
+/// Bit masks of commands, which `UFFDIO_API` and `UFFDIO_REGISTER` return to the program.
 mod offered {
     use linux_raw_sys::general as raw;
 
@@ -48,7 +48,7 @@ mod offered {
     pub const READ_WRITE_PROTECT: u64 = 1 << (super::READ_WRITE_PROTECT & 0xff);
 }
 
-/// The bits of all ioctls that `UFFDIO_API` reports.
+/// The bits of all `ioctl` commands that `UFFDIO_API` reports.
 pub(super) const EVERY_COMMAND: u64 = offered::ALWAYS
     | offered::RANGE
     | offered::WRITE_PROTECT
@@ -60,9 +60,9 @@ abi_struct! {
     pub struct Api {
         /// `UFFD_API`.
         pub api: u64,
-        /// In: requested features; out: supported features.
+        /// In: the requested features. Out: the supported features.
         pub features: u64,
-        /// Out: supported commands.
+        /// Out: the supported commands.
         pub commands: u64,
     }
 }
@@ -113,7 +113,7 @@ abi_struct! {
     }
 }
 
-/// Returns the kinds of events that a context with these features receives.
+/// Returns the kinds of events that a context with the features `features` receives.
 fn events_of(features: Features) -> WatchEvents {
     let mut events = WatchEvents::empty();
     for (feature, event) in [
@@ -127,8 +127,9 @@ fn events_of(features: Features) -> WatchEvents {
     events
 }
 
-/// Checks the requested features. Returns them together with the features that they imply. `UFFD_FEATURE_EVENT_FORK`
-/// requires a privileged caller, because the reader of the event gets access to the child's memory.
+/// Checks the features that `wanted` requests. Returns these features and the features that they imply.
+/// `UFFD_FEATURE_EVENT_FORK` requires a privileged caller, because the reader of the event gets access to the child's
+/// memory.
 fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     if wanted.api != u64::from(raw::UFFD_API) {
         return Err(Errno::EINVAL);
@@ -146,8 +147,8 @@ fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     Ok(features)
 }
 
-/// Checks the features that `UFFDIO_SET_MODE` enables and disables, for a context with the features `agreed`. Returns
-/// the new features of the context (`userfaultfd_set_mode`).
+/// Checks the features that `UFFDIO_SET_MODE` enables and disables. `agreed` contains the features of the context
+/// before the command. Returns the new features of the context (`userfaultfd_set_mode`).
 fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
     let (enable, disable) = (modes.enable, modes.disable);
     let switchable = Features::COUNTS_ACCESSES.bits();
@@ -161,8 +162,8 @@ fn switched(agreed: Features, modes: &Modes) -> Result<Features, Errno> {
     Features::from_bits((agreed.bits() | enable) & !disable).ok_or(Errno::EINVAL)
 }
 
-/// Returns the error number for an error of a `userfaultfd` operation or of a page scan. `EPERM` is the error of a page
-/// scan of an area in which writes are not tracked.
+/// Returns the error number for an error of a `userfaultfd` operation or of a page scan. `EPERM` means that a page scan
+/// found an area in which writes are not tracked.
 pub fn watch_errno(error: WatchError) -> Errno {
     match error {
         WatchError::BadRange
@@ -203,7 +204,7 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     }
 }
 
-/// Number of pages that a command handles between two scheduling points.
+/// The number of pages that a command handles between two scheduling points.
 const PAGES: u32 = 64;
 
 /// The context in which a command is executed on memory that is registered with a userfaultfd.
@@ -216,13 +217,14 @@ struct Command<'a> {
     argument: u64,
 }
 
-/// The destination of a command: the pages that it fills, or to which it moves pages.
+/// The destination of a command: the pages that the command fills, or to which it moves pages.
 struct Target {
     start: u64,
     length: u64,
-    /// Whether the command wakes threads that wait for these pages.
+    /// Whether the command wakes threads that wait for the pages of the destination.
     wakes: bool,
-    /// The offset of the result field in the arguments. The kernel stores the number of bytes done there, or the error.
+    /// The offset of the result field in the arguments. In this field, the kernel stores the number of bytes done, or
+    /// the error.
     told_at: u64,
 }
 
@@ -230,7 +232,7 @@ impl UserfaultFile {
     /// Executes the `ioctl` command `command` with its arguments at the user address `argument`.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown command, and those of each command.
+    /// `EINVAL` for an unknown command, and the errors of each command.
     #[inline(always)]
     pub(super) fn execute(
         &self,
@@ -269,8 +271,8 @@ impl UserfaultFile {
     }
 }
 
-/// Fails with `EAGAIN` if the command fills, moves or protects memory. Stores this error in the result field of the
-/// command's arguments, if they have one. Called while an event about registered memory is unread.
+/// Fails with `EAGAIN` if the command fills, moves or protects memory. If the command's arguments have a result field,
+/// stores this error there. Called while an event about registered memory is unread.
 #[cold]
 fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> Result<(), Errno> {
     let told_at = match command {
@@ -286,8 +288,8 @@ fn refuse_while_changing(user: UserMemory<'_>, command: u32, argument: u64) -> R
 }
 
 impl Userfault {
-    /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds once, and only for supported features. If
-    /// the result cannot be copied to the caller, no features are enabled.
+    /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds only once, and only for supported features.
+    /// If the result cannot be copied to the caller, no features are enabled.
     fn agree(
         &self,
         user: UserMemory<'_>,
@@ -344,8 +346,8 @@ impl Userfault {
 
 impl Command<'_> {
     /// Returns the address space of the process that created the userfaultfd; `ESRCH` if that address space has been
-    /// freed. As on Linux, registering and unregistering memory fail with `ENOMEM` instead, so they do not call this
-    /// function.
+    /// freed. Registering and unregistering memory do not call this function, because, as on Linux, they fail with
+    /// `ENOMEM` instead.
     #[inline(always)]
     fn space(&self) -> Result<Arc<Space>, Errno> {
         self.userfault.space.upgrade().ok_or(Errno::ESRCH)
@@ -359,7 +361,7 @@ impl Command<'_> {
         space.ok_or(Errno::ESRCH)
     }
 
-    /// Reads and checks an argument that is a `struct uffdio_range`.
+    /// Reads and checks the argument of a command whose argument is a `struct uffdio_range`.
     fn range(&self) -> Result<Range, Errno> {
         let range: Range = self.userfaults.user().read_value(self.argument)?;
         check_pages(range.start, range.length)?;
@@ -435,8 +437,8 @@ impl Command<'_> {
         Ok(0)
     }
 
-    /// Executes `UFFDIO_SET_MODE`. If it enables [`COUNTS_ACCESSES`](Features::COUNTS_ACCESSES), accesses to protected
-    /// pages no longer wait, so it wakes the waiting threads, which retry.
+    /// Executes `UFFDIO_SET_MODE`. If the command enables [`COUNTS_ACCESSES`](Features::COUNTS_ACCESSES), accesses to
+    /// protected pages no longer wait. So the command wakes the waiting threads, which retry their accesses.
     fn set_mode(&self) -> Result<u64, Errno> {
         let modes: Modes = self.userfaults.user().read_value(self.argument)?;
         switched(self.features(), &modes)?;
@@ -540,7 +542,8 @@ impl Command<'_> {
         })
     }
 
-    /// Copies one huge page from `wanted.from + ahead` to `wanted.to + ahead` through `bytes`, a buffer of 4 KiB.
+    /// Copies one huge page from `wanted.from + ahead` to `wanted.to + ahead`. `bytes` is a buffer of 4 KiB for the
+    /// copy.
     fn copy_huge(
         &self,
         space: &Space,
@@ -563,7 +566,7 @@ impl Command<'_> {
             if filled != Err(Errno::EAGAIN) || self.caller.task().fatal_pending() {
                 return filled;
             }
-            // Another thread is filling the huge page, perhaps on another CPU.
+            // Another thread, possibly on another CPU, is filling the huge page.
             self.caller.yield_now();
             sync::relax();
         }
@@ -622,8 +625,8 @@ impl Command<'_> {
         })
     }
 
-    /// Calls `page` for each page of `target` in order, until a call fails. Fails with `ENOENT` unless all pages are in
-    /// one area (Linux 7.2 `find_dst_vma`).
+    /// Calls `page` for each page of `target` in order, until a call fails. Fails with `ENOENT` if the pages are not
+    /// all in one area (Linux 7.2 `find_dst_vma`).
     fn fill_pages(
         &self,
         space: &Space,
@@ -651,9 +654,9 @@ impl Command<'_> {
         self.conclude(target, done, result)
     }
 
-    /// Completes a command: stores the number of bytes done in the arguments, or the error if no page was done, and
-    /// wakes the threads that wait for the pages done. Returns 0 if all pages were done, `EAGAIN` if some were, and
-    /// otherwise the error.
+    /// Completes a command. Stores the number of bytes done in the arguments, or the error if no page was done. Wakes
+    /// the threads that wait for the pages that were done. Returns 0 if all pages were done, `EAGAIN` if only some were
+    /// done, and otherwise the error.
     fn conclude(
         &self,
         target: &Target,

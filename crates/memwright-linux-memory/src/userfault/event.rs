@@ -1,4 +1,4 @@
-//! Userfaultfd events other than faults. The thread that causes an event waits until it is read
+//! The userfaultfd events that are not faults. The thread that causes an event waits until the event is read
 //! (`userfaultfd_event_wait_completion`).
 
 use super::{Message, Userfault, UserfaultFile, Userfaults};
@@ -20,28 +20,29 @@ use memwright_table::{PAGE_SIZE, Page, TryPush};
 pub(super) enum Tidings {
     /// A message in the format that `read` returns.
     Message(Message),
-    /// The userfaultfd of a child process's memory. The reader gets a descriptor that refers to it.
+    /// The userfaultfd of a child process's memory. The reader gets a descriptor of that userfaultfd.
     Fork(Arc<OpenFile>),
 }
 
 /// An event. The thread that caused the event waits until a reader has read it.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
-    /// Whether a reader is reading the event. No other reader takes it meanwhile.
+    /// Whether a reader is reading the event. While it is, no other reader takes the event.
     pub(super) taken: AtomicBool,
     /// Whether the event was copied to the reader.
     pub(super) read: AtomicBool,
 }
 
 /// The events about registered memory that one operation has collected and that no program has read yet. Until an event
-/// is read, commands on its userfaultfd that fill, move or protect memory fail with `EAGAIN`.
+/// is read, commands on its userfaultfd fail with `EAGAIN` if they fill, move or protect memory.
 pub struct Announced<'a> {
     userfaults: &'a Userfaults,
     list: Vec<(Arc<Userfault>, Tidings)>,
 }
 
 impl Drop for Announced<'_> {
-    /// Drops the events that were not delivered. Commands on their userfaultfds can then succeed again.
+    /// Drops the events that were not delivered. After that, commands on the userfaultfds of these events can succeed
+    /// again.
     fn drop(&mut self) {
         for (userfault, _) in &self.list {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -58,8 +59,8 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Adds an event. The caller may hold the lock of the address space. An operation that is retried after it ran out
-    /// of memory adds the same event again; the duplicate is ignored.
+    /// Adds an event. The caller may hold the lock of the address space. An operation that ran out of memory and is
+    /// retried adds the same event again. The duplicate is ignored.
     pub fn note(&mut self, watch: &Watch, event: WatchEvent) {
         let Some(userfault) = self.userfaults.find(watch.number) else {
             return;
@@ -178,9 +179,9 @@ impl Userfaults {
     }
 }
 
-/// The userfaultfd context of a child process, with the features of the parent's context. The memory of the child is
-/// registered with it where that of the parent is registered with the parent's context. Until this value is dropped,
-/// commands on the parent context that fill, move or protect memory fail with `EAGAIN`.
+/// The userfaultfd context of a child process, with the features of the parent's context. The child's memory is
+/// registered with it at the addresses at which the parent's memory is registered with the parent's context. Until this
+/// value is dropped, commands on the parent context fail with `EAGAIN` if they fill, move or protect memory.
 struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,
@@ -217,7 +218,7 @@ impl ChildContext {
         let agreed = Some((features, self.watch.clone()));
         let place = Arc::downgrade(child);
         let userfault = Userfault::make(self.watch.number, place, parent.opened_as, agreed);
-        // Closing this file unregisters the memory.
+        // Closing this file unregisters the memory of the child.
         let open = UserfaultFile::open_as(userfaults, userfault.clone());
         if userfaults.add(&userfault).is_ok() {
             parent.tell(userfaults, thread, Tidings::Fork(open));

@@ -12,13 +12,13 @@ abi_struct! {
     pub struct Message {
         /// `UFFD_EVENT_...`.
         pub event: u8,
-        /// Zero.
+        /// Always zero.
         pub reserved: [u8; 7],
-        /// For a fault: `UFFD_PAGEFAULT_FLAG_...`.
+        /// For a fault, `UFFD_PAGEFAULT_FLAG_...`.
         pub flags: u64,
-        /// For a fault: the faulting address, or that of its page.
+        /// For a fault, the faulting address or the address of its page.
         pub address: u64,
-        /// For a fault: the id of the faulting thread, if the program enabled the feature.
+        /// For a fault, the ID of the faulting thread, if the program enabled the feature.
         pub thread: u64,
     }
 }

@@ -52,8 +52,8 @@ flags! {
     pub struct Features: u64 {
         /// Messages have a flag for write-protect faults; always enabled.
         const WRITE_PROTECT = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
-        /// After `fork`, the child's memory is registered with a new userfaultfd, and the reader receives an event with
-        /// its descriptor.
+        /// After `fork`, the child's memory is registered with a new userfaultfd, and the reader receives an event that
+        /// contains the descriptor of the new userfaultfd.
         const FORK = raw::UFFD_FEATURE_EVENT_FORK as u64;
         /// Memory stays registered when `mremap` moves it, and the reader receives an event.
         const REMAP = raw::UFFD_FEATURE_EVENT_REMAP as u64;
@@ -67,13 +67,13 @@ flags! {
         const MISSING_SHARED = raw::UFFD_FEATURE_MISSING_SHMEM as u64;
         /// The faulting thread receives SIGBUS instead of waiting.
         const SIGNAL = raw::UFFD_FEATURE_SIGBUS as u64;
-        /// Messages contain the id of the faulting thread.
+        /// Messages contain the ID of the faulting thread.
         const THREAD = raw::UFFD_FEATURE_THREAD_ID as u64;
         /// Minor faults on hugetlb memory; always enabled.
         const MINOR_HUGETLB = raw::UFFD_FEATURE_MINOR_HUGETLBFS as u64;
         /// Minor faults on shared memory; always enabled.
         const MINOR_SHARED = raw::UFFD_FEATURE_MINOR_SHMEM as u64;
-        /// Messages contain the exact faulting address, not that of its page.
+        /// Messages contain the exact faulting address instead of the address of its page.
         const EXACT = raw::UFFD_FEATURE_EXACT_ADDRESS as u64;
         /// Shared memory can be write-protected; always enabled.
         const PROTECT_SHARED = raw::UFFD_FEATURE_WP_HUGETLBFS_SHMEM as u64;
@@ -110,7 +110,7 @@ struct Waiting {
 
 struct State {
     /// The features that `UFFDIO_API` has enabled, and the context with which memory is registered; `None` before
-    /// `UFFDIO_API`.
+    /// `UFFDIO_API` succeeds.
     agreed: Option<(Features, Watch)>,
     /// The waiting threads, in the order of their faults.
     waiting: Vec<Arc<Waiting>>,
@@ -121,20 +121,20 @@ struct State {
 /// The flags of `userfaultfd`.
 #[derive(Clone, Copy)]
 pub struct OpenedAs {
-    /// Whether faults in the kernel on behalf of a system call are refused (`UFFD_USER_MODE_ONLY`).
+    /// Whether the context refuses faults that occur in the kernel during a system call (`UFFD_USER_MODE_ONLY`).
     pub user_only: bool,
     /// Flags of the descriptor: `O_CLOEXEC`, `O_NONBLOCK`.
     pub status: u32,
 }
 
-/// A userfaultfd, which belongs to one address space. It exists as long as its open file does.
+/// A userfaultfd, which belongs to one address space. It exists as long as its open file exists.
 pub struct Userfault {
     number: u64,
     space: Weak<Space>,
-    /// The flags with which it was opened. Child contexts inherit them.
+    /// The flags with which the userfaultfd was opened. Child contexts inherit these flags.
     opened_as: OpenedAs,
     state: Lock<State>,
-    /// Number of events about registered memory that operations have collected and that no program has read yet.
+    /// The number of events about registered memory that operations have collected and that no program has read yet.
     changing: AtomicU64,
     /// Woken when there is a message to read.
     messages: WaitQueue,
@@ -142,7 +142,7 @@ pub struct Userfault {
     resolved: WaitQueue,
 }
 
-/// Userfaultfds by number, some of which may have been freed.
+/// The userfaultfds by number. Some of them may have been freed.
 struct Numbered {
     list: Rising<Weak<Userfault>>,
     sweep: Sweep,
@@ -164,7 +164,8 @@ pub struct Userfaults {
     oom: Arc<OomKiller>,
     next: AtomicU64,
     all: Lock<Numbered>,
-    /// Whether unprivileged processes are allowed to handle faults in the kernel (`vm.unprivileged_userfaultfd`).
+    /// Whether unprivileged processes are allowed to handle faults that occur in the kernel
+    /// (`vm.unprivileged_userfaultfd`).
     pub anybody: AtomicBool,
 }
 
@@ -302,7 +303,7 @@ impl Userfault {
         })
     }
 
-    /// Wakes the waiting threads whose addresses `chosen` accepts.
+    /// Wakes the waiting threads for whose faulting addresses `chosen` returns true.
     fn wake(&self, chosen: impl Fn(u64) -> bool) {
         self.state.lock().waiting.retain(|one| {
             let stays = !chosen(one.address);
@@ -314,8 +315,8 @@ impl Userfault {
         self.resolved.wake_all();
     }
 
-    /// Returns the oldest unread fault, or the oldest unread event if no fault is unread. With `take`, marks it as
-    /// read.
+    /// Returns the oldest unread fault, or the oldest unread event if no fault is unread. If `take` is set, marks the
+    /// fault or event as read.
     fn unread(&self, take: bool) -> Option<Unread> {
         let state = self.state.lock();
         let unread = |one: &&Arc<Waiting>| !one.read.load(Ordering::Relaxed);
@@ -399,7 +400,8 @@ impl File for UserfaultFile {
                     Tidings::Fork(child_context) => self
                         .install_child_context(caller, child_context)
                         .inspect_err(|_| {
-                            // The descriptor could not be installed. The event stays unread, for a later read.
+                            // The descriptor could not be installed. The event stays unread, so that a later read can
+                            // deliver it.
                             event.taken.store(false, Ordering::Relaxed);
                         }),
                 },
@@ -424,8 +426,8 @@ impl File for UserfaultFile {
     }
 
     fn readiness(&self, _caller: &dyn Caller, open: &OpenFile) -> Readiness {
-        // In blocking mode, readiness would not guarantee that a later read does not block, because the fault can be
-        // resolved before it is read (`userfaultfd_poll`).
+        // In blocking mode, report an error. Readiness would not guarantee that a later read does not block, because
+        // the fault can be resolved before it is read (`userfaultfd_poll`).
         if !self.userfault.has_agreed() || !open.is_nonblocking() {
             return Readiness::ERROR;
         }

@@ -13,7 +13,7 @@ use memwright_linux_sched::wait::Interest;
 use memwright_linux_tasks::process::Thread;
 use memwright_table::{PageSize, TryPush, VirtAddr};
 
-/// The result of resolving a fault: how the faulting thread continues.
+/// The way in which the faulting thread continues after its fault was handled.
 pub enum Resolved {
     /// Retry the access.
     Retry,
@@ -30,8 +30,8 @@ pub enum Resolved {
 pub enum Accessor {
     /// The program itself.
     Program,
-    /// The kernel, during a system call. A context with `UFFD_USER_MODE_ONLY` does not handle these faults. While
-    /// another context handles one, only a fatal signal ends the wait.
+    /// The kernel, during a system call. A context with `UFFD_USER_MODE_ONLY` does not handle faults of such accesses.
+    /// While a context without this flag handles such a fault, only a fatal signal ends the wait.
     Kernel,
 }
 
@@ -41,7 +41,7 @@ pub enum Waited {
     Again,
     /// A signal is pending. The caller must retry the access after the signal has been delivered.
     Interrupted,
-    /// The context does not handle the fault, so this signal must be delivered.
+    /// The context does not handle the fault, so the caller must deliver the contained signal.
     Refused(Resolved),
 }
 
@@ -118,7 +118,7 @@ impl Userfaults {
         }
     }
 
-    /// Waits until the userfaultfd resolves a fault that a system call found in a page-table walk (Linux 7.2
+    /// Waits until the userfaultfd resolves a fault that a system call found while it walked page tables (Linux 7.2
     /// `mm/gup.c`, `faultin_page`).
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Userfaults {
         awaited: Awaited,
     ) -> Result<(), Errno> {
         let Awaited { at, access, fault } = awaited;
-        // For a fault found in a page-table walk, the message contains the address of the page.
+        // The fault was found by a page-table walk, so the message contains the address of the page.
         let place = (at.page().address().as_u64(), Accessor::Kernel);
         match self.wait_for_watcher(thread, space, place, access, fault) {
             Waited::Again => Ok(()),

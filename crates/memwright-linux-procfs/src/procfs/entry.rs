@@ -18,9 +18,9 @@ use memwright_linux_vfs::fs::{
     open_file::File,
 };
 
-/// A node of `/proc` or `/sys`, with the parts of the kernel whose state its text reports.
+/// A node of `/proc` or `/sys`, and the parts of the kernel whose state its text reports.
 pub struct ProcEntry {
-    /// The file, directory or link that the node is.
+    /// The kind of node: a file, a directory or a link.
     pub node: ProcNode,
     parts: &'static dyn Parts,
 }
@@ -32,7 +32,7 @@ impl ProcEntry {
         Self { node, parts }
     }
 
-    /// Returns the node that an inode of `/proc` or `/sys` refers to; `None` for an inode of another file system.
+    /// Returns the node of `/proc` or `/sys` to which an inode refers; `None` for an inode of another file system.
     #[must_use]
     pub fn node_of(inode: &Inode) -> Option<&ProcNode> {
         let generated = inode.generated()? as &dyn Any;

@@ -26,7 +26,7 @@ fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
 }
 
 impl ProcNode {
-    /// Calls `emit` with each entry of this directory, starting at `position`, until an entry does not fit.
+    /// Calls `emit` with each entry of this directory, beginning at `position`, until an entry does not fit.
     ///
     /// # Errors
     /// `ENOTDIR` if the node is not a directory, `ENOENT` if the process has exited.

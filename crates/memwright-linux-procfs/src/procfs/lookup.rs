@@ -64,7 +64,7 @@ impl ProcNode {
                 if tasks.process(id).is_some() {
                     return Ok(Child::process(id));
                 }
-                // A lookup also finds the ids of threads, although the directory does not list them
+                // A lookup also finds the IDs of threads, although the directory does not list them
                 // (`proc_pid_lookup`).
                 let thread = tasks.thread(id).ok_or(Errno::ENOENT)?;
                 Ok(Child::task(thread.process.id, id))

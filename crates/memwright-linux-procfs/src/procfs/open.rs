@@ -13,10 +13,11 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::fs::{directory::DirectoryFile, inode::Link, open_file::File};
 use memwright_table::TryPush;
 
-/// Spare capacity in bytes of a link's target: a path walk appends the rest of the path to the target.
+/// The spare capacity in bytes of a link's target. A path walk appends the rest of the path to the target, and needs
+/// this capacity for it.
 const USUAL_REST: usize = 40;
 
-/// Returns a link whose target is a path.
+/// Returns a link whose target is the path `target`.
 fn path_link(target: &Line) -> Result<Link, Errno> {
     let mut path = Vec::new();
     path.try_make_room(target.len() + USUAL_REST)?;
@@ -25,8 +26,8 @@ fn path_link(target: &Line) -> Result<Link, Errno> {
 }
 
 impl ProcNode {
-    /// Returns the size that `stat` reports: the number of descriptors for `/proc/PID/fd`, 64 for an entry of that
-    /// directory, and 0 for other nodes, whose size is unknown until they are read.
+    /// Returns the size that `stat` reports. For `/proc/PID/fd`, this is the number of descriptors, and for an entry of
+    /// that directory, 64. For other nodes it is 0, because their size is unknown until they are read.
     #[must_use]
     pub fn size(&self, view: Option<&View<'_>>) -> u64 {
         match (self, view) {
@@ -135,7 +136,7 @@ impl ProcNode {
     ///
     /// # Errors
     /// `ESRCH` if the process has exited, `ENOENT` if the descriptor is closed, `ENODEV` if the cgroup was removed,
-    /// `EINVAL` if the file has no text, and [`Text::failure`].
+    /// `EINVAL` if the file has no text, and [`Text::failure`] if a writer fails.
     pub(super) fn write_text(&self, view: &View<'_>, text: &mut Text) -> Result<(), Errno> {
         match *self {
             Self::SystemText(write) | Self::SystemEvents(write, _) => {

@@ -20,7 +20,7 @@ use memwright_linux_vfs::fs::{
     abilities::Splices, file_system::FileSystemKind, open_file::OpenFile, readiness::Readiness,
 };
 
-/// The rule by which the readiness of a file is reported.
+/// The way in which the readiness of a file is reported.
 #[derive(Clone, Copy)]
 enum Polled {
     /// The file is always ready, and `epoll` refuses it.
@@ -36,8 +36,8 @@ enum Polled {
 /// The value of [`Seen`] for an attribute that has not been read yet.
 const UNREAD: u64 = u64::MAX;
 
-/// The state of an open file: a value of the text's change counter. It is the value at the last change that `poll`
-/// reported or, for an attribute, the value at the last read of the text.
+/// The state of an open file, which is a value of the text's change counter. It is the value at the last change that
+/// `poll` reported. For an attribute, it is the value at the last read of the text.
 pub struct Seen(AtomicU64);
 
 impl Seen {
@@ -78,8 +78,8 @@ impl Seen {
 }
 
 impl ProcNode {
-    /// Returns the rule by which the readiness of the file is reported. Without `open`, does not distinguish between
-    /// files of `/proc` and attributes of `/sys`.
+    /// Returns the way in which the readiness of the file is reported. Without `open`, the result does not distinguish
+    /// between files of `/proc` and attributes of `/sys`.
     fn polled(&self, open: Option<&OpenFile>) -> Polled {
         if let Some(changes) = self.events() {
             return Polled::Events(changes);

@@ -17,16 +17,16 @@ use memwright_linux_vfs::fs::{
     transfer::{Sink, Source},
 };
 
-/// The read state of a text (`struct seq_file` of Linux 7.2).
+/// The read state of a text file (`struct seq_file` of Linux 7.2).
 ///
 /// At most one piece is in memory. A sequential read returns the rest of the current piece and, if there is room, bytes
-/// of one more piece. A read at position 0 generates the file from its start. A read at any other position generates
-/// all pieces before that position again (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
+/// of one more piece. A read at position 0 generates the file from its start. A read at any other position that is not
+/// the next one generates all pieces before that position again (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
 #[derive(Default)]
 struct Stream {
     /// The position in the file of the next unread byte.
     position: u64,
-    /// Number of bytes of the current piece that were read.
+    /// The number of bytes of the current piece that were read.
     taken: usize,
     /// The current piece; `None` before the first read.
     piece: Option<Text>,
@@ -34,10 +34,10 @@ struct Stream {
 
 impl Stream {
     /// Reads up to `room` bytes at `position`. `make` generates a piece. `put` copies bytes to the reader, and returns
-    /// how many of them it has copied. Returns the number of bytes read.
+    /// how many of the bytes it has copied. Returns the number of bytes read.
     ///
     /// # Errors
-    /// The errors of `make`, and those of `put` if no bytes were read before.
+    /// The errors of `make`, and the errors of `put` if no bytes were read before.
     fn read(
         &mut self,
         position: u64,
@@ -71,7 +71,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// Returns the unread part of the current piece.
+    /// Returns the bytes of the current piece that were not read yet.
     fn rest(&self) -> &[u8] {
         match &self.piece {
             Some(piece) => &piece.bytes()[self.taken..],
@@ -98,7 +98,7 @@ impl Stream {
             self.make_next(make)?;
             let length = self.rest().len();
             if length == 0 {
-                // The file ends before `position`: the read returns 0 bytes.
+                // The file ends before `position`, so the read returns 0 bytes.
                 self.position = position;
                 return Ok(());
             }
@@ -108,8 +108,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Generates the piece after the current one, all bytes of which were read. The new piece is empty only at the end
-    /// of the file.
+    /// Generates the piece after the current one, which was read completely. The new piece is empty only at the end of
+    /// the file.
     fn make_next(
         &mut self,
         make: &mut impl FnMut(&mut Text) -> Result<(), Errno>,
@@ -175,8 +175,8 @@ impl File for TextFile {
     ) -> Result<usize, Errno> {
         caller.check_heap()?;
         let view = View::new(self.parts, caller);
-        // Move the read state out of the lock: no lock may be held while text is generated or copied. A concurrent
-        // reader finds the initial state and restarts.
+        // Move the read state out of the lock, because no lock may be held while text is generated or copied. A
+        // concurrent reader finds the initial state and starts at the beginning of the file.
         let mut stream = core::mem::take(&mut *self.stream.lock());
         let room = sink.left();
         let mark = self.node.mark(&view);
@@ -253,7 +253,7 @@ mod tests {
     use alloc::vec::Vec;
     use core::{cell::Cell, fmt::Write};
 
-    /// A file of `records` rows of eight bytes each. A row contains its index.
+    /// A file of `records` rows of eight bytes each. Each row contains its index.
     struct Rows {
         records: Cell<u64>,
         written: Cell<u64>,
@@ -354,7 +354,7 @@ mod tests {
         let mut stream = Stream::default();
         assert_eq!(rows.read(&mut stream, 0, 100).len(), 24);
         rows.records.set(5);
-        // Once a read reached the end, later reads find the end there until the file is read from the beginning.
+        // Once a read has reached the end, later reads find the end there until the file is read from the beginning.
         assert_eq!(rows.read(&mut stream, 24, 100).len(), 0);
         assert_eq!(rows.read(&mut stream, 0, 100).len(), 40);
     }

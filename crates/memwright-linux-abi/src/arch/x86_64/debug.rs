@@ -2,26 +2,26 @@
 
 use crate::errno::Errno;
 
-/// DR6: the reserved bits, which are one after a reset. `DebugRegisters` stores DR6 with these bits inverted, so its
-/// initial value is 0.
+/// The reserved bits of DR6, which are one after a reset. `DebugRegisters` stores DR6 with these bits inverted, so that
+/// the initial value is 0.
 const STATUS_RESERVED: u64 = 0xffff_0ff0;
-/// DR6: the breakpoints that were hit, one bit for each.
+/// The bits of DR6 that state which breakpoints were hit, one bit per breakpoint.
 const STATUS_HITS: u64 = 0xf;
-/// DR6: a single step caused the exception.
+/// The bit of DR6 that states that a single step caused the exception.
 pub const STATUS_STEP: u64 = 1 << 14;
-/// DR7: the bits that cannot be set.
+/// The bits of DR7 that cannot be set.
 const CONTROL_RESERVED: u64 = 0xffff_ffff_0000_fc00;
-/// DR7: general detect, which makes accesses to debug registers trap. It is never set.
+/// The bit of DR7 for general detect, which makes accesses to debug registers trap. It is never set.
 const CONTROL_DETECT: u64 = 1 << 13;
-/// DR7: the bits that enable breakpoints.
+/// The bits of DR7 that enable breakpoints.
 const CONTROL_ENABLE: u64 = 0xff;
 
 /// The hardware breakpoints of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct DebugRegisters {
-    /// DR0 to DR3: addresses.
+    /// DR0 to DR3: the addresses of the breakpoints.
     pub addresses: [u64; 4],
-    /// DR6: which breakpoints were hit. The reserved bits are inverted, so that they are 0.
+    /// DR6: which breakpoints were hit. The reserved bits are stored inverted, so that they are 0.
     pub status: u64,
     /// DR7: which breakpoints are enabled, and their types and lengths.
     pub control: u64,
@@ -49,7 +49,7 @@ impl DebugRegisters {
     ///
     /// # Errors
     /// `EIO` for DR4 and DR5; `EINVAL` for an address outside user memory, and for a breakpoint that the processor does
-    /// not support: on I/O ports, misaligned, or on execution of more than one byte.
+    /// not support. These are breakpoints on I/O ports, misaligned ones, and those on execution of more than one byte.
     pub fn set(&mut self, number: usize, value: u64, end: u64) -> Result<(), Errno> {
         match number {
             0..=3 => {
@@ -98,7 +98,7 @@ impl DebugRegisters {
         })
     }
 
-    /// Returns a bit mask of the breakpoints that `status`, the value of DR6, reports as hit and that are enabled.
+    /// Returns a bit mask of the enabled breakpoints that `status`, the value of DR6, reports as hit.
     #[must_use]
     pub fn hits(&self, status: u64) -> u64 {
         let enabled = (0..4).filter(|slot| self.is_enabled(*slot));

@@ -2,7 +2,7 @@
 
 use crate::signal::{Signal, SignalInfo, code};
 
-/// Returns the signal for an exception in user mode other than a debug exception (`arch/x86/kernel/traps.c` of Linux
+/// Returns the signal for an exception in user mode that is not a debug exception (`arch/x86/kernel/traps.c` of Linux
 /// 7.2).
 ///
 /// `instruction` is the address of the instruction. `floating_point` is the `si_code` for a floating-point exception:
@@ -15,13 +15,14 @@ pub fn signal_for(vector: u8, instruction: u64, floating_point: i32) -> SignalIn
         16 | 19 => SignalInfo::fault(Signal::SIGFPE, floating_point, instruction),
         17 => SignalInfo::fault(Signal::SIGBUS, code::BUS_ADRALN, 0),
         11 | 12 => SignalInfo::kernel(Signal::SIGBUS),
-        // Overflow, bound range, general protection, and exceptions that user mode cannot raise.
+        // Overflow, bound range, general protection, and the exceptions that user mode cannot raise.
         _ => SignalInfo::kernel(Signal::SIGSEGV),
     }
 }
 
 /// Returns the `si_code` of a floating-point exception from its unmasked status bits (`fpu__exception_code` of Linux
-/// 7.2): bit 0 is invalid, 2 divide, 3 overflow, 1 and 4 underflow, 5 inexact.
+/// 7.2). Bit 0 is an invalid operation, bit 2 a division by zero, bit 3 an overflow, bits 1 and 4 an underflow, and bit
+/// 5 an inexact result.
 pub fn floating_point_code(unmasked: u32) -> i32 {
     if unmasked & 0x01 != 0 {
         code::FPE_FLTINV

@@ -2,7 +2,8 @@
 
 /// The general registers of a thread in user mode. The fields have the names of `struct user_regs_struct`.
 ///
-/// There are no fields for the code and stack segments: user mode always executes 64-bit code, so they are constant.
+/// There are no fields for the code and stack segments, because user mode always executes 64-bit code, so these
+/// segments are constant.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserRegs {
@@ -46,9 +47,9 @@ pub struct UserRegs {
     pub orig_rax: u64,
 }
 
-/// The registers of a thread in user mode. The host loads and stores the general registers at each entry and exit. The
-/// FS and GS bases and the extended state (x87, SSE, AVX) stay in the processor while the thread runs; a context switch
-/// saves and restores them.
+/// The registers of a thread in user mode. The host loads and stores the general registers at each entry to and exit
+/// from user mode. The FS and GS bases and the extended state (x87, SSE, AVX) stay in the processor while the thread
+/// runs; a context switch saves and restores them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserState {
@@ -60,10 +61,10 @@ pub struct UserState {
     pub gs_base: u64,
 }
 
-/// Flags that a new program starts with: interrupts enabled, and the bit that is always one.
+/// The flags with which a new program starts: interrupts enabled, and the bit that is always one.
 pub const INITIAL_FLAGS: u64 = 0x202;
 
-/// TF: trap after each instruction.
+/// TF: the processor traps after each instruction.
 pub const TRAP_FLAG: u64 = 0x100;
 
 /// RF: the next instruction raises no exception for a breakpoint at its address.
@@ -91,9 +92,9 @@ impl UserState {
     }
 }
 
-/// Extended state of one thread in the standard (non-compacted) XSAVE format.
+/// The extended state of one thread in the standard (non-compacted) XSAVE format.
 ///
-/// The host uses the first `fpu_size` bytes.
+/// The host uses the first `fpu_size` bytes of it.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct FpuArea {
@@ -106,8 +107,8 @@ impl FpuArea {
     pub const SIZE: usize = 2752;
     /// Offset of the XSAVE header (its first word is XSTATE_BV).
     pub const HEADER: usize = 512;
-    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component. The control words have their
-    /// initial values as well, for code that reads the legacy region.
+    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component. The control words also have their
+    /// initial values, for code that reads the legacy region.
     pub const INITIAL: Self = Self {
         bytes: {
             let mut bytes = [0; Self::SIZE];

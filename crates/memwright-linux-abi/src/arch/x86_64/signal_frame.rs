@@ -41,7 +41,7 @@ abi_struct! {
         pub error: u64,
         /// Vector of the last fault.
         pub vector: u64,
-        /// First word of the signal mask.
+        /// First word of the thread's signal mask.
         pub old_mask: u64,
         /// Address of the last page fault.
         pub address: u64,
@@ -76,12 +76,12 @@ pub const FRAME_SIZE: usize = FrameHead::SIZE + SignalInfo::SIZE;
 /// Size in bytes of the red zone: the area below the stack pointer that leaf functions may use.
 const RED_ZONE: u64 = 128;
 
-/// Addresses of the parts of a signal frame.
+/// The addresses of the parts of a signal frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FramePlace {
-    /// Address of the frame; the handler's stack pointer.
+    /// The address of the frame, which is also the handler's stack pointer.
     pub frame: u64,
-    /// Address of the extended state, aligned to 64.
+    /// The address of the extended state, aligned to 64 bytes.
     pub extended_state: u64,
 }
 
@@ -98,7 +98,7 @@ pub fn place(
         None => stack_pointer.wrapping_sub(RED_ZONE),
     };
     let extended_state = top.wrapping_sub(extended_size as u64) & !63;
-    // Align the stack pointer of the handler as after a call instruction: 8 below a multiple of 16.
+    // Align the handler's stack pointer as after a call instruction, which leaves it 8 bytes below a multiple of 16.
     let frame = (extended_state.wrapping_sub(FRAME_SIZE as u64) & !15).wrapping_sub(8);
     match alternate {
         Some(stack) if frame < stack.base || frame > stack.base.wrapping_add(stack.size) => None,
@@ -160,8 +160,8 @@ pub fn compose(
     }
 }
 
-/// Returns the registers that `sigreturn` restores from a frame. The flags that user code must not change are taken
-/// from `current`.
+/// Returns the registers that `sigreturn` restores from the frame's `context`. The flags that user code must not change
+/// are taken from `current`.
 pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     let [r8, r9, r10, r11, r12, r13, r14, r15] = context.high;
     UserRegs {
@@ -188,8 +188,9 @@ pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
 }
 
 /// Returns whether the processor can return to user mode with the selectors in the frame after their privilege level is
-/// forced to 3. The code selector must be that of 64-bit code; 32-bit code is not supported. SS must be the data
-/// segment if the frame has `UC_STRICT_RESTORE_SS` (Linux 7.3 `arch/x86/kernel/signal_64.c`, `restore_sigcontext`).
+/// forced to 3. The code selector must be the one of 64-bit code, because 32-bit code is not supported. SS must be the
+/// data segment if the frame has `UC_STRICT_RESTORE_SS` (Linux 7.3 `arch/x86/kernel/signal_64.c`,
+/// `restore_sigcontext`).
 pub fn selectors_return(head: &FrameHead) -> bool {
     const USER: u16 = 3;
     let [code, _, _, stack] = head.context.segments;
@@ -197,7 +198,7 @@ pub fn selectors_return(head: &FrameHead) -> bool {
     code | USER == USER_CS && (!strict || stack | USER == USER_DS)
 }
 
-/// Flags cleared when a handler starts: DF, RF and TF.
+/// The flags that are cleared when a handler starts: DF, RF and TF.
 pub const HANDLER_CLEARED_FLAGS: u64 = 0x400 | 0x1_0000 | 0x100;
 
 /// Offset of `struct ucontext` in the frame.

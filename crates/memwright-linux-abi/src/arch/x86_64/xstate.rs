@@ -6,7 +6,7 @@ use super::{
 };
 use crate::abi::Plain;
 
-/// Bits of MXCSR that are allowed to be set; XRSTOR faults on any other.
+/// The bits of MXCSR that may be set. XRSTOR faults if any other bit is set.
 const MXCSR_MASK: u32 = 0xffff;
 
 /// Returns the size in bytes of the extended state in a signal frame: `size` bytes of state and the second magic.
@@ -14,8 +14,8 @@ pub fn frame_size(size: usize) -> usize {
     size + FP_XSTATE_MAGIC2_SIZE
 }
 
-/// Marks an XSAVE area as that of a signal frame: writes the software bytes, and the second magic after the state.
-/// `bytes` has the length that [`frame_size`] returns.
+/// Marks an XSAVE area as the extended state of a signal frame: writes the software bytes, and writes the second magic
+/// after the state. `bytes` has the length that [`frame_size`] returns for `size`.
 pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
     let software = &mut bytes[FP_SOFTWARE_BYTES..512];
     software.fill(0);
@@ -26,17 +26,17 @@ pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
     FP_XSTATE_MAGIC2.to_bytes(&mut bytes[size..size + 4]);
 }
 
-/// The part of the extended state that a frame contains, according to the markers in its legacy region.
+/// The part of the extended state that a signal frame contains, according to the markers in its legacy region.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// The legacy region only: the markers are missing or inconsistent.
+    /// Only the legacy region, because the markers are missing or inconsistent.
     Legacy,
-    /// The first bytes of the extended state, as many as this value. They are valid only if `FP_XSTATE_MAGIC2` follows
-    /// them, which the caller checks.
+    /// The number of bytes from the start of the extended state that the frame contains. These bytes are valid only if
+    /// `FP_XSTATE_MAGIC2` follows them, which the caller checks.
     Extended(usize),
 }
 
-/// Reads the markers in a legacy region.
+/// Reads the markers in `legacy`, the legacy region of a frame. `size` is the size of the complete extended state.
 pub fn extent(legacy: &[u8], size: usize) -> Extent {
     let software = &legacy[FP_SOFTWARE_BYTES..512];
     let state = u32::from_bytes(&software[16..20]) as usize;
@@ -56,11 +56,11 @@ pub fn extent(legacy: &[u8], size: usize) -> Extent {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Unloadable;
 
-/// Checks an area from user memory as XRSTOR would, or as FXRSTOR would if `extended` is false. Linux lets the
-/// processor check the area (Linux 7.3 `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`).
+/// Checks an area from user memory. The conditions are those of XRSTOR, or of FXRSTOR if `extended` is false. Linux
+/// lets the processor check the area (Linux 7.3 `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`).
 ///
 /// # Errors
-/// `Unloadable` if reserved bits of MXCSR are set, or the header contains a feature that is not enabled or does not
+/// `Unloadable` if reserved bits of MXCSR are set, or if the header contains a feature that is not enabled or does not
 /// describe the standard format.
 pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unloadable> {
     let header = &area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
@@ -75,7 +75,7 @@ pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unload
 }
 
 /// Makes an area from user memory safe to load: clears reserved bits, and features that are not enabled. If `extended`
-/// is false, first writes a header that describes the legacy region only (x87 and SSE).
+/// is false, first writes a header that describes only the legacy region (x87 and SSE).
 pub fn sanitize(area: &mut FpuArea, features: u64, extended: bool) {
     let header = &mut area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
     let present = if extended {
@@ -97,7 +97,7 @@ mod tests {
     fn what_the_processor_refuses_is_no_frame() {
         for (offset, value, extended, expected) in [
             (0, 0xff, true, Ok(())),
-            // MXCSR.
+            // Bytes of MXCSR.
             (25, 0xff, true, Ok(())),
             (26, 0x01, true, Err(Unloadable)),
             (27, 0x80, false, Err(Unloadable)),

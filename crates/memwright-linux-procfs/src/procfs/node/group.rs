@@ -11,7 +11,7 @@ pub type GroupReader = fn(&View<'_>, &Cgroup, &mut Text) -> fmt::Result;
 /// Handles a write to a cgroup's file.
 pub type GroupWriter = fn(&View<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 
-/// Returns a number that changes whenever the text of a cgroup's file changes.
+/// Returns a number that changes each time that the text of a cgroup's file changes.
 pub type GroupMark = fn(&Memory, &Cgroup) -> u64;
 
 /// The cgroups in which a file exists.
@@ -35,6 +35,7 @@ pub struct GroupFile {
     pub(in crate::procfs) read: GroupReader,
     /// Handles a write to the file; `None` for a read-only file.
     pub(in crate::procfs) store: Option<GroupWriter>,
-    /// Returns the change counter of the file's text; `None` for a file whose pollers are not notified of changes.
+    /// Returns the change counter of the file's text. It is `None` for a file whose pollers are not notified of
+    /// changes.
     pub(in crate::procfs) mark: Option<GroupMark>,
 }

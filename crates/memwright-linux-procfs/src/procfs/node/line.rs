@@ -6,8 +6,9 @@ use core::fmt;
 /// The maximum number of bytes of a line.
 const MOST: usize = 192;
 
-/// A line that is composed in a separate buffer and then appended to a text as a whole. In files with many lines, a
-/// line costs a tenth of the instructions of `write!`, which appends each number and each character separately.
+/// A line that is composed in a separate buffer and then appended to a text as a whole. In files with many lines,
+/// composing a line takes a tenth of the instructions of `write!`, which appends each number and each character
+/// separately.
 pub struct Line {
     bytes: [u8; MOST],
     length: usize,
@@ -23,8 +24,8 @@ impl Line {
         }
     }
 
-    /// Extends the line by `count` bytes, or by fewer if it becomes full. Returns the added bytes, which the caller
-    /// fills.
+    /// Extends the line by `count` bytes, or by fewer if the line becomes full. Returns the added bytes, which the
+    /// caller fills.
     fn grow(&mut self, count: usize) -> &mut [u8] {
         debug_assert!(
             count <= MOST - self.length,
@@ -84,7 +85,7 @@ impl Line {
 
     /// Appends a number in decimal, padded with spaces on the left to `width` columns.
     pub fn decimal(&mut self, value: u64, width: usize) -> &mut Self {
-        // A shorter path for single digits: in files with many numbers, most numbers are 0.
+        // This path is shorter. It serves single digits, because most of the numbers in files with many numbers are 0.
         if value < 10 && width <= 1 {
             return self.byte(b'0' + value as u8);
         }
@@ -114,7 +115,7 @@ impl Line {
     }
 }
 
-/// Appends formatted text. Fails if it does not fit in the rest of the line.
+/// Appends formatted text. Fails if the text does not fit in the rest of the line.
 impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if text.len() > MOST - self.length {

@@ -33,7 +33,7 @@ pub type ChangesOf = for<'a> fn(&'a dyn Parts) -> &'a Changes;
 /// The contents of the words of `/proc/kpagecount` or `/proc/kpageflags`, which have one word for each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
-    /// The number of entries that map the frame.
+    /// The number of page-table entries that map the frame.
     Count,
     /// The flags of the frame.
     Flags,
@@ -47,7 +47,7 @@ pub struct SystemControl {
     pub store: fn(&View<'_>, &[u8]) -> Result<(), Errno>,
 }
 
-/// The links in `/proc/PID`, other than those of descriptors, that lead directly to an inode.
+/// The links in `/proc/PID` that lead directly to an inode, except the links of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceLink {
     /// `exe`: the executable.
@@ -70,9 +70,9 @@ pub enum ProcNode {
     Processors,
     /// `/sys/devices/system/node`.
     Nodes,
-    /// A directory of the CPU or NUMA node with this number.
+    /// A directory of the CPU or NUMA node with the contained number.
     Processor(u32, &'static ProcessorDirectory),
-    /// A file about the CPU or NUMA node with this number.
+    /// A file about the CPU or NUMA node with the contained number.
     ProcessorText(u32, ProcessorWriter),
     /// `/proc/PID`.
     Process(u32),
@@ -122,7 +122,7 @@ pub enum ProcNode {
 pub struct FixedDirectory {
     /// The inode number of the first entry.
     pub first: u64,
-    /// Name, permissions and node of each entry.
+    /// The name, permissions and node of each entry.
     pub entries: &'static [(&'static str, u32, ProcNode)],
 }
 
@@ -138,11 +138,11 @@ pub struct Child {
 
 /// The inode number of the first fixed entry of `/proc`.
 pub const ROOT_NUMBERS: u64 = 0x100;
-/// How many inode numbers are reserved for each process. The inode numbers below this value belong to fixed entries,
-/// CPUs and nodes.
+/// The number of inode numbers that are reserved for each process. Fixed entries, CPUs and nodes have inode numbers
+/// below this value.
 const PROCESS_NUMBERS: u64 = 1 << 32;
 /// The first inode number of each kind of file of a process, relative to the first inode number of the process. The
-/// numbers 0 to 255 are for `/proc/PID` and its files; those of descriptors and threads follow.
+/// numbers 0 to 255 are for `/proc/PID` and its files. The numbers of descriptors and threads follow.
 const FILES: u64 = 0;
 const DESCRIPTORS: u64 = 1 << 8;
 const DESCRIPTOR_INFOS: u64 = 1 << 28;
@@ -182,8 +182,8 @@ impl Child {
         }
     }
 
-    /// Returns a file of a process, or of its thread `thread`. `index` is the index of the file in the directory's list
-    /// of entries.
+    /// Returns a file of the process `id`, or of its thread `thread`. `index` is the index of the file in the
+    /// directory's list of entries.
     #[must_use]
     pub fn file(
         id: u32,

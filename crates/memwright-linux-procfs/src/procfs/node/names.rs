@@ -14,7 +14,7 @@ pub fn decimal(name: &[u8]) -> Option<u32> {
     core::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// Calls `emit` with each entry, starting at `position`. The first entry has position 2, after `.` and `..`. `entry`
+/// Calls `emit` with each entry, beginning at `position`. The first entry has position 2, after `.` and `..`. `entry`
 /// returns the inode number, type and name of the entry at an index, or `None` after the last entry. Returns `false` if
 /// an entry did not fit.
 pub fn list_entries(
@@ -41,7 +41,7 @@ pub fn list_entries(
 }
 
 impl FixedDirectory {
-    /// Calls `emit` with each entry, starting at `position`. The first entry has position 2, after `.` and `..`.
+    /// Calls `emit` with each entry, beginning at `position`. The first entry has position 2, after `.` and `..`.
     /// Returns `false` if an entry did not fit.
     pub fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
         list_entries(position, emit, |index| {

@@ -8,15 +8,15 @@ use ProcessorEntry::{Directory, Text as File};
 use core::fmt::{self};
 use memwright_linux_vfs::fs::dirents::DirectoryEntry;
 
-/// Writes the text of a file about the CPU or NUMA node with this number.
+/// Writes the text of a file about a CPU or NUMA node, whose number is the second argument.
 pub type ProcessorWriter = fn(&View<'_>, u32, &mut Text) -> fmt::Result;
 
 /// An entry in the directory of a CPU or NUMA node.
 #[derive(Clone, Copy)]
 pub enum ProcessorEntry {
-    /// A file with this text.
+    /// A file whose text the contained function writes.
     Text(ProcessorWriter),
-    /// A directory with these entries.
+    /// A directory of the CPU or NUMA node with further entries.
     Directory(&'static ProcessorDirectory),
 }
 
@@ -57,7 +57,7 @@ impl ProcessorDirectory {
         self.child_at(processor, index)
     }
 
-    /// Calls `emit` with each entry, starting at `position`, until an entry does not fit. The first entry has position
+    /// Calls `emit` with each entry, beginning at `position`, until an entry does not fit. The first entry has position
     /// 2, after `.` and `..`.
     pub fn list(
         &self,

@@ -1,6 +1,6 @@
-//! Declares the values in `/proc` and `/sys` that do not reflect kernel state.
+//! Declares the values in `/proc` and `/sys` that do not reflect kernel state (stubs).
 //!
-//! The function that writes a file takes such a value from the declaration, and `docs/system-calls.md` lists the
+//! The function that writes a file takes the value of a stub from its declaration, and `docs/system-calls.md` lists the
 //! declarations. A test of the sources finds constant numbers and words that are written without a declaration.
 
 use core::fmt;
@@ -12,7 +12,7 @@ pub enum Kind {
     Number(u64),
     /// A constant text.
     Text(&'static str),
-    /// The value of the field or file with this name.
+    /// The value of the field or file that is named.
     Copy(&'static str),
     /// The value that a program wrote to the file last. The kernel ignores the value.
     Unused,
@@ -23,7 +23,7 @@ pub enum Kind {
 pub struct Stub {
     /// The path of the file.
     pub file: &'static str,
-    /// The name of the field in the file; empty if the file consists of this value only.
+    /// The name of the field in the file; empty if the file consists only of this value.
     pub field: &'static str,
     /// The kind of value that the field contains instead of kernel state.
     pub kind: Kind,
@@ -48,7 +48,7 @@ impl Stub {
         }
     }
 
-    /// Returns `other`, the value of the field that this field copies.
+    /// Returns `other`, which is the value of the field that this field copies.
     pub(in crate::procfs) const fn copied(&self, other: u64) -> u64 {
         other
     }
@@ -64,7 +64,8 @@ impl fmt::Display for Stub {
     }
 }
 
-/// Declares the stubs of a module, each with its file, field, kind and reason, and the list `STUBS` of these stubs.
+/// Declares the stubs of a module, each with its file, field, kind and reason. Also declares `STUBS`, the list of these
+/// stubs.
 macro_rules! stubs {
     ($($name:ident: $file:literal $field:literal $kind:ident $(($value:expr))?, $reason:literal;)*) => {
         $(

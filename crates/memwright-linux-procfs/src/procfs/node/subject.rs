@@ -14,7 +14,7 @@ pub struct Subject {
     /// The requested thread, or the thread group leader if no thread was requested. `None` once the requested thread or
     /// the leader has exited.
     pub thread: Option<Arc<Thread>>,
-    /// Id of the requested thread, or of the process if none was requested.
+    /// The ID of the requested thread, or of the process if no thread was requested.
     pub id: u32,
 }
 
@@ -88,11 +88,11 @@ pub struct ProcessWriter {
     pub needs: Needs,
 }
 
-/// A resource of a process. A file about the resource can be opened only while the process has it. A zombie has none of
-/// these resources.
+/// A resource of a process. A file about the resource can be opened only while the process has the resource. A zombie
+/// has none of these resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing.
+    /// No resource is needed.
     Nothing,
     /// An address space (Linux 7.3 `fs/proc/base.c`, `proc_mem_open`).
     Memory,
@@ -101,10 +101,10 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Checks that the process `id` has the resource.
+    /// Checks that the process `id` has the resource `self`.
     ///
     /// # Errors
-    /// `ESRCH` if an address space is needed and missing, `EINVAL` if a mount namespace is.
+    /// `ESRCH` if an address space is needed and missing, `EINVAL` if a mount namespace is needed and missing.
     pub fn check(self, tasks: &Tasks, id: u32) -> Result<(), Errno> {
         match self {
             Self::Nothing => Ok(()),
@@ -138,7 +138,7 @@ pub type ControlText = fn(&View<'_>, &Subject, u32, u64) -> Result<u64, Errno>;
 /// Handles a write to a file about a process.
 pub type StoreText = fn(&View<'_>, &Subject, &[u8]) -> Result<(), Errno>;
 
-/// Returns the open file of the descriptor `number` of the process `id`.
+/// Returns the open file behind the descriptor `number` of the process `id`.
 ///
 /// # Errors
 /// `ENOENT`.

@@ -12,7 +12,8 @@ use memwright_linux_base::batch::Batch;
 use memwright_linux_vfs::fs::inet::Spot;
 use memwright_table::TryPush;
 
-/// Parses a decimal number with optional white space around it. Returns `None` if the text is not a decimal number.
+/// Parses a decimal number. White space around the number is allowed. Returns `None` if the text is not a decimal
+/// number.
 pub(in crate::procfs) fn number(bytes: &[u8]) -> Option<u64> {
     core::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
@@ -28,9 +29,9 @@ pub(in crate::procfs) fn attribute(bytes: &[u8]) -> Result<u64, Errno> {
     digits_to(digits, 10)
 }
 
-/// Parses a write to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): a number without a sign
-/// and with optional white space around it. The number is octal with the prefix `0`, hexadecimal with the prefix `0x`,
-/// and otherwise decimal.
+/// Parses a write to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): a number without a sign.
+/// White space around it is allowed. The number is octal with the prefix `0`, hexadecimal with the prefix `0x`, and
+/// otherwise decimal.
 ///
 /// # Errors
 /// `EINVAL` if the text is not such a number, or if the number exceeds 64 bits.
@@ -44,7 +45,7 @@ pub(in crate::procfs) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
     found.map_err(|_| Errno::EINVAL)
 }
 
-/// Parses a number that consists of digits in the given base only.
+/// Parses a number that consists only of digits in the given base.
 ///
 /// # Errors
 /// `EINVAL` if there are no digits, or if there is a character that is not a digit of the base; `ERANGE` if the number
@@ -64,7 +65,7 @@ fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
 /// Parses a write to a switch of `/sys`: 1 or 0.
 ///
 /// # Errors
-/// The errors of [`attribute`]; `EINVAL` for another number.
+/// The errors of [`attribute`], and `EINVAL` for a number that is neither 1 nor 0.
 pub(in crate::procfs) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     match attribute(bytes)? {
         0 => Ok(false),
@@ -91,7 +92,7 @@ pub(in crate::procfs) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// A piece that has at least this length in bytes receives no further record. So a piece with its last record is rarely
+/// The length in bytes from which on a piece receives no further record. So a piece with its last record is rarely
 /// longer than a page, which is the maximum that one read of a generated file returns on Linux (`seq_read_iter` of
 /// Linux 7.2, `fs/seq_file.c`).
 const FULL: usize = 3584;
@@ -101,16 +102,17 @@ const FIRST_ROOM: usize = 1024;
 /// The record with which a piece starts.
 #[derive(Clone, Copy)]
 enum Cursor {
-    /// The record with this number. The writer of the file chooses the numbers: indexes, ids or addresses.
+    /// The record with the contained number. The writer of the file chooses the numbers, which can be indexes, IDs or
+    /// addresses.
     Number(u64),
-    /// The socket at this place in the tables of sockets, and the number of rows before it.
+    /// The socket at the contained place in the tables of sockets, and the number of rows before it.
     Socket(Spot, u64),
 }
 
 /// A piece of a file's text.
 ///
-/// A file is a sequence of records, each with a number, or of sockets. Reads generate it piece by piece. A piece starts
-/// with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
+/// A file is a sequence of records, each with a number, or of sockets. Reads generate the sequence piece by piece. A
+/// piece starts with the record at [`from`](Self::from), the *cursor*. The piece ends where a writer calls
 /// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size programs cannot increase is a single
 /// record, and its writer ignores the cursor.
 pub struct Text {
@@ -147,19 +149,19 @@ impl Text {
     /// Makes the read fail with `errno`.
     ///
     /// # Errors
-    /// Always.
+    /// Always fails.
     pub fn fail(&mut self, errno: Errno) -> fmt::Result {
         self.failure = Some(errno);
         Err(fmt::Error)
     }
 
-    /// Returns the error of a read whose writer has failed.
+    /// Returns the error of a read for which a writer has failed.
     #[must_use]
     pub fn failure(&self) -> Errno {
         self.failure.unwrap_or(Errno::ENOMEM)
     }
 
-    /// Appends bytes. They need not be UTF-8, because programs can choose any bytes as arguments and names.
+    /// Appends `bytes`. They need not be UTF-8, because programs can choose any bytes as arguments and names.
     ///
     /// # Errors
     /// [`fmt::Error`] if the heap is exhausted.
@@ -199,8 +201,8 @@ impl Text {
         }
     }
 
-    /// Ends this piece: sets the number of the record with which the next piece starts. The caller then adds no more
-    /// records.
+    /// Ends this piece, and sets the number of the record with which the next piece starts. Afterwards, the caller adds
+    /// no more records.
     pub const fn go_on_from(&mut self, next: u64) {
         self.next = Some(Cursor::Number(next));
     }
@@ -211,9 +213,9 @@ impl Text {
         self.bytes.len() < FULL
     }
 
-    /// Returns whether the earlier pieces of the file describe `space`, or no piece has described an address space yet.
-    /// After an `execve` between two reads, the process has another address space, and the writer must end the file. On
-    /// Linux, an open file keeps a reference to the old address space.
+    /// Returns whether the earlier pieces of the file describe `space`, or no earlier piece has described an address
+    /// space. After an `execve` between two reads, the process has another address space, and the writer must end the
+    /// file. On Linux, an open file keeps a reference to the old address space instead.
     pub fn stays_with(&mut self, space: &Arc<Space>) -> bool {
         match &self.space {
             Some(first) => core::ptr::eq(first.as_ptr(), Arc::as_ptr(space)),
@@ -240,11 +242,11 @@ impl Text {
         true
     }
 
-    /// Writes records, starting at the cursor, until the piece is full or no record is left.
+    /// Writes records, beginning at the cursor, until the piece is full or no record is left.
     ///
-    /// `note` takes the necessary locks, and appends records to a batch, starting at a given cursor. The batch has room
-    /// for `together` records. `write` is called without these locks, writes one record, and returns the cursor after
-    /// that record.
+    /// `note` takes the necessary locks, and appends records to a batch, beginning at a given cursor. The batch has
+    /// room for `together` records. `write` is called without these locks, writes one record, and returns the cursor
+    /// after that record.
     ///
     /// # Errors
     /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.
@@ -258,9 +260,9 @@ impl Text {
         self.records_from(self.from(), Cursor::Number, together, note, write)
     }
 
-    /// Writes sockets, starting at the cursor, until the piece is full or no socket is left. `first` is the place of
-    /// the first socket of the file. `note` and `write` are as for [`records`](Self::records), except that a cursor
-    /// consists of a place and the number of rows before it, and `write` is passed this number.
+    /// Writes sockets, beginning at the cursor, until the piece is full or no socket is left. `first` is the place of
+    /// the first socket of the file. `note` and `write` are as in [`records`](Self::records), with two differences: a
+    /// cursor consists of a place and the number of rows before it, and `write` also receives this number.
     ///
     /// # Errors
     /// The errors of `write`, and [`fmt::Error`] if the heap is exhausted.

@@ -43,7 +43,7 @@ pub trait MachineParts: Sync {
     fn names(&self) -> &Names;
 }
 
-/// The processes and the resources they use, as far as files report them.
+/// The processes and the resources that they use, as far as files report them.
 pub trait ProcessParts: Sync {
     /// Returns the process table.
     fn tasks(&self) -> &Tasks;
@@ -99,12 +99,12 @@ pub trait MemoryParts: Sync {
     /// Returns the userfaultfd contexts.
     fn userfaults(&self) -> &Userfaults;
 
-    /// Returns the maximum number of areas in an address space (`vm.max_map_count`).
+    /// Returns the setting for the maximum number of areas in an address space (`vm.max_map_count`).
     fn most_areas(&self) -> &AtomicUsize;
 }
 
-/// The parts of the kernel that files report or change. Only the tables of files use this trait: a function that writes
-/// a file is passed only the parts that the file reports.
+/// The parts of the kernel that files report or change. Only the tables of files use this trait, because a function
+/// that writes a file receives only the parts that the file reports.
 pub trait Parts: MachineParts + ProcessParts + MemoryParts {}
 
 impl<T: MachineParts + ProcessParts + MemoryParts> Parts for T {}
@@ -119,7 +119,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Creates the view for an access by this caller.
+    /// Creates the view for an access by `caller`.
     pub fn new(parts: &'static dyn Parts, caller: &'a dyn Caller) -> Self {
         Self { parts, caller }
     }
@@ -155,7 +155,7 @@ macro_rules! shows {
 pub(in crate::procfs) use shows;
 
 /// Returns the writer of a file about one CPU, node or process: `shows_of!(function, part, ...)` calls `function` with
-/// the named parts, the CPU, node or process, and the text.
+/// the named parts, with the CPU, node or process, and with the text.
 macro_rules! shows_of {
     ($function:path) => {
         |_, subject, text| $function(subject, text)

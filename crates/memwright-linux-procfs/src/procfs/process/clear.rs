@@ -12,7 +12,7 @@ enum Clear {
     Peak,
 }
 
-/// Returns the effect of a written number, or `None` if the number is not defined.
+/// Returns the effect of the written number `number`, or `None` if no effect is defined for it.
 fn decode(number: u64) -> Option<Clear> {
     Some(match number {
         1 => Clear::Accesses(Forget::All),
@@ -27,7 +27,7 @@ fn decode(number: u64) -> Option<Clear> {
 /// Handles a write to `/proc/PID/clear_refs`.
 ///
 /// # Errors
-/// `EINVAL` if the text is not a number, or if the number is not defined.
+/// `EINVAL` if the text is not a number, or if no effect is defined for the number.
 pub fn clear(subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     let clear = number(bytes).and_then(decode).ok_or(Errno::EINVAL)?;
     let Some(space) = subject.process.space() else {

@@ -8,7 +8,7 @@ use core::{
 use memwright_linux_abi::errno::Errno;
 use memwright_linux_vfs::identity::INFINITY;
 
-/// Name and unit of each limit, by number (`fs/proc/base.c` of Linux 7.2).
+/// The name and unit of each limit, by the number of the limit (`fs/proc/base.c` of Linux 7.2).
 const NAMES: [(&str, &str); 16] = [
     ("Max cpu time", "seconds"),
     ("Max file size", "bytes"),
@@ -39,7 +39,7 @@ fn write_limit(text: &mut Text, limit: u64) -> fmt::Result {
 /// Writes `/proc/PID/limits`.
 ///
 /// # Errors
-/// The errors of `text`.
+/// The errors of writing to `text`.
 pub fn limits(subject: &Subject, text: &mut Text) -> fmt::Result {
     let limits = subject.process.identity.limits.lock().clone();
     let (name, soft, hard) = ("Limit", "Soft Limit", "Hard Limit");
@@ -63,7 +63,7 @@ const SCORE_BASE: i64 = 1000;
 /// Writes `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
-/// The errors of `text`.
+/// The errors of writing to `text`.
 pub fn kill_score(subject: &Subject, text: &mut Text) -> fmt::Result {
     let score = i64::from(subject.process.kill_score.load(Ordering::Relaxed));
     writeln!(text, "{}", score - SCORE_BASE)

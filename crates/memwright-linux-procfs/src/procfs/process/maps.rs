@@ -11,19 +11,19 @@ use memwright_table::VirtAddr;
 /// The fields of an area's line, except the name.
 #[derive(Clone, Copy, Debug)]
 pub struct AreaLine {
-    /// First address.
+    /// The first address of the area.
     pub start: u64,
-    /// End address, exclusive.
+    /// The end address of the area, exclusive.
     pub end: u64,
-    /// Access rights.
+    /// The access rights.
     pub rights: Rights,
-    /// Whether the mapping is shared: stores then change the object.
+    /// Whether the mapping is shared, so that stores change the object.
     pub shared: bool,
-    /// Offset in the object, in bytes.
+    /// The offset in the object, in bytes.
     pub offset: u64,
-    /// Device of the object.
+    /// The device of the object.
     pub device: u64,
-    /// Inode of the object.
+    /// The inode of the object.
     pub inode: u64,
 }
 
@@ -65,7 +65,7 @@ impl AreaLine {
     }
 }
 
-/// Pads the line that begins at `start` to [`NAME_COLUMN`] columns, and adds one space.
+/// Pads the line that begins at the offset `start` of `text` to [`NAME_COLUMN`] columns, and adds one space.
 fn pad(text: &mut Text, start: usize) -> fmt::Result {
     let missing = NAME_COLUMN.saturating_sub(text.len() - start);
     Line::new().spaces(missing + 1).write(text)
@@ -167,7 +167,8 @@ fn write_given(text: &mut dyn Write, kind: &str, name: &AreaName) -> fmt::Result
     text.write_char(']')
 }
 
-/// Writes the header line of `/proc/PID/smaps_rollup`: an area from the start of the first area to the end of the last.
+/// Writes the header line of `/proc/PID/smaps_rollup`. The line describes an area from the start of the first area to
+/// the end of the last.
 pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result {
     let before = text.len();
     let mut line = Line::new();
@@ -177,13 +178,13 @@ pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result
     text.write_str("[rollup]\n")
 }
 
-/// Returns the area that contains `address`.
+/// Returns a copy of the area that contains `address`.
 pub fn area_at(space: &Space, address: u64) -> Option<Noted> {
     let noted = space.find(VirtAddr::new(address), Noted::of)?;
     (noted.line.start <= address).then_some(noted)
 }
 
-/// Number of areas that are copied in one batch.
+/// The number of areas that are copied in one batch.
 const TOGETHER: usize = 32;
 
 /// Writes `/proc/PID/maps`. The cursor is the end address of the last area that was written, as in `m_next` of Linux

@@ -20,8 +20,8 @@ use memwright_table::VirtAddr;
 /// An open `/proc/PID/mem`. It accesses the address space that the process had when the file was opened.
 pub struct MemoryFile {
     reclaim: &'static Reclaim,
-    /// A weak reference: an open file does not keep the address space alive. Once the address space is destroyed, reads
-    /// return no data.
+    /// A weak reference, because an open file does not keep the address space alive. Once the address space is
+    /// destroyed, reads return no data.
     space: Weak<Space>,
 }
 
@@ -36,7 +36,7 @@ impl MemoryFile {
     }
 }
 
-/// Number of bytes that are copied through the kernel stack at a time.
+/// The number of bytes that are copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl File for MemoryFile {
@@ -120,7 +120,7 @@ impl File for MemoryFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        // A seek accepts any unsigned position. Reads and writes at an invalid position fail (`mem_lseek`).
+        // A seek accepts any unsigned position, but reads and writes at an invalid position fail (`mem_lseek`).
         match whence {
             Whence::Start => Ok(offset as u64),
             Whence::Position => Ok(position.wrapping_add_signed(offset)),

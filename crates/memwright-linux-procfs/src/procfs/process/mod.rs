@@ -182,7 +182,7 @@ impl ProcessDirectory {
         self.child_at(id, thread, index)
     }
 
-    /// Calls `emit` with each entry, starting at `position`, until an entry does not fit. The first entry has position
+    /// Calls `emit` with each entry, beginning at `position`, until an entry does not fit. The first entry has position
     /// 2, after `.` and `..`.
     pub fn list(
         &self,
@@ -198,7 +198,7 @@ impl ProcessDirectory {
     }
 }
 
-/// Returns the directory entry to which a link of the process `id` leads.
+/// Returns the directory entry to which the link `place` of the process `id` leads.
 ///
 /// # Errors
 /// `ENOENT` if the process has exited or has no executable yet.
@@ -229,7 +229,7 @@ pub fn open_count(tasks: &Tasks, id: u32) -> u64 {
     count
 }
 
-/// Writes the text of `/proc/PID/fdinfo/N` for an open file.
+/// Writes the text of `/proc/PID/fdinfo/N` for the open file `open`.
 ///
 /// # Errors
 /// The errors of `text`.

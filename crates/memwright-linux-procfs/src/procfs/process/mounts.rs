@@ -1,5 +1,5 @@
 //! `/proc/PID/mounts` and `/proc/PID/mountinfo`. A program can create many mounts, so the lines are composed without
-//! `write!`, which takes longer.
+//! `write!`, which would take longer.
 
 use crate::procfs::node::{Line, Text, stub::stubs};
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     }
 }
 
-/// Writes the options of a file system, each preceded by a comma.
+/// Writes the options of `file_system`, each preceded by a comma.
 fn write_options(memory: &Memory, line: &mut Line, file_system: &FileSystem) -> fmt::Result {
     match &file_system.mounted {
         Some(mounted) => {
@@ -39,7 +39,7 @@ fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::R
     write_escaped(text, &path.0)
 }
 
-/// Writes bytes, with white space and backslashes as octal escapes.
+/// Writes `bytes`, with white space and backslashes as octal escapes.
 fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     let special = |byte: &u8| matches!(*byte, b' ' | b'\t' | b'\n' | b'\\');
     let mut rest = bytes;
@@ -55,11 +55,11 @@ fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     text.push(rest)
 }
 
-/// Number of mounts that are copied in one batch.
+/// The number of mounts that are copied in one batch.
 const TOGETHER: usize = 16;
 
-/// Calls `write` for each mount, with the root of the mount and the id of its parent mount. The cursor is one more than
-/// the id of the last mount written.
+/// Calls `write` for each mount, with the root of the mount and the ID of its parent mount. The cursor is one more than
+/// the ID of the last mount that was written.
 fn each(
     mounts: &Mounts<Dentry>,
     text: &mut Text,

@@ -13,7 +13,7 @@ use memwright_linux_base::batch::Batch;
 use memwright_linux_memory::numa::mode_name;
 use memwright_table::{Bits, Extent, MAX_NODES, PAGE_SIZE};
 
-/// The counts of the pages of one area.
+/// The page counts of one area.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     pages: u64,
@@ -24,7 +24,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts the pages that an entry maps. A page consists of `size` base pages.
+    /// Counts the pages that the page-table entry `extent` maps. A page consists of `size` base pages.
     fn add(&mut self, memory: &Memory, extent: Extent, size: u64, others: u32) {
         let Some(page) = extent.entry.present() else {
             return;
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// An area and the counts of its pages.
+/// An area and its page counts.
 struct Counted {
     noted: Noted,
     flags: AreaFlags,
@@ -56,7 +56,7 @@ struct Counted {
     counts: Counts,
 }
 
-/// Returns the number of base pages in one page of an area.
+/// Returns the number of base pages in one page of an area with the flags `flags`.
 const fn base_pages(flags: AreaFlags) -> u64 {
     if flags.contains(AreaFlags::HUGETLB) {
         HUGE_BYTES / PAGE_SIZE as u64
@@ -65,10 +65,10 @@ const fn base_pages(flags: AreaFlags) -> u64 {
     }
 }
 
-/// Number of areas whose pages are counted in one batch.
+/// The number of areas whose pages are counted in one batch.
 const TOGETHER: usize = 16;
 
-/// Adds areas with their counts to `batch` until the batch is full, beginning with the first area that ends after
+/// Adds areas with their counts to `batch` until it is full. The first of them is the first area that ends after
 /// `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
     space
@@ -84,7 +84,8 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
                         counts: Counts::default(),
                     });
                 }
-                // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
+                // The walk visits an area before the entries of the area, so this entry belongs to the last area of the
+                // batch.
                 Sight::Entry(_, extent, others) => {
                     if let Some(last) = batch.last_mut() {
                         let size = base_pages(last.flags);
@@ -147,7 +148,7 @@ impl Write for Words<'_> {
     }
 }
 
-/// Writes a policy in the format of `mpol_to_str`.
+/// Writes `policy` in the format of `mpol_to_str`.
 fn write_policy(text: &mut Text, policy: Option<PlacePolicy>) -> fmt::Result {
     let Some(policy) = policy else {
         return text.write_str("default");

@@ -16,20 +16,20 @@ use memwright_table::{
     Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize, VirtAddr,
 };
 
-/// Size of a word in bytes.
+/// The size of a word in bytes.
 const WORD: usize = 8;
-/// Number of words that are computed at a time. A `u64` has one bit for each of them.
+/// The number of words that are computed at a time. The `u64` of a mask has one bit for each of them.
 const CHUNK: usize = u64::BITS as usize;
 
-/// The bits of a word (`fs/proc/task_mmu.c` of Linux 7.3). The lower bits contain the frame number.
+/// The flag bits of a word (`fs/proc/task_mmu.c` of Linux 7.3). The lower bits of the word contain the frame number.
 mod bit {
     /// The page was written after its soft-dirty bit was cleared.
     pub const SOFT_DIRTY: u64 = 1 << 55;
-    /// The page is mapped only by this entry.
+    /// Only this page-table entry maps the page.
     pub const EXCLUSIVE: u64 = 1 << 56;
     /// The page is write-protected by userfaultfd (uffd-wp).
     pub const WRITE_PROTECTED: u64 = 1 << 57;
-    /// The entry is a guard marker.
+    /// The page-table entry is a guard marker.
     pub const GUARD: u64 = 1 << 58;
     /// The page belongs to a file or to shared memory.
     pub const FILE: u64 = 1 << 61;
@@ -41,8 +41,8 @@ mod bit {
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
-    /// A weak reference to the address space: an open file does not keep it alive. Once it is destroyed, reads return
-    /// no data.
+    /// A weak reference, because an open file does not keep the address space alive. Once the address space is
+    /// destroyed, reads return no data.
     space: Weak<Space>,
     /// Whether the process that opened the file may read frame numbers.
     shows_frames: bool,
@@ -61,14 +61,14 @@ impl PagemapFile {
     }
 }
 
-/// Returns the soft-dirty flag for a page of `area` whose entry has these bits.
+/// Returns the soft-dirty flag for a page of `area` whose page-table entry has the bits `bits`.
 fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
     u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
 }
 
-/// Returns a mask with a bit for each of the first [`CHUNK`] pages of `range`. The bit is set if the object of the area
-/// has swapped out the page. The caller uses the bit of a page only if its entry is a marker: for an empty entry, swap
-/// is not reported.
+/// Returns a mask with one bit for each of the first [`CHUNK`] pages of `range`. The bit is set if the object of the
+/// area has swapped out the page. The caller uses the bit only for a page whose page-table entry is a marker, because
+/// swap is not reported for an empty entry.
 fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     let part = area.range().intersect(range);
     let first = area.offset_of(part.start);
@@ -84,11 +84,11 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// An entry with one of these bits is write-protected by userfaultfd.
+/// The entry bits of which at least one is set if userfaultfd write-protects the page.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::IDLE);
 
-/// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). A page with the bit `EXCLUSIVE`
-/// counts as mapped by this entry only, even if its frame has other references.
+/// Returns the flags of a present page whose page-table entry has the bits `bits` (`pte_to_pagemap_entry`). A page with
+/// the bit `EXCLUSIVE` counts as mapped only by this entry, even if its frame has other references.
 fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
     let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
     let protected = unwritten || bits.without_past_idle().intersects(PROTECTED);
@@ -98,15 +98,15 @@ fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
         | (u64::from(bits.contains(Bits::EXCLUSIVE)) * bit::EXCLUSIVE)
 }
 
-/// Returns the word for an entry that maps no frame.
+/// Returns the word for a page-table entry that maps no frame.
 fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
     let (bits, word) = match entry {
         Entry::Empty | Entry::Present(_) => return 0,
         Entry::Marker(marker) => {
             let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
             let protected = marker.marks.contains(Marks::UFFD_WP);
-            // On Linux, a marker has the format of a swap entry and is reported as one, except in hugetlb areas
-            // (`pagemap_hugetlb_range`).
+            // On Linux, a marker has the format of a swap entry and is reported as a swap entry, except in hugetlb
+            // areas (`pagemap_hugetlb_range`).
             let pooled = area.flags().contains(AreaFlags::HUGETLB);
             let out = u64::from(!pooled) * bit::SWAP;
             let word = out | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
@@ -114,7 +114,7 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
         }
         Entry::Swapped(page) => {
             let protected = page.bits.intersects(PROTECTED | Bits::WATCHED);
-            // The slot number already has the layout of the word: the swap device and the slot on that device.
+            // The slot number already has the layout of the word: the swap device, and the slot on that device.
             let slot = if shows_frames { page.slot } else { 0 };
             let word = bit::SWAP | slot | (u64::from(protected) * bit::WRITE_PROTECTED);
             (page.bits, word)
@@ -130,10 +130,10 @@ struct Words<'a> {
     shows_frames: bool,
     range: PageRange,
     words: [u64; CHUNK],
-    /// A mask of the pages that are swapped out in their object.
+    /// A mask of the pages that their object has swapped out.
     in_swap: u64,
-    /// The entry bits of the last present page, and the flags that [`of_bits`] returned for them. The next page usually
-    /// has the same bits.
+    /// The entry bits of the last present page, and the flags that [`of_bits`] returned for them. The result is kept
+    /// because the next page usually has the same bits.
     last: Option<(Bits, u64)>,
 }
 
@@ -144,8 +144,8 @@ impl Words<'_> {
         &mut self.words[at..at + part.len() as usize]
     }
 
-    /// Begins an area: fills the words of its pages as if their entries were empty. [`Self::add`] overwrites the words
-    /// of other entries.
+    /// Begins an area: fills the words of its pages as if their page-table entries were empty. [`Self::add`] overwrites
+    /// the words of the entries that are not empty.
     fn enter(&mut self, area: &Area<M>) {
         self.in_swap |= in_swap_of_object(area, self.range);
         self.last = None;
@@ -153,7 +153,7 @@ impl Words<'_> {
         self.part(area.range()).fill(empty);
     }
 
-    /// Computes the words of the pages of an entry of the area.
+    /// Computes the words of the pages that the page-table entry `extent` of the area covers.
     fn add(&mut self, area: &Area<M>, extent: Extent) {
         let Entry::Present(page) = extent.entry else {
             return self.add_absent(area, extent);

@@ -1,4 +1,4 @@
-//! The sums over the page-table entries of an area for `smaps`.
+//! Sums over the page-table entries of an area, for `smaps`.
 
 use core::fmt;
 
@@ -6,7 +6,8 @@ use memwright::{Area, AreaFlags, Rights};
 use memwright_linux_abi::{M, Memory};
 use memwright_table::{Bits, Entry, Extent, FrameKind, OutOfMemory, PAGE_SIZE, PageSize};
 
-/// Unshares the page tables for which a walk over an address space could not count the entries that map a page.
+/// Unshares those shared page tables through which a walk over one address space could not count how many page-table
+/// entries map a page.
 ///
 /// # Errors
 /// If there is no heap memory.
@@ -16,7 +17,7 @@ pub fn count_each_entry(memory: &Memory) -> fmt::Result {
         .map_err(|OutOfMemory| fmt::Error)
 }
 
-/// Adds an entry that maps no page. Only swap entries count.
+/// Adds a page-table entry that maps no page. Only swap entries count.
 #[cold]
 fn add_absent(sums: &mut Sums, memory: &Memory, extent: Extent) {
     match extent.entry {
@@ -29,15 +30,16 @@ fn add_absent(sums: &mut Sums, memory: &Memory, extent: Extent) {
     }
 }
 
-/// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
+/// The fixed-point unit of shares. A proportional size is stored as a number of bytes multiplied by this unit
+/// (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;
 
-/// The sums for an area or several areas, in bytes or, where stated, in shares.
+/// The sums for one or more areas. They are in bytes or, where stated, in shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Resident pages.
     pub resident: u64,
-    /// Resident pages, each divided by the number of entries that map it; in shares.
+    /// Resident pages, each divided by the number of page-table entries that map it; in shares.
     pub proportional: u64,
     /// The part of `proportional` that is dirty; in shares.
     pub proportional_dirty: u64,
@@ -45,34 +47,34 @@ pub struct Sums {
     pub proportional_anonymous: u64,
     /// The part of `proportional` that is shared memory; in shares.
     pub proportional_memory: u64,
-    /// Clean pages that several entries map.
+    /// Clean pages that several page-table entries map.
     pub shared_clean: u64,
-    /// Dirty pages that several entries map.
+    /// Dirty pages that several page-table entries map.
     pub shared_dirty: u64,
-    /// Clean pages that one entry maps.
+    /// Clean pages that one page-table entry maps.
     pub private_clean: u64,
-    /// Dirty pages that one entry maps.
+    /// Dirty pages that one page-table entry maps.
     pub private_dirty: u64,
     /// Accessed pages.
     pub referenced: u64,
     /// Anonymous pages.
     pub anonymous: u64,
-    /// Anonymous memory that is mapped by huge pages of 2 MiB.
+    /// Anonymous memory that huge pages of 2 MiB map.
     pub huge: u64,
-    /// Memory of objects that is mapped by huge pages of 2 MiB.
+    /// Memory of objects that huge pages of 2 MiB map.
     pub huge_memory: u64,
     /// Anonymous pages whose contents reclaim is allowed to discard (`MADV_FREE`).
     pub lazy: u64,
-    /// Anonymous pages merged by KSM.
+    /// Anonymous pages that KSM has merged.
     pub merged: u64,
-    /// Huge pages of the hugetlb pool that several entries map.
+    /// Huge pages of the hugetlb pool that several page-table entries map.
     pub shared_hugetlb: u64,
-    /// Huge pages of the hugetlb pool that one entry maps.
+    /// Huge pages of the hugetlb pool that one page-table entry maps.
     pub private_hugetlb: u64,
-    /// Swap entries of the area.
+    /// Pages to which the swap entries of the area refer.
     pub swap: u64,
-    /// Swapped pages, each divided by the number of entries that refer to its slot; in shares. Swapped pages of objects
-    /// are not included (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Swapped-out pages, each divided by the number of page-table entries that refer to its swap slot; in shares.
+    /// Swapped-out pages of objects are not included (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub swap_proportional: u64,
     /// Pages of objects that are swapped out.
     pub swap_of_objects: u64,
@@ -87,9 +89,9 @@ pub const fn bytes_of_shares(shares: u64) -> u64 {
 }
 
 impl Sums {
-    /// Returns the sums of an area before its entries are added. They contain the swapped-out pages of the area's
-    /// object, which the object counts, not the page table (`smap_gather_stats`). For a private writable area, which
-    /// can have private copies of pages, these pages are not counted.
+    /// Returns the sums of an area before its page-table entries are added. They contain the swapped-out pages of the
+    /// area's object, because the object counts these pages and the page table does not (`smap_gather_stats`). For a
+    /// private writable area, which can have private copies of pages, these pages are not counted.
     pub fn of_area(area: &Area<M>) -> Self {
         let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
         let object = area.object().filter(|_| shows_all);
@@ -196,12 +198,12 @@ struct Alike {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct AreaClass {
     hugetlb: bool,
-    /// Whether the area's object is kept in memory and swap only (shmem).
+    /// Whether the area's object has its pages only in memory and swap (shmem).
     memory: bool,
 }
 
-/// Consecutive pages of one area with equal properties. They are added to the sums together: most pages have the same
-/// properties as the page before them.
+/// Consecutive pages of one area with equal properties. They are added to the sums together, because most pages have
+/// the same properties as the page before them.
 #[derive(Default)]
 pub struct Run {
     area: AreaClass,
@@ -218,9 +220,9 @@ impl Run {
         };
     }
 
-    /// Adds an entry of the area: a swap entry to the sums, a present page to the run. If the page has other properties
-    /// than those of the run, first adds the run to the sums and begins another run. `others` is the number of other
-    /// address spaces that share the table of the entry.
+    /// Adds a page-table entry of the area. A swap entry is added to the sums, and a present page to the run. If the
+    /// properties of the page differ from those of the run, first adds the run to the sums and begins another run.
+    /// `others` is the number of other address spaces that share the page table of the entry.
     pub fn add_entry(&mut self, sums: &mut Sums, memory: &Memory, extent: Extent, others: u32) {
         let Entry::Present(page) = extent.entry else {
             add_absent(sums, memory, extent);
@@ -233,7 +235,7 @@ impl Run {
         let (kind, sharers) = frames.shown(page.frame);
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let alike = Alike {
-            // Memory has too few frames for as many page tables as would overflow the sum.
+            // The sum cannot overflow, because memory has too few frames for that many page tables.
             sharers: sharers.max(1).wrapping_add(others),
             kind,
             size: page.size,

@@ -25,7 +25,7 @@ mod flag {
 abi_struct! {
     /// `struct procmap_query` of `linux/fs.h`.
     pub struct Query {
-        /// In: size in bytes of the structure in the program's version.
+        /// In: the size in bytes of the program's version of the structure.
         pub size: u64,
         /// In: conditions that the area must meet.
         pub query_flags: u64,
@@ -47,25 +47,25 @@ abi_struct! {
         pub major: u32,
         /// Minor number of the file's device.
         pub minor: u32,
-        /// In: size of the name buffer. Out: length of the name.
+        /// In: the size of the name buffer. Out: the length of the name.
         pub name_size: u32,
-        /// In: size of the build id buffer. Out: length of the build id.
+        /// In: the size of the build ID buffer. Out: the length of the build ID.
         pub build_id_size: u32,
         /// Address of the name buffer.
         pub name_address: u64,
-        /// Address of the build id buffer.
+        /// Address of the build ID buffer.
         pub build_id_address: u64,
     }
 }
 
-/// Minimum size of the structure, in bytes: the fields up to and including `query_address`.
+/// The minimum size of the structure in bytes. It contains the fields up to and including `query_address`.
 const LEAST: u64 = 24;
 
 /// Handles an `ioctl` of `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// `ENOTTY` for another command, `EINVAL`, `E2BIG` or `EFAULT` for invalid arguments, `ESRCH` if the process has no
-/// memory, `ENOENT` if no area matches, `ENAMETOOLONG` if the name does not fit.
+/// `ENOTTY` for another command; `EINVAL`, `E2BIG` or `EFAULT` for invalid arguments; `ESRCH` if the process has no
+/// memory; `ENOENT` if no area matches; `ENAMETOOLONG` if the name does not fit.
 pub fn control(
     user: UserMemory<'static>,
     subject: &Subject,
@@ -91,7 +91,7 @@ pub fn control(
     query.offset = line.offset;
     query.inode = line.inode;
     (query.major, query.minor) = line.device_numbers();
-    // Build ids of executables are not supported.
+    // Build IDs of executables are not supported.
     query.build_id_size = 0;
     if query.name_size > 0 {
         query.name_size = write_name(user, &found, &query)?;
@@ -103,7 +103,7 @@ pub fn control(
     Ok(0)
 }
 
-/// Reads the fields that the program's version of the structure contains; further fields are 0. Bytes beyond the
+/// Reads the fields that the program's version of the structure contains. Fields that it lacks are 0. Bytes beyond the
 /// kernel's version of the structure must be 0.
 fn read(user: UserMemory<'static>, address: u64) -> Result<Query, Errno> {
     let size: u64 = user.read_value(address)?;

@@ -13,7 +13,7 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
 /// The maximum number of regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
-/// Offset of the field `walk_end` in `struct pm_scan_arg`, in bytes.
+/// The offset in bytes of the field `walk_end` in `struct pm_scan_arg`.
 const WALK_END: u64 = 32;
 
 abi_struct! {
@@ -35,13 +35,14 @@ abi_struct! {
         pub room: u64,
         /// The maximum number of pages that the regions contain; 0 for no limit.
         pub most_pages: u64,
-        /// Categories whose bits are inverted before they are compared with `all` and `any`.
+        /// The categories whose bits are inverted before they are compared with `all` and `any`.
         pub inverted: u64,
         /// A page matches only if it has all of these categories.
         pub all: u64,
-        /// A page matches only if it has at least one of these categories, unless the mask is empty.
+        /// A page matches only if it has at least one of these categories. If the mask is empty, this condition does
+        /// not apply.
         pub any: u64,
-        /// The categories that the regions report; others are omitted.
+        /// The categories that the regions report; other categories are omitted.
         pub told: u64,
     }
 }
@@ -49,22 +50,23 @@ abi_struct! {
 abi_struct! {
     /// `struct page_region`.
     pub struct Run {
-        /// First address of the range.
+        /// The first address of the region.
         pub start: u64,
-        /// End address, exclusive.
+        /// The end address of the region, exclusive.
         pub end: u64,
-        /// The categories of the region's pages, limited to those in [`Request::told`].
+        /// The categories that the pages of the region have, limited to those in [`Request::told`].
         pub categories: u64,
     }
 }
 
 /// The regions that a scan has found but not yet copied to user space.
 struct Found {
-    /// The regions as the program will read them, each a [`Run`]. They are copied all at once.
+    /// The regions as the program will read them, each of which is a [`Run`]. All of them are copied to user space in
+    /// one operation.
     runs: Vec<[u8; Run::SIZE]>,
     /// The maximum number of regions in this batch.
     room: usize,
-    /// Number of pages that the scan may still report.
+    /// The number of pages that the scan may still report.
     pages: u64,
     told: Categories,
     /// Whether the program passed an array of regions. Without an array, every matching page is accepted.
@@ -164,7 +166,7 @@ impl Request {
 /// # Errors
 /// `ESRCH` if the address space is destroyed, even if the request cannot be read (Linux 7.3 `do_pagemap_scan`);
 /// `EINVAL` for invalid flags or masks; `EFAULT` for invalid addresses; `EPERM` for memory without write tracking if
-/// the request requires it; `ENOMEM`.
+/// the request requires write tracking; `ENOMEM`.
 pub fn scan(
     user: UserMemory<'static>,
     space: Option<Arc<Space>>,
@@ -214,8 +216,8 @@ pub fn scan(
             break;
         }
         match ended {
-            // The walk made no progress although the buffer was empty: the next entry covers more pages than the
-            // request permits.
+            // The walk made no progress although the buffer was empty, because the next page-table entry covers more
+            // pages than the request permits.
             Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {

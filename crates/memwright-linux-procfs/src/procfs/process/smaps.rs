@@ -31,10 +31,10 @@ struct Summed {
     sums: Sums,
 }
 
-/// Number of areas that are summed in one batch.
+/// The number of areas that are summed in one batch.
 const TOGETHER: usize = 4;
 
-/// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
+/// Adds areas with their sums to `batch` until it is full. The first of them is the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     let mut run = Run::default();
     space.usage().survey(pages_from(space, from), |sight| {
@@ -55,7 +55,8 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                     sums: Sums::of_area(area),
                 });
             }
-            // The walk visits an area before its entries, so this entry belongs to the last area of the batch.
+            // The walk visits an area before the entries of the area, so this entry belongs to the last area of the
+            // batch.
             Sight::Entry(_, extent, others) => {
                 if let Some(last) = batch.last_mut() {
                     run.add_entry(&mut last.sums, space.memory(), extent, others);
@@ -72,8 +73,8 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     }
 }
 
-/// Returns the range of pages from the start of the first area that ends after `from` to the end of user memory. It
-/// includes the start of that area even if the area has grown downwards or was merged since the previous area was
+/// Returns the range of pages from the start of the first area that ends after `from` to the end of user memory. The
+/// start of that area is included even if the area has grown downwards or was merged since the previous area was
 /// written.
 pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
     let first = space.find(VirtAddr::new(from), Area::start);
@@ -117,7 +118,7 @@ pub fn smaps(registers: &dyn Registers, subject: &Subject, text: &mut Text) -> f
     })
 }
 
-/// Number of areas that are summed in one batch for the rollup.
+/// The number of areas that are summed in one batch for the rollup.
 const ROLLUP_TOGETHER: usize = 64;
 
 /// Writes `/proc/PID/smaps_rollup`.
@@ -130,7 +131,8 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(space) = subject.process.space() {
         let mut batch: Batch<Summed> = Batch::with_room(ROLLUP_TOGETHER).map_err(|_| fmt::Error)?;
         count_each_entry(space.memory())?;
-        // Sum up in batches: the lock of the address space is released between two batches (`show_smaps_rollup`).
+        // Sum up in batches, so that the lock of the address space is released between two batches
+        // (`show_smaps_rollup`).
         loop {
             let from = bounds.map_or(0, |(_, end)| end);
             survey(&space, from, &mut batch);
@@ -154,7 +156,7 @@ fn row(text: &mut Text, name: &str, bytes: u64) -> fmt::Result {
     kibibyte_row(text, name, bytes / 1024)
 }
 
-/// Writes the rows of the sums, for an area or for the rollup. If `parts` is true, also writes the rows that only the
+/// Writes the rows of `sums`, for an area or for the rollup. If `parts` is true, also writes the rows that only the
 /// rollup has.
 fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
     row(text, "Rss", sums.resident)?;
@@ -192,8 +194,8 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         .try_for_each(|(name, bytes)| row(text, name, bytes))
 }
 
-/// The state of an area from which the two-letter codes of its row `VmFlags:` are derived (`show_smap_vma_flags`). The
-/// codes are in the order of the `VM_` flags of Linux.
+/// The state of an area from which the two-letter codes in the area's row `VmFlags:` are derived
+/// (`show_smap_vma_flags`). The codes are in the order of the `VM_` flags of Linux.
 struct Codes {
     rights: Rights,
     max_rights: Rights,
@@ -236,7 +238,7 @@ impl Codes {
             ("rr", flags.contains(AreaFlags::RANDOM)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
-            // On Linux, `VM_DONTEXPAND` is set in hugetlb areas and by `remap_pfn_range`.
+            // On Linux, hugetlb areas have `VM_DONTEXPAND`, and `remap_pfn_range` sets it too.
             (
                 "de",
                 flags.intersects(AreaFlags::HUGETLB | AreaFlags::PHYSICAL),

@@ -134,20 +134,21 @@ pub fn stat(tasks: &Tasks, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(b"\n")
 }
 
-/// Number of fields that are composed in one [`Line`]: they fit even if each has the maximum number of digits.
+/// The number of fields that are composed in one [`Line`]. They fit even if each field has the maximum number of
+/// digits.
 const TOGETHER: usize = 8;
 
-/// Number of the fields from `flags` on that precede `nice`, the only field that can be negative.
+/// The number of fields from `flags` on that precede `nice`, the only field that can be negative.
 const BEFORE_NICE: usize = 10;
 
-/// Writes numbers in decimal, each after a space.
+/// Writes the numbers in `fields` in decimal, each after a space.
 fn write_numbers(fields: &[u64], text: &mut Text) -> fmt::Result {
     fields
         .chunks(TOGETHER)
         .try_for_each(|some| numbers(some).write(text))
 }
 
-/// Returns numbers in decimal, each after a space.
+/// Returns the numbers in `fields` in decimal, each after a space.
 fn numbers(fields: &[u64]) -> Line {
     let mut line = Line::new();
     for &field in fields {

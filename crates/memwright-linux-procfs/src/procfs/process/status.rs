@@ -42,7 +42,7 @@ pub struct SignalSets {
     pub ignored: u64,
     /// Signals for which the process has a handler.
     pub caught: u64,
-    /// Number of queued signals.
+    /// The number of queued signals.
     pub queued: usize,
 }
 
@@ -73,7 +73,8 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
     sets
 }
 
-/// Writes `/proc/PID/status` up to the lines of [`placement`] (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
+/// Writes the lines of `/proc/PID/status` that precede the lines of [`placement`] (`proc_pid_status` in
+/// `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
 /// The errors of `text`.
@@ -188,7 +189,8 @@ fn write_ids(text: &mut Text, name: &str, ids: &Ids) -> fmt::Result {
     line.text("\n").write(text)
 }
 
-/// Writes the rows about memory. `code` is the number of pages with code of the executable itself, without libraries.
+/// Writes the rows about memory. `code` is the number of pages that contain code of the executable itself, without
+/// libraries.
 fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     let library = totals.executable.saturating_sub(code);
     let rows = [
@@ -217,7 +219,7 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     Ok(())
 }
 
-/// Writes the CPUs on which the thread is allowed to run, as a mask and as a list.
+/// Writes the CPUs on which the thread is allowed to run (`allowed`), as a mask and as a list.
 fn write_processors(text: &mut Text, allowed: u64, count: usize) -> fmt::Result {
     text.write_str("Cpus_allowed:\t")?;
     write_mask(text, allowed, count)?;

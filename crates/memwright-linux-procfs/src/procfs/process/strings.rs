@@ -10,8 +10,8 @@ use memwright_linux_tasks::process::PathError;
 use memwright_linux_vfs::user::PATH_MAX;
 use memwright_table::VirtAddr;
 
-/// Writes the bytes that the memory of the process now contains between the addresses `start` and `end`. The cursor is
-/// an offset in bytes from `start`.
+/// Writes the bytes that the memory of the process now contains from the address `start` to the address `end`. The
+/// cursor is an offset in bytes from `start`.
 fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
@@ -113,10 +113,10 @@ pub fn name(subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_char('\n')
 }
 
-/// Handles a write to `/proc/PID/comm` by the process `own`. Only the process itself is allowed to change its name.
+/// Handles a write to `/proc/PID/comm` by the process `own`. A process is allowed to change only its own name.
 ///
 /// # Errors
-/// `EINVAL`.
+/// `EINVAL` if `own` is not the process of `subject`.
 pub fn set_name(own: u32, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     if own != subject.process.id {
         return Err(Errno::EINVAL);
