@@ -17,10 +17,11 @@
 //! ```
 //!
 //! *No wakeup is lost.* The thread announces the wait (`Waiting`) before it enters a queue and before it checks its
-//! condition. A waker that finds the thread in the queue sees the announcement, because both acquire the queue's lock.
-//! If the event came before the thread entered the queue, the thread's check sees the event, for the same reason. Work
-//! flags have no lock. A waker sets a flag and then reads the state; the thread sets the state and then reads its
-//! flags. These accesses are sequentially consistent, so at least one of the two sees the other's store.
+//! condition. A waker that finds the thread in the queue sees the announcement, because the thread and the waker both
+//! acquire the queue's lock. If the event came before the thread entered the queue, the thread's check sees the event,
+//! because of the same lock. Work flags have no lock. A waker sets a flag and then reads the state; the thread sets the
+//! state and then reads its flags. These accesses are sequentially consistent, so at least one of the two sees the
+//! other's store.
 //!
 //! *No thread runs on two CPUs.* A thread is in at most one run queue, since a thread enters a run queue only after a
 //! change to `Ready`, which only one CPU can make. A thread is `on_cpu` from the moment a CPU picks it until the next
@@ -89,7 +90,7 @@ pub const TIME_SLICE: u64 = 4_000_000;
 /// Nanoseconds between ticks of a busy CPU, with several CPUs.
 const TICK: u64 = 1_000_000;
 
-/// A run queue has room for at least twice this number of threads.
+/// Half of the minimum capacity of a run queue, in threads.
 const LEAST_ROOM: usize = 32;
 
 /// What the old context passes to the next context at a context switch.
@@ -165,7 +166,7 @@ impl<T: Schedulable> Cpu<T> {
         }
     }
 
-    /// Makes room for `threads` threads in the queue in advance, so that a wakeup never allocates: the heap cannot grow
+    /// Makes room for `threads` threads in `ready` in advance. A wakeup then never allocates: the heap cannot grow
     /// under the queue's lock.
     ///
     /// # Errors
@@ -494,7 +495,7 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Restricts a thread to these CPUs. A thread on another CPU moves when it next returns to user mode.
+    /// Restricts a thread to the CPUs in `cpus`. A thread on another CPU moves when it next returns to user mode.
     pub fn restrict(&self, thread: &Arc<T>, cpus: CpuSet) {
         thread.set_affinity(cpus);
         // Set the flag even if the thread seems to run on an allowed CPU: it can be in transit to a CPU that was

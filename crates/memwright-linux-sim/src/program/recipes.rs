@@ -135,7 +135,8 @@ const PROCESS: Choice = OneOf(&[0, 1, 2, 3]);
 /// Categories of pages for `PAGEMAP_SCAN` (`PAGE_IS_...`).
 const CATEGORIES: Choice = Bits(&[1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Opens a userfaultfd and negotiates its features. Afterwards, its descriptor is the result of the last call but one.
+/// Opens a userfaultfd and negotiates its features. Afterwards, the descriptor of the userfaultfd is the result of the
+/// last call but one.
 const AGREE: [Part; 4] = [
     Call("userfaultfd", &[OneOf(&[0, 1, 0o2_004_000, 0o2_004_001])]),
     Put(0, Exactly(raw::UFFD_API as u64)),

@@ -112,8 +112,8 @@ impl TaskTable {
             return (orphans, REAPER);
         }
         let mut heir = self.heir_of(id);
-        // If there is no memory for the list of another process, the reaper adopts the children:
-        // `make_room_for_orphans` has made room there.
+        // If there is no memory to enlarge the heir's list of children, the reaper adopts the orphans:
+        // `make_room_for_orphans` has made room in the reaper's list.
         let room = self.members.get_mut(&heir);
         let room = room.map(|member| member.children.try_make_room(orphans.len()));
         if !matches!(room, Some(Ok(()))) {

@@ -79,7 +79,7 @@ pub struct TaskTable {
     /// sessions.
     pub(super) groups: BTreeSet<(u32, u32)>,
     pub(super) sessions: BTreeSet<(u32, u32)>,
-    /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
+    /// Pairs of the id of a cgroup and the id of one of its living processes. Processes in the root cgroup have no pair.
     cgroups: BTreeSet<(u32, u32)>,
     /// The populated cgroups below the root, by the id of the parent and the id of the cgroup.
     pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
@@ -232,7 +232,7 @@ impl Tasks {
     }
 }
 
-/// Returns the range of all pairs whose first element is this id of a group, session or cgroup.
+/// Returns the range of all pairs whose first element is `group`, the id of a process group, a session or a cgroup.
 fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
     (group, 0)..=(group, u32::MAX)
 }
@@ -297,13 +297,13 @@ impl TaskTable {
         ids.filter_map(|(_, id)| self.members.get(id))
     }
 
-    /// Returns the process of a group with the lowest id from `first` on, which may be a zombie.
+    /// Returns the process with the lowest id from `first` on in a process group. It may be a zombie.
     fn member_of(&self, group: u32, first: u32) -> Option<Arc<Process>> {
         let member = self.members_in(&self.groups, group, first).next()?;
         Some(member.process.clone())
     }
 
-    /// Returns the living process of a cgroup with the lowest id from `first` on.
+    /// Returns the living process with the lowest id from `first` on in a cgroup.
     pub fn member_of_cgroup(&self, cgroup: u32, first: u32) -> Option<Arc<Process>> {
         let member = self.members_in(&self.cgroups, cgroup, first).next()?;
         Some(member.process.clone())

@@ -167,7 +167,7 @@ const NUMBERS: u64 = 64;
 /// The inode number of a cgroup's first file, relative to the first number of the cgroup.
 const FIRST_FILE: u64 = 16;
 
-/// Returns whether a file exists in a cgroup.
+/// Returns whether the cgroup `group` has the file `file`.
 fn exists(file: &GroupFile, group: &Cgroup) -> bool {
     match file.presence {
         Presence::Always => true,
@@ -291,7 +291,7 @@ impl ProcNode {
     /// Creates the directory `name` in this directory.
     ///
     /// # Errors
-    /// `EPERM` if directories cannot be created in this directory, and those of `Cgroups::make`.
+    /// `EPERM` if directories cannot be created in this directory, and the errors of `Cgroups::make`.
     pub fn make_directory(&self, groups: &Cgroups, name: &[u8]) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
         groups.make(id, name)
@@ -300,7 +300,7 @@ impl ProcNode {
     /// Removes this directory.
     ///
     /// # Errors
-    /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
+    /// `EPERM` if this directory cannot be removed, and the errors of `Cgroups::remove`.
     pub fn remove_directory(&self, groups: &Cgroups) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
         groups.remove(id)
@@ -434,7 +434,8 @@ fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
 /// Number of process ids that are collected in one batch.
 const TOGETHER: usize = 256;
 
-/// Writes the ids of living processes that satisfy `wanted`. The cursor is one more than the last id written.
+/// Writes the ids of the living processes that satisfy `wanted`. The cursor of `text` is one more than the last id
+/// written.
 fn write_ids(tasks: &Tasks, text: &mut Text, wanted: impl Fn(&Process) -> bool) -> fmt::Result {
     let note = |from, batch: &mut Batch<u32>| {
         tasks.note_living(from, batch, &wanted);
@@ -468,7 +469,7 @@ fn populated(group: &Cgroup) -> u64 {
     u64::from(group.population.is_populated())
 }
 
-/// Returns the sum of the counters, which changes whenever one of them changes.
+/// Returns the sum of the counters in `events`, which changes whenever one of these counters changes.
 fn happened(events: &Events) -> u64 {
     let counts = [&events.max, &events.out_of_memory, &events.killed];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
