@@ -676,8 +676,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Records that the idle loop of this CPU ends. The first CPU that does so kicks the others, so that their idle
-    /// loops end as well.
+    /// Records that the idle loop of this CPU ends. The first CPU whose idle loop ends kicks the others, so that their
+    /// idle loops end as well.
     fn park(&self) {
         self.unload_space();
         if self.parked.fetch_add(1, Ordering::SeqCst) == 0 {

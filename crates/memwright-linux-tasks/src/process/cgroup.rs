@@ -64,19 +64,19 @@ pub enum PathError {
 
 /// The state of a group as a part of the tree of groups. Changed under the lock of the process table.
 pub struct GroupPlace {
-    /// Number of groups directly below.
+    /// Number of groups directly below this group.
     pub children: AtomicU32,
-    /// Number of all groups below.
+    /// Number of all groups below this group.
     pub descendants: AtomicU32,
     /// Number of groups with the memory controller: this group, if it has the controller, and those below it.
     pub memories: AtomicU32,
-    /// The maximum number of all groups below (`cgroup.max.descendants`). `most_depth` is the maximum number of levels
-    /// below (`cgroup.max.depth`).
+    /// The maximum number of all groups below this group (`cgroup.max.descendants`). `most_depth` is the maximum number
+    /// of levels below this group (`cgroup.max.depth`).
     pub most_descendants: AtomicU32,
     pub most_depth: AtomicU32,
-    /// Whether the groups directly below have the memory controller (`cgroup.subtree_control`).
+    /// Whether the groups directly below this group have the memory controller (`cgroup.subtree_control`).
     pub gives_memory: AtomicBool,
-    /// Number of groups directly below for which `gives_memory` is set.
+    /// Number of groups directly below this group for which `gives_memory` is set.
     pub givers: AtomicU32,
     /// Whether the group was removed.
     pub removed: AtomicBool,
@@ -103,7 +103,7 @@ pub struct Cgroup {
     pub id: u32,
     /// The name of the group.
     pub name: Box<[u8]>,
-    /// The group above; `None` for the root.
+    /// The group directly above this group; `None` for the root.
     above: Option<Arc<Cgroup>>,
     /// The number of groups above.
     pub level: u32,

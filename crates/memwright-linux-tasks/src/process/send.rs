@@ -85,8 +85,8 @@ fn send(
     Ok(sent.is_some_and(|sent| sent.wake(process)))
 }
 
-/// The result of making a signal pending. The caller still has to wake the threads that wait for the signal. If it
-/// holds the lock of the tasks, it does so after it has released that lock.
+/// The result of making a signal pending. The caller still has to wake the threads that wait for the signal. A caller
+/// that holds the lock of the tasks wakes them after it has released that lock.
 #[must_use]
 pub struct Sent {
     signal: Signal,

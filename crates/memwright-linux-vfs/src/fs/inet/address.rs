@@ -155,11 +155,11 @@ pub enum Name {
 }
 
 /// Decodes a socket address that a program passes to a socket of `family` (Linux 7.2 `net/ipv4/af_inet.c`,
-/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address. Linux accepts an
-/// IPv4 socket address as the destination of a datagram.
+/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address, as on Linux for the
+/// destination of a datagram.
 ///
 /// # Errors
-/// `EINVAL` if the address is too short, `EAFNOSUPPORT` if it is of another family.
+/// `EINVAL` if the address is too short, `EAFNOSUPPORT` if the address is of another family.
 pub fn decode(family: Family, bytes: &[u8], either: bool) -> Result<Name, Errno> {
     let Some(&[low, high]) = bytes.first_chunk() else {
         return Err(Errno::EINVAL);

@@ -81,7 +81,7 @@ const fn port_at(choice: Choice, number: u16) -> u16 {
 }
 
 impl Table {
-    /// Returns the next port to try for a claim with this origin.
+    /// Returns the next port to try for a claim with the origin `choice`.
     const fn next_port(&mut self, choice: Choice) -> u16 {
         let next = &mut self.next[matches!(choice, Choice::Connect) as usize];
         let port = port_at(choice, *next);
@@ -453,8 +453,9 @@ impl Network {
         table.move_to(socket, seat, held, local, Some(remote))
     }
 
-    /// Removes the peer of a datagram socket. Also removes its port if the kernel chose the port. If the kernel chose
-    /// the address, the socket receives at `place` afterwards.
+    /// Removes the peer of a datagram socket. Also removes the socket's port if the kernel chose the port. If the
+    /// socket keeps its port and the kernel chose its address, the address becomes `any`, and the socket receives at
+    /// `place`.
     ///
     /// # Errors
     /// `ENOMEM`.

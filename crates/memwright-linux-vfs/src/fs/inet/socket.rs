@@ -290,7 +290,7 @@ impl InetSocket {
     }
 
     /// Returns the number of bytes that the peer can send to this socket now. The inbox can contain `beyond` bytes more
-    /// than the receive buffer size. If less than a third of this total is free, records that the peer waits for room.
+    /// than the receive buffer size. If less than a third of the inbox is free, records that the peer waits for room.
     pub(super) fn room_for(&self, beyond: usize) -> usize {
         let mut state = self.state.lock();
         let most = state.settings.receive_buffer + beyond;

@@ -70,7 +70,7 @@ impl dyn Caller + '_ {
     /// Waits until `ready` returns `Some`, like [`CanWait::wait`].
     ///
     /// # Errors
-    /// Those of [`CanWait::wait`], which calls `ready` a last time before it returns an error.
+    /// The errors of [`CanWait::wait`], which calls `ready` a last time before it returns an error.
     pub fn wait_until<T>(
         &self,
         queues: &[&WaitQueue],

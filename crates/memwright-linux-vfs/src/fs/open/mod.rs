@@ -96,7 +96,7 @@ impl dyn Caller + '_ {
     /// Opens the file at `path`, which is resolved from `start`. With `O_CREAT`, creates the file if it does not exist.
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open_path(
         &self,
         start: &Arc<Dentry>,
@@ -215,7 +215,7 @@ impl dyn Caller + '_ {
     /// not checked in this case.
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open_entry(
         &self,
         entry: &Arc<Dentry>,

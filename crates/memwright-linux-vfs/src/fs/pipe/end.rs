@@ -30,7 +30,7 @@ pub trait Lender {
     /// Returns a reference to the frame of the page at `at`. The pipe and the address space then share the frame.
     ///
     /// # Errors
-    /// Those of [`AddressSpace::lend`](memwright::AddressSpace::lend).
+    /// The errors of [`AddressSpace::lend`](memwright::AddressSpace::lend).
     fn lend(&self, at: VirtAddr) -> Result<FrameRef<'_, M>, FaultError>;
 
     /// Waits until the userfaultfd resolves a fault that [`lend`](Self::lend) encountered.
@@ -52,7 +52,7 @@ pub enum Partner {
 }
 
 impl Partner {
-    /// Returns the condition for an open. `waits` is false for `O_NONBLOCK`.
+    /// Returns the requirement that an open has on the other side. `waits` is false for `O_NONBLOCK`.
     #[must_use]
     pub fn expected(is_anonymous: bool, waits: bool) -> Self {
         match (is_anonymous, waits) {

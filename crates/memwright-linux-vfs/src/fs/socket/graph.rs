@@ -31,7 +31,7 @@ struct Node<T> {
     value: T,
     /// Number of references to the socket from messages.
     carried: usize,
-    /// Number of these references that are from messages outside the inboxes of candidates. Used only during a
+    /// Number of references to the socket from messages outside the inboxes of candidates. Used only during a
     /// collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
@@ -138,7 +138,7 @@ impl<T: Carrier> Graph<T> {
     /// Runs a collection. Calls `lose` for each unreachable socket. `lose` must not change the graph.
     ///
     /// # Locks
-    /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
+    /// The caller holds no lock except those that [sleep](memwright_linux_base::sync::Rank::sleeps).
     pub fn collect(&mut self, mut lose: impl FnMut(&T)) {
         let nodes = &self.nodes;
         let mut points = PausePoints::every(NODES);

@@ -18,7 +18,7 @@ pub struct Shell {
     next: Option<Box<Shell>>,
 }
 
-/// The unread messages of closed sockets. The open files that they carry must be closed.
+/// The unread messages of closed sockets. The open files that these messages carry must be closed.
 ///
 /// A message in the inbox of a socket can carry another socket, whose messages can carry further sockets. A program
 /// controls the depth, so a recursive close could overflow the kernel stack. Therefore, closing a socket moves its
