@@ -115,7 +115,7 @@ impl<T> Default for Left<T> {
 
 /// The scheduling state of one CPU.
 struct Cpu<T> {
-    /// Runnable threads, next first.
+    /// Runnable threads; the first one runs next.
     ready: Lock<VecDeque<Arc<T>>>,
     /// Length of `ready`; written under its lock.
     waiting: AtomicUsize,

@@ -185,7 +185,7 @@ impl Cgroup {
     /// that slash and a NUL at the end are counted.
     ///
     /// # Errors
-    /// [`PathError`]: the path is longer, or there is no memory for it.
+    /// [`PathError`]: the path is longer than `most`, or there is no memory for it.
     pub fn path(self: &Arc<Self>, most: usize) -> Result<Vec<u8>, PathError> {
         let mut start: usize = self.upwards().map(|group| group.name.len() + 1).sum();
         if start >= most {

@@ -39,8 +39,8 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// Records a walk that began with these counters and found `private` private pages, and `pages` pages in total.
-    /// `apart` states whether no process mapped a page of an object that is charged to the group.
+    /// Records a walk that began with the counters `counted` and found `private` private pages, and `pages` pages in
+    /// total. `apart` states whether no process mapped a page of an object that is charged to the group.
     pub fn new(counted: CountedPages, private: u64, pages: u64, apart: bool) -> Self {
         Self {
             counted,

@@ -153,9 +153,9 @@ impl Process {
         })
     }
 
-    /// Adjusts the timers that send `signal` after the action for it has changed. If the process now ignores the
-    /// signal, the caller has discarded the pending signals, and each timer with a pending signal becomes
-    /// `Place::Ignored`. Otherwise the timers that were `Place::Ignored` send their signals again.
+    /// Adjusts the timers that send `signal` after the action for this signal has changed. If `ignores` is set, the
+    /// process now ignores the signal: the caller has discarded the pending signals, and each timer with a pending
+    /// signal becomes `Place::Ignored`. Otherwise the timers that were `Place::Ignored` send their signals again.
     ///
     /// # Locks
     /// The caller holds no lock.

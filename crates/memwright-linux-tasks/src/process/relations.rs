@@ -18,7 +18,7 @@ impl TaskTable {
     }
 
     /// Enters a process into the table as the youngest child of `parent`, in the group and session of `parent`. The
-    /// caller has counted its thread for its user.
+    /// caller has already counted the thread of the process for the user of the process.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the table is then unchanged.

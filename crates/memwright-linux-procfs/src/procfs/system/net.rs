@@ -144,7 +144,7 @@ pub fn interfaces(text: &mut Text) -> fmt::Result {
 /// # Errors
 /// The errors of `text`.
 pub fn counts(text: &mut Text) -> fmt::Result {
-    /// The widths of the columns.
+    /// The widths of the columns in characters.
     const WIDTHS: [usize; 16] = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
     text.push(COUNTS.as_bytes())?;
     text.push(b"    ")?;

@@ -28,8 +28,8 @@ use memwright_linux_base::sync::{Lock, Rank};
 use memwright_linux_sched::wait::WaitQueue;
 use memwright_table::Rising;
 
-/// Default sizes in bytes of the buffers: of datagram sockets (`net.core.wmem_default` of Linux 7.2), and of stream
-/// sockets for sending and receiving (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
+/// Default sizes in bytes: of both buffers of a datagram socket (`net.core.wmem_default` of Linux 7.2), and of the send
+/// buffer and the receive buffer of a stream socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const DATAGRAM_BUFFER: usize = 212_992;
 const STREAM_BUFFERS: (usize, usize) = (16_384, 131_072);
 /// The number of bytes that a stream socket can have in the peer's inbox beyond the peer's receive buffer, unless the

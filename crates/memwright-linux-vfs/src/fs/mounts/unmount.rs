@@ -73,7 +73,7 @@ impl Mounts<Dentry> {
     }
 
     /// Frees the detached file systems that have no users. Called after a file or directory was released. Does nothing
-    /// unless `idle` is set: a detached file system may have lost its last user since the last call.
+    /// unless `idle` is set, because only then can a detached file system have lost its last user since the last call.
     pub fn reap(&self, sockets: &Registry) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;

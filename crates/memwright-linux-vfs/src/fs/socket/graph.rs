@@ -86,7 +86,7 @@ impl<T: Carrier> Graph<T> {
     }
 
     /// Records that one more message carries a socket. `number` is the socket's node number, or `None` if no message
-    /// carried it before. In this case, creates a node for `value` and assigns its number. The caller has
+    /// carried it before. For `None`, creates a node for `value` and assigns its number. The caller has
     /// [reserved](Self::reserve) room for the node.
     pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
         self.changes += 1;
@@ -128,9 +128,9 @@ impl<T: Carrier> Graph<T> {
         self.changes += 1;
     }
 
-    /// Returns whether a collection is due. It is due if the number of changes since the last collection is at least
-    /// the number of nodes that were left then. The total cost of all collections is therefore linear in the number of
-    /// changes.
+    /// Returns whether a collection is due: the number of changes since the last collection is at least the number of
+    /// nodes that were left after that collection. The total cost of all collections is therefore linear in the number
+    /// of changes.
     pub fn is_due(&self) -> bool {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
