@@ -78,7 +78,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates the state of a thread that has not run yet, with this kernel stack.
+    /// Creates the state of a thread that has not run yet and whose kernel stack is `context`.
     #[must_use]
     pub fn new(context: ContextId) -> Self {
         Self {

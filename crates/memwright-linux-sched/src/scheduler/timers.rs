@@ -88,7 +88,7 @@ impl<T> Cpu<T> {
 }
 
 impl<T: Schedulable> Scheduler<T> {
-    /// Adds a timer with this action.
+    /// Adds a timer with the action `action`, which expires at the time `at`.
     ///
     /// # Errors
     /// The errors of [`Timers::add_timer`].

@@ -710,7 +710,7 @@ pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     }
 }
 
-/// Returns the number of the system call with this name, or `u16::MAX` if no call has it.
+/// Returns the number of the system call with the name `name`, or `u16::MAX` if no call has it.
 fn number(name: &str) -> u16 {
     let call = table::CALLS.iter().find(|call| call.name == name);
     call.map_or(u16::MAX, |call| call.number)

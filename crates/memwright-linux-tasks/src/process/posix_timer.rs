@@ -81,7 +81,7 @@ impl Process {
         Ok(id)
     }
 
-    /// Returns the timer with this id.
+    /// Returns the timer `id`.
     ///
     /// # Errors
     /// `EINVAL` if there is none.

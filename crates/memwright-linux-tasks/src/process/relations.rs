@@ -43,7 +43,8 @@ impl TaskTable {
         Ok(())
     }
 
-    /// Moves a process to this group and session, in the process itself and in the indices of the table.
+    /// Moves a process to the group `group` and the session `session`, in the process itself and in the indices of the
+    /// table.
     fn place(&mut self, process: &Process, group: u32, session: u32) {
         let id = process.id;
         let before = process.group.swap(group, Ordering::SeqCst);

@@ -122,7 +122,7 @@ impl Tasks {
         self.table.try_lock()
     }
 
-    /// Returns the process with this id, which may be a zombie.
+    /// Returns the process `id`, which may be a zombie.
     pub fn process(&self, id: u32) -> Option<Arc<Process>> {
         self.lock()
             .members
@@ -130,7 +130,7 @@ impl Tasks {
             .map(|member| member.process.clone())
     }
 
-    /// Returns the living thread with this id.
+    /// Returns the living thread `id`.
     pub fn thread(&self, id: u32) -> Option<Arc<Thread>> {
         self.lock().threads.get(&id).cloned()
     }
@@ -226,7 +226,7 @@ impl Tasks {
         })
     }
 
-    /// Returns the state of the process with this id, as its parent sees it; `None` if there is no such process.
+    /// Returns the state of the process `id`, as its parent sees it; `None` if there is no such process.
     pub fn life(&self, id: u32) -> Option<Life> {
         self.lock().members.get(&id).map(|member| member.life)
     }
@@ -274,7 +274,7 @@ impl TaskTable {
         })
     }
 
-    /// Returns whether some process belongs to this group or session.
+    /// Returns whether some process belongs to the group or session `group`.
     pub fn group_exists(&self, group: u32) -> bool {
         let named = |set: &BTreeSet<(u32, u32)>| set.range(all_of(group)).next().is_some();
         named(&self.groups) || named(&self.sessions)

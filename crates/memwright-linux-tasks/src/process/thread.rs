@@ -176,7 +176,7 @@ impl Thread {
         }
     }
 
-    /// Makes the thread exit with this code when it next returns to user mode. The other threads of its process
+    /// Makes the thread exit with the code `code` when it next returns to user mode. The other threads of its process
     /// continue.
     pub fn end_alone(&self, code: i32) {
         self.exit_code.store(code, Ordering::Relaxed);

@@ -252,7 +252,7 @@ pub(in crate::procfs) fn list(
     Ok(())
 }
 
-/// Returns the cgroup with this id for an access to one of its files.
+/// Returns the cgroup `id` for an access to its file `file`.
 ///
 /// # Errors
 /// `ENODEV` if the cgroup was removed, or if it no longer has the controller to which the file belongs.

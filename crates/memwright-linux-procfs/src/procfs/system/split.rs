@@ -37,13 +37,13 @@ pub static SPLIT: SystemControl = SystemControl {
 enum Request<'a> {
     /// Split all folios into base pages.
     All,
-    /// Split the folios that a process maps at these addresses.
+    /// Split the folios that the process `id` maps at the addresses in `range`.
     Process {
         id: i32,
         range: Range<u64>,
         split: FolioSplit,
     },
-    /// Split the folios of these pages of a file.
+    /// Split the folios of the pages `pages` of the file at `path`.
     File {
         path: &'a [u8],
         pages: Range<u64>,

@@ -24,7 +24,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns the family with this `AF_` number, or `None` if it is not an internet family.
+    /// Returns the family whose `AF_` number is `number`, or `None` if that is not an internet family.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -77,7 +77,7 @@ impl Ip {
         }
     }
 
-    /// Returns the address in the `in6_addr` with these bytes.
+    /// Returns the address in the `in6_addr` whose bytes are `bytes`.
     #[must_use]
     pub fn from_v6(bytes: [u8; 16]) -> Self {
         match bytes.strip_prefix(&MAPPED) {

@@ -574,8 +574,8 @@ impl Table {
     }
 }
 
-/// Returns a hash of sender and receiver. It selects one of several sockets that share a port, and distributes the
-/// senders evenly among them.
+/// Returns a hash of the sender `from` and the receiver `to`. The hash selects one of several sockets that share a
+/// port, so that the senders are distributed evenly among the sockets.
 fn hash(from: Endpoint, to: Endpoint) -> u32 {
     /// The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -279,7 +279,7 @@ impl InetSocket {
         self.state.lock().settings
     }
 
-    /// Returns the time at which a wait with this timeout ends if it begins now; `None` if `timeout` is 0.
+    /// Returns the time at which a wait with the timeout `timeout` ends if it begins now; `None` if `timeout` is 0.
     pub(super) fn deadline(&self, timeout: u64) -> Option<u64> {
         (timeout > 0).then(|| self.vfs.clock.now().saturating_add(timeout))
     }

@@ -113,7 +113,7 @@ impl Mounts<Dentry> {
     }
 }
 
-/// Returns whether a socket is bound to an inode of the file system with this root.
+/// Returns whether a socket is bound to an inode of the file system whose root is `root`.
 fn is_bound(sockets: &Registry, root: &Dentry) -> bool {
     let device = root.inode.file_system.device;
     sockets.has_node_of(device.encode())

@@ -176,7 +176,7 @@ impl dyn Caller + '_ {
         self.files().check_free(self.descriptor_limit())
     }
 
-    /// Returns whether the calling process has at least one of these capabilities.
+    /// Returns whether the calling process has at least one of `capabilities`.
     #[must_use]
     pub fn has_any(&self, capabilities: Capabilities) -> bool {
         let credentials = self.identity().credentials.lock();

@@ -222,7 +222,7 @@ pub struct OpenFile {
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
-    /// Creates an open file for the inode of `entry`, with these `O_` flags. If `vfs` is given, the open file is
+    /// Creates an open file for the inode of `entry`, with the `O_` flags `flags`. If `vfs` is given, the open file is
     /// counted in [`Vfs::open_files`].
     #[must_use]
     pub fn new(

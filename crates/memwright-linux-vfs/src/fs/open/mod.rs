@@ -211,8 +211,8 @@ impl dyn Caller + '_ {
         self.open_entry(&entry, request, true)
     }
 
-    /// Opens the file of `entry`. `created` is true if the caller has just created the file. The permission bits are
-    /// not checked in this case.
+    /// Opens the file of `entry`. `created` is true if the caller has just created the file; the permission bits are
+    /// then not checked.
     ///
     /// # Errors
     /// The errors of `open(2)`.

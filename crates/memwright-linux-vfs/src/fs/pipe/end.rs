@@ -184,7 +184,7 @@ impl File for PipeEnd {
     fn kernel_bytes(&self) -> u64 {
         /// Estimated size in bytes of a pipe with its inode.
         const PLAIN: u64 = 1024;
-        // Each end reports half of the memory, so that it counts once for a process that has both ends open.
+        // Each end reports half of the memory, so that the memory counts once for a process that has both ends open.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 

@@ -47,7 +47,7 @@ impl<T> Node<T> {
 
 /// A socket whose inbox can contain messages that carry sockets.
 pub trait Carrier {
-    /// Returns the number of references to the open file of the socket, including those of messages.
+    /// Returns the number of references to the open file of the socket, including the references from messages.
     fn references(&self) -> usize;
 
     /// Calls `name` with the node number of each socket in flight that the messages in this socket's inbox carry, once
@@ -108,8 +108,8 @@ impl<T: Carrier> Graph<T> {
         }
     }
 
-    /// Records that one fewer message carries the socket with this node number. If no message carries it any more,
-    /// removes the node and returns its value. The last node then gets the number of the removed node.
+    /// Records that one fewer message carries the socket with the node number `number`. If no message carries it any
+    /// more, removes the node and returns its value. The last node then gets the number of the removed node.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let node = &mut self.nodes[number];
         node.carried -= 1;
