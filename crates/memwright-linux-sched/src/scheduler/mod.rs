@@ -134,11 +134,11 @@ struct Cpu<T> {
     /// The state for the next context. This CPU writes it before a context switch, and the next context takes it after
     /// the switch.
     left: Lock<Left<T>>,
-    /// End of the running thread's time slice.
+    /// End of the running thread's time slice, in nanoseconds by the host's clock.
     slice_end: AtomicU64,
-    /// Time of this CPU's next tick.
+    /// Time of this CPU's next tick, in nanoseconds by the host's clock.
     tick: AtomicU64,
-    /// The deadline set on the host; `u64::MAX` for none.
+    /// The deadline set on the host, in nanoseconds by its clock; `u64::MAX` for none.
     armed: AtomicU64,
     /// Number of context switches, including those to the idle loop. Written by this CPU.
     switches: AtomicU64,
@@ -166,7 +166,7 @@ impl<T: Schedulable> Cpu<T> {
         }
     }
 
-    /// Makes room for `threads` threads in `ready` in advance. A wakeup then never allocates: the heap cannot grow
+    /// Makes room for `threads` threads in `ready` in advance, so that a wakeup never allocates: the heap cannot grow
     /// under the queue's lock.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ pub(super) enum Place {
 pub(super) enum Deadline {
     /// A timer of the host's clock.
     Host(TimerKey),
-    /// A check of the process's CPU time, when it reaches this time.
+    /// A check of the process's CPU time, when it reaches this number of nanoseconds.
     Cpu(u64),
 }
 

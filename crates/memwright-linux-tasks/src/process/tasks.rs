@@ -79,7 +79,8 @@ pub struct TaskTable {
     /// sessions.
     pub(super) groups: BTreeSet<(u32, u32)>,
     pub(super) sessions: BTreeSet<(u32, u32)>,
-    /// Pairs of the id of a cgroup and the id of one of its living processes. Processes in the root cgroup have no pair.
+    /// Pairs of the id of a cgroup and the id of one of its living processes. Processes in the root cgroup are not
+    /// included.
     cgroups: BTreeSet<(u32, u32)>,
     /// The populated cgroups below the root, by the id of the parent and the id of the cgroup.
     pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
