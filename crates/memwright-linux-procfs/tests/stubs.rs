@@ -16,8 +16,8 @@ const HEADINGS: &[&str] = &[
     "off: the policy locks=count takes lock statistics",
 ];
 
-/// Numbers that belong to the format of a line and are not values. The line of `smaps_rollup` represents all areas.
-/// Version 2 of cgroups has a single hierarchy, whose number is 0.
+/// Numbers that belong to the format of a line and are not values: those of the line in `smaps_rollup` that represents
+/// all areas, and the number of the single hierarchy of cgroups in version 2.
 const FORMS: &[&str] = &[" ---p 00000000 00:00 0 ", "0::/"];
 
 /// Returns the names of the stubs that a source declares.
@@ -44,7 +44,8 @@ fn is_constant(name: &str) -> bool {
     begins && name.len() > 1 && name.chars().all(is_part)
 }
 
-/// Returns a constant that a line writes in a text or as its whole value, and that no stub declares.
+/// Returns the name of a constant that is not in `stubs`, if `line` writes such a constant in a text or as its whole
+/// value.
 fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
     // A constant alone in its line is an argument of a `write!` or a row that rustfmt has wrapped.
     let alone = line.strip_suffix(',').filter(|name| is_constant(name));

@@ -44,7 +44,7 @@ impl WaitError {
 
 /// A thread that can wait.
 pub trait CanWait {
-    /// Waits until `ready` returns true. `ready` is called first, and again after each wakeup of one of the queues.
+    /// Waits until `ready` returns true. `ready` is called first, and again after each wakeup of one of `queues`.
     ///
     /// # Locks
     /// The caller holds no lock.

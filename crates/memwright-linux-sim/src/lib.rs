@@ -59,9 +59,9 @@ pub struct Ended {
 /// What forks do with page tables: the policy `fork`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forks {
-    /// They copy every page table.
+    /// Forks copy every page table.
     Copy,
-    /// They share every page table that they can, even a single one.
+    /// Forks share every page table that they can, even a single one.
     Share,
 }
 

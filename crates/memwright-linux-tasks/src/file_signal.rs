@@ -50,7 +50,7 @@ struct Notice {
     band: Band,
 }
 
-/// Returns whether the caller of `F_SETOWN`, which had these real and effective user ids, is allowed to signal a
+/// Returns whether the caller of `F_SETOWN`, which had the user ids `real` and `effective`, is allowed to signal a
 /// process with the user ids `other` (`sigio_perm`).
 fn may_signal([real, effective]: [u32; 2], other: &Ids) -> bool {
     effective == 0

@@ -137,7 +137,7 @@ impl SignalFile {
         caller.signal_arrivals().wake_all();
     }
 
-    /// Returns the calling thread: a read returns its signals and those of its process.
+    /// Returns the calling thread. A read returns the signals of this thread and of its process.
     fn thread(&self, caller: &dyn Caller) -> Arc<Thread> {
         let thread = self.tasks.thread(caller.ids().thread);
         thread.expect("the caller is a living thread")

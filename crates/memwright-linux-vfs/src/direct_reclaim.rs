@@ -77,7 +77,7 @@ pub trait Retry {
     /// reclaimed.
     ///
     /// # Errors
-    /// Those of the last attempt.
+    /// The errors of the last attempt.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -87,7 +87,7 @@ pub trait Retry {
     /// where it stopped. If that place changed since the last attempt, the count of attempts restarts at 0.
     ///
     /// # Errors
-    /// Those of the last attempt.
+    /// The errors of the last attempt.
     fn retry_onward<T, E: Failure, P: PartialEq>(
         &self,
         attempt: impl FnMut() -> (Result<T, E>, P),

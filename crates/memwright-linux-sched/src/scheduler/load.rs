@@ -1,7 +1,7 @@
 //! Load averages: the recent number of running and runnable threads.
 //!
-//! On Linux, a timer samples this number every five seconds. Here, a thread that reads the averages, and a CPU that
-//! becomes idle or busy, adds the samples that are due.
+//! On Linux, a timer samples the number of running and runnable threads every five seconds. Here, a thread that reads
+//! the averages, and a CPU that becomes idle or busy, adds the samples that are due.
 
 use super::{Schedulable, Scheduler};
 use core::{
@@ -177,7 +177,7 @@ mod tests {
             one.catch_up(period * PERIOD, || 2);
         }
         other.catch_up(100 * PERIOD + 1, || 2);
-        // Lock them one after the other: a CPU must not hold two locks of this rank.
+        // Lock the averages of `one` and `other` one after the other: a CPU must not hold two locks of this rank.
         let expected = *one.averages.lock();
         assert_eq!(*other.averages.lock(), expected);
         other.catch_up(101 * PERIOD - 1, || unreachable!("no count is due"));

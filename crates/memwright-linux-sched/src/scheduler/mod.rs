@@ -17,10 +17,11 @@
 //! ```
 //!
 //! *No wakeup is lost.* The thread announces the wait (`Waiting`) before it enters a queue and before it checks its
-//! condition. A waker that finds the thread in the queue sees the announcement, because both acquire the queue's lock.
-//! If the event came before the thread entered the queue, the thread's check sees the event, for the same reason. Work
-//! flags have no lock. A waker sets a flag and then reads the state; the thread sets the state and then reads its
-//! flags. These accesses are sequentially consistent, so at least one of the two sees the other's store.
+//! condition. A waker that finds the thread in the queue sees the announcement, because the thread and the waker both
+//! acquire the queue's lock. If the event came before the thread entered the queue, the thread's check sees the event,
+//! because of the same lock. Work flags have no lock. A waker sets a flag and then reads the state; the thread sets the
+//! state and then reads its flags. These accesses are sequentially consistent, so at least one of the two sees the
+//! other's store.
 //!
 //! *No thread runs on two CPUs.* A thread is in at most one run queue, since a thread enters a run queue only after a
 //! change to `Ready`, which only one CPU can make. A thread is `on_cpu` from the moment a CPU picks it until the next
@@ -89,7 +90,7 @@ pub const TIME_SLICE: u64 = 4_000_000;
 /// Nanoseconds between ticks of a busy CPU, with several CPUs.
 const TICK: u64 = 1_000_000;
 
-/// A run queue has room for at least twice this number of threads.
+/// Half of the minimum capacity of a run queue, in threads.
 const LEAST_ROOM: usize = 32;
 
 /// What the old context passes to the next context at a context switch.
@@ -114,7 +115,7 @@ impl<T> Default for Left<T> {
 
 /// The scheduling state of one CPU.
 struct Cpu<T> {
-    /// Runnable threads, next first.
+    /// Runnable threads; the first one runs next.
     ready: Lock<VecDeque<Arc<T>>>,
     /// Length of `ready`; written under its lock.
     waiting: AtomicUsize,
@@ -133,11 +134,11 @@ struct Cpu<T> {
     /// The state for the next context. This CPU writes it before a context switch, and the next context takes it after
     /// the switch.
     left: Lock<Left<T>>,
-    /// End of the running thread's time slice.
+    /// End of the running thread's time slice, in nanoseconds by the host's clock.
     slice_end: AtomicU64,
-    /// Time of this CPU's next tick.
+    /// Time of this CPU's next tick, in nanoseconds by the host's clock.
     tick: AtomicU64,
-    /// The deadline set on the host; `u64::MAX` for none.
+    /// The deadline set on the host, in nanoseconds by its clock; `u64::MAX` for none.
     armed: AtomicU64,
     /// Number of context switches, including those to the idle loop. Written by this CPU.
     switches: AtomicU64,
@@ -165,7 +166,7 @@ impl<T: Schedulable> Cpu<T> {
         }
     }
 
-    /// Makes room for `threads` threads in the queue in advance, so that a wakeup never allocates: the heap cannot grow
+    /// Makes room for `threads` threads in `ready` in advance, so that a wakeup never allocates: the heap cannot grow
     /// under the queue's lock.
     ///
     /// # Errors
@@ -494,7 +495,7 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Restricts a thread to these CPUs. A thread on another CPU moves when it next returns to user mode.
+    /// Restricts a thread to the CPUs in `cpus`. A thread on another CPU moves when it next returns to user mode.
     pub fn restrict(&self, thread: &Arc<T>, cpus: CpuSet) {
         thread.set_affinity(cpus);
         // Set the flag even if the thread seems to run on an allowed CPU: it can be in transit to a CPU that was
@@ -675,8 +676,8 @@ impl<T: Schedulable> Scheduler<T> {
         }
     }
 
-    /// Records that the idle loop of this CPU ends. The first CPU that does so kicks the others, so that their idle
-    /// loops end as well.
+    /// Records that the idle loop of this CPU ends. The first CPU whose idle loop ends kicks the others, so that their
+    /// idle loops end as well.
     fn park(&self) {
         self.unload_space();
         if self.parked.fetch_add(1, Ordering::SeqCst) == 0 {

@@ -2,8 +2,8 @@
 
 use super::TIME_SLICE;
 
-/// The maximum time slice, which is that of a thread of nice -10. The limit applies to lower nice values, so that no
-/// thread keeps others waiting for more than 10 time slices of nice 0.
+/// The maximum time slice, which threads of nice -11 and lower have. It ensures that no thread keeps others waiting for
+/// more than 10 time slices of nice 0.
 const LONGEST: u64 = 10 * TIME_SLICE;
 
 /// The nice value of a thread, from -20 to 19. A thread with a lower value gets more time.

@@ -30,7 +30,8 @@ impl<T: Schedulable> Scheduler<T> {
         };
         let gave = gave_way(waiting, cpu.lock_waiters.load(Ordering::Relaxed));
         thread.usage.involuntary.fetch_add(1, Ordering::Relaxed);
-        // Only this CPU changes `lock_waiters`, and the thread does not leave this CPU.
+        // A load and a store suffice, because only this CPU changes `lock_waiters` and the thread does not leave this
+        // CPU.
         let count = |by: isize| {
             let waiters = cpu.lock_waiters.load(Ordering::Relaxed);
             let waiters = waiters.wrapping_add_signed(if waits { by } else { 0 });

@@ -13,9 +13,9 @@ pub(super) struct Candidate {
     pub(super) allowed: CpuSet,
 }
 
-/// Returns the CPU whose run queue a runnable thread enters: the CPU that still uses its stack; else an allowed idle
-/// CPU, preferably the one on which the thread last ran; else the CPU on which it last ran, if that is allowed; else
-/// any allowed CPU.
+/// Returns the CPU whose run queue a runnable thread enters. If a CPU still uses the thread's stack, it is that CPU.
+/// Otherwise it is an allowed idle CPU, preferably the one on which the thread last ran. If no allowed CPU is idle, it
+/// is the CPU on which the thread last ran, or any allowed CPU if that one is not allowed.
 pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
     let Candidate {
         last,

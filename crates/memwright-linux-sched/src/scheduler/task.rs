@@ -38,7 +38,7 @@ pub struct Sleep {
     pub interest: Interest,
     /// Start of the wait, in nanoseconds by the host's clock.
     pub since: u64,
-    /// Deadline of the wait; `None` if it has none.
+    /// Deadline of the wait, in nanoseconds by the host's clock; `None` if it has none.
     pub deadline: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates the state of a thread that has not run yet, with this kernel stack.
+    /// Creates the state of a thread that has not run yet and whose kernel stack is `context`.
     #[must_use]
     pub fn new(context: ContextId) -> Self {
         Self {

@@ -35,8 +35,8 @@ pub trait Timers: Send + Sync {
     /// Returns the time of the clock in nanoseconds since boot.
     fn now(&self) -> u64;
 
-    /// Allocates memory for a timer, so that the next timer that this CPU adds before it blocks needs none. Call this
-    /// without locks before adding a timer under a lock.
+    /// Allocates memory for one timer. The next timer that this CPU adds before it blocks then needs no memory. Call
+    /// this without locks before adding a timer under a lock.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -53,7 +53,7 @@ pub trait Timers: Send + Sync {
     fn remove_timer(&self, key: TimerKey);
 }
 
-/// Number of bits for the CPU in a key's number.
+/// The number of bits that hold the CPU in the second number of a [`TimerKey`].
 const CPU_BITS: u32 = memwright_table::MAX_CPUS.trailing_zeros();
 
 fn cpu_of(key: TimerKey) -> usize {
@@ -88,7 +88,7 @@ impl<T> Cpu<T> {
 }
 
 impl<T: Schedulable> Scheduler<T> {
-    /// Adds a timer with this action.
+    /// Adds a timer with the action `action`, which expires at the time `at`.
     ///
     /// # Errors
     /// The errors of [`Timers::add_timer`].

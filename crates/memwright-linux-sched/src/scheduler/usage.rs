@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of a thread, or of a process's exited threads or reaped children.
+/// Counters of the resources that a thread, the exited threads of a process, or the reaped children of a process have
+/// used.
 #[derive(Debug, Default)]
 pub struct Usage {
     /// Time in user mode, in nanoseconds.

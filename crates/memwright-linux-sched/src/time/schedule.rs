@@ -3,7 +3,7 @@
 /// The expirations of one timer: a first one, and one after each interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The next expiration; `None` while the timer is not set.
+    /// The time of the next expiration in nanoseconds; `None` while the timer is not set.
     pub next: Option<u64>,
     /// Nanoseconds between expirations; 0 for a single one.
     pub interval: u64,

@@ -135,7 +135,8 @@ const PROCESS: Choice = OneOf(&[0, 1, 2, 3]);
 /// Categories of pages for `PAGEMAP_SCAN` (`PAGE_IS_...`).
 const CATEGORIES: Choice = Bits(&[1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Opens a userfaultfd and negotiates its features. Afterwards, its descriptor is the result of the last call but one.
+/// Opens a userfaultfd and negotiates its features. Afterwards, the descriptor of the userfaultfd is the result of the
+/// last call but one.
 const AGREE: [Part; 4] = [
     Call("userfaultfd", &[OneOf(&[0, 1, 0o2_004_000, 0o2_004_001])]),
     Put(0, Exactly(raw::UFFD_API as u64)),
@@ -709,7 +710,7 @@ pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     }
 }
 
-/// Returns the number of the system call with this name, or `u16::MAX` if no call has it.
+/// Returns the number of the system call with the name `name`, or `u16::MAX` if no call has it.
 fn number(name: &str) -> u16 {
     let call = table::CALLS.iter().find(|call| call.name == name);
     call.map_or(u16::MAX, |call| call.number)

@@ -64,19 +64,19 @@ pub enum PathError {
 
 /// The state of a group as a part of the tree of groups. Changed under the lock of the process table.
 pub struct GroupPlace {
-    /// Number of groups directly below.
+    /// Number of groups directly below this group.
     pub children: AtomicU32,
-    /// Number of all groups below.
+    /// Number of all groups below this group.
     pub descendants: AtomicU32,
-    /// Number of groups with the memory controller: this group, if it has one, and those below it.
+    /// Number of groups with the memory controller: this group, if it has the controller, and those below it.
     pub memories: AtomicU32,
-    /// The maximum number of all groups below (`cgroup.max.descendants`). `most_depth` is the maximum number of levels
-    /// below (`cgroup.max.depth`).
+    /// The maximum number of all groups below this group (`cgroup.max.descendants`). `most_depth` is the maximum number
+    /// of levels below this group (`cgroup.max.depth`).
     pub most_descendants: AtomicU32,
     pub most_depth: AtomicU32,
-    /// Whether the groups directly below have the memory controller (`cgroup.subtree_control`).
+    /// Whether the groups directly below this group have the memory controller (`cgroup.subtree_control`).
     pub gives_memory: AtomicBool,
-    /// Number of groups directly below for which `gives_memory` is set.
+    /// Number of groups directly below this group for which `gives_memory` is set.
     pub givers: AtomicU32,
     /// Whether the group was removed.
     pub removed: AtomicBool,
@@ -103,7 +103,7 @@ pub struct Cgroup {
     pub id: u32,
     /// The name of the group.
     pub name: Box<[u8]>,
-    /// The group above; `None` for the root.
+    /// The group directly above this group; `None` for the root.
     above: Option<Arc<Cgroup>>,
     /// The number of groups above.
     pub level: u32,
@@ -130,8 +130,8 @@ pub struct Cgroup {
     pub events: Events,
     /// The counts of the events of the group itself.
     pub own_events: Events,
-    /// Minor and major faults of processes that were charged to the group or to one below it, as far as
-    /// `Membership::settle` has added them.
+    /// The minor and the major faults of processes that were charged to the group or to a group below it. Only the
+    /// faults that `Membership::settle` has added are included.
     pub faults: [AtomicU64; 2],
     /// The reclaim cursor over the pages of the group.
     pub cursor: ReclaimCursor,
@@ -185,7 +185,7 @@ impl Cgroup {
     /// that slash and a NUL at the end are counted.
     ///
     /// # Errors
-    /// [`PathError`]: the path is longer, or there is no memory for it.
+    /// [`PathError`]: the path is longer than `most`, or there is no memory for it.
     pub fn path(self: &Arc<Self>, most: usize) -> Result<Vec<u8>, PathError> {
         let mut start: usize = self.upwards().map(|group| group.name.len() + 1).sum();
         if start >= most {
@@ -257,8 +257,8 @@ impl Cgroup {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Makes the next check of the limits measure the charge of the group. Does not request a check, as
-    /// `Cgroups::look_soon` does.
+    /// Makes the next check of the limits measure the charge of the group. Unlike `Cgroups::look_soon`, this function
+    /// does not request a check.
     pub fn forget_measurement(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.look_at.store(0, Ordering::SeqCst);
@@ -316,8 +316,8 @@ pub struct Membership {
     pub group: Option<Arc<Cgroup>>,
     /// The group that is charged for the process, if there is one: `group` or one above it.
     pub charged: Option<Arc<Cgroup>>,
-    /// Minor and major faults of the process that are not counted for the group: those before it joined, and those that
-    /// [`settle`](Self::settle) has added already.
+    /// The minor and the major faults of the process that must not be added to the counts of the group: those from
+    /// before the process joined, and those that [`settle`](Self::settle) has added already.
     pub(super) before: [u64; 2],
 }
 
@@ -346,7 +346,7 @@ impl Membership {
 pub struct Population {
     /// Number of living processes of the group itself.
     pub(super) members: AtomicU32,
-    /// Number of populated groups directly below it.
+    /// Number of populated groups directly below the group.
     pub(super) children: AtomicU32,
 }
 
@@ -356,7 +356,7 @@ impl Population {
         self.members.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of groups directly below that are populated.
+    /// Returns the number of populated groups directly below the group.
     pub fn children(&self) -> u32 {
         self.children.load(Ordering::SeqCst)
     }

@@ -1,9 +1,9 @@
 //! Estimates the charge of a cgroup between two walks over the memory of its processes.
 //!
 //! A walk counts each frame once, even if several processes of the group map it, and its cost grows with the number of
-//! pages. Reading the counters of the address spaces costs little, but they count a frame once for each entry that maps
-//! it. While processes map and unmap private memory only, and few frames are counted twice, the counters give an
-//! estimate that is never below the charge.
+//! pages. Reading the counters of the address spaces costs little, but the counters count a frame once for each
+//! page-table entry that maps it. While processes map and unmap private memory only, and few frames are counted twice,
+//! the counters give an estimate that is never below the charge.
 
 /// The maximum number of estimates before the next walk.
 const MOST_ESTIMATES: u32 = 64;
@@ -11,9 +11,9 @@ const MOST_ESTIMATES: u32 = 64;
 /// The sums of the counters of the address spaces in a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedPages {
-    /// Private pages, counted once for each entry that maps them.
+    /// Private pages, counted once for each page-table entry that maps them.
     pub private: u64,
-    /// Pages of objects, counted once for each entry that maps them.
+    /// Pages of objects, counted once for each page-table entry that maps them.
     pub mapped: u64,
     /// Pages of objects that are in memory and charged to the group.
     pub charged: u64,
@@ -39,8 +39,8 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// Records a walk that began with these counters and found `private` private pages, and `pages` pages in total.
-    /// `apart` states whether no process mapped a page of an object that is charged to the group.
+    /// Records a walk that began with the counters `counted` and found `private` private pages, and `pages` pages in
+    /// total. `apart` states whether no process mapped a page of an object that is charged to the group.
     pub fn new(counted: CountedPages, private: u64, pages: u64, apart: bool) -> Self {
         Self {
             counted,
@@ -57,8 +57,8 @@ impl Walked {
     }
 
     /// Estimates the charge in pages from the present counters `now`. The estimate is never below the charge. It is at
-    /// most `tolerance` pages above the charge, unless more frames have become mapped by several entries since the
-    /// walk. Returns `None` if a walk is necessary.
+    /// most `tolerance` pages above the charge, unless the number of frames that several page-table entries map has
+    /// grown since the walk. Returns `None` if a walk is necessary.
     pub fn estimate(&mut self, now: CountedPages, tolerance: u64) -> Option<u64> {
         let then = self.counted;
         let same = CountedPages {
@@ -70,9 +70,9 @@ impl Walked {
             },
             ..then
         };
-        // The counter exceeds the number of private pages that the walk found, because several entries map the same
-        // frame. A copy-on-write fault on such an entry reduces this excess, so the estimate is too high by at most
-        // this excess.
+        // The counter exceeds the number of private pages that the walk found, because several page-table entries map
+        // the same frame. A copy-on-write fault on such an entry reduces this excess, so the estimate is too high by at
+        // most this excess.
         let twice = then.private.abs_diff(self.private);
         if now != same || twice > tolerance || self.estimates == MOST_ESTIMATES {
             return None;

@@ -12,7 +12,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    /// Returns the nanoseconds of this kind.
+    /// Returns the nanoseconds of this kind of CPU time in `usage`.
     #[must_use]
     pub fn of(self, usage: &UsageSnapshot) -> u64 {
         match self {

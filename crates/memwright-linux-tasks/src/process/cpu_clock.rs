@@ -31,7 +31,7 @@ pub struct CpuClock {
 /// The decoded number of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
-    /// The process or thread; 0 for the caller's.
+    /// The id of the process or thread; 0 for that of the caller.
     id: u32,
     is_thread: bool,
     counted: Counted,

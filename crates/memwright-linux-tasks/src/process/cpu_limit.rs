@@ -45,8 +45,8 @@ impl Process {
         }
     }
 
-    /// Returns the signal that the limit requires for a process that has used this much, and raises the soft limit if
-    /// it was reached.
+    /// Returns the signal that the limit requires for a process that has used the CPU time `used`. Raises the soft
+    /// limit if the process has reached it.
     pub(super) fn enforce_cpu_limit(&self, used: &UsageSnapshot) -> Option<Signal> {
         let mut limits = self.identity.limits.lock();
         match judge(limits.get(Resource::Cpu), Counted::All.of(used)) {

@@ -37,8 +37,8 @@ impl Default for CpuTimers {
 }
 
 impl CpuTimers {
-    /// Adds the expiration of timer `id` at this CPU time. Returns whether it is the earliest expiration of the timers
-    /// that measure the same kind of CPU time.
+    /// Adds the expiration of timer `id` at the CPU time `at`. Returns whether it is the earliest expiration of the
+    /// timers that measure the same kind of CPU time.
     ///
     /// # Errors
     /// [`OutOfMemory`].

@@ -108,6 +108,6 @@ pub struct WaitRequest {
     pub bits: u32,
     /// The scope of the wait: which threads can wake this one.
     pub scope: Scope,
-    /// Deadline by the host's clock.
+    /// Deadline in nanoseconds by the host's clock; `None` for no deadline.
     pub deadline: Option<u64>,
 }

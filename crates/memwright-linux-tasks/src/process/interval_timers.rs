@@ -61,8 +61,8 @@ impl Process {
         true
     }
 
-    /// Returns the state of the timer that measures this kind of CPU time: the nanoseconds of CPU time until it
-    /// expires, and its interval in nanoseconds. Both are 0 if the timer is not set.
+    /// Returns the state of the timer that measures the kind `counted` of CPU time: the nanoseconds of CPU time until
+    /// it expires, and its interval in nanoseconds. Both are 0 if the timer is not set.
     #[must_use]
     pub fn cpu_alarm(&self, counted: Counted) -> (u64, u64) {
         let used = counted.of(&self.cpu_usage());
@@ -70,8 +70,8 @@ impl Process {
         (timer.remaining(used), timer.interval)
     }
 
-    /// Sets the timer that measures this kind of CPU time, or clears it if `value` is 0. All times are in nanoseconds.
-    /// Returns its previous state, as from [`cpu_alarm`](Self::cpu_alarm).
+    /// Sets the timer that measures the kind `counted` of CPU time, or clears it if `value` is 0. All times are in
+    /// nanoseconds. Returns its previous state, as from [`cpu_alarm`](Self::cpu_alarm).
     ///
     /// # Errors
     /// [`OutOfMemory`]; the timer is then unchanged.

@@ -30,7 +30,7 @@ impl TimerClock {
     /// Returns the time of the clock in nanoseconds; `None` if the process or thread that it measures has ended.
     ///
     /// # Locks
-    /// Takes the lock of the signals of the process whose CPU time it measures.
+    /// Takes the lock of the signals of the process whose CPU time the clock measures.
     #[must_use]
     pub fn now(&self, timers: &dyn Timers) -> Option<u64> {
         match self {
@@ -81,7 +81,7 @@ impl Process {
         Ok(id)
     }
 
-    /// Returns the timer with this id.
+    /// Returns the timer `id`.
     ///
     /// # Errors
     /// `EINVAL` if there is none.
@@ -90,8 +90,8 @@ impl Process {
         table.timers.get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
-    /// Sets the deadlines of those timers that measure running threads and have none. Returns whether the process has
-    /// timers that measure the CPU time of threads.
+    /// Sets a deadline for each timer that measures a running thread and has no deadline. Returns whether the process
+    /// has timers that measure the CPU time of threads.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -126,7 +126,7 @@ impl Process {
     pub fn delete_timers(&self) {
         let mut points = PausePoints::every(TOGETHER);
         while let Some(timer) = self.posix_timers.from(0) {
-            // Another thread of the process may delete it first.
+            // Another thread of the process may delete the timer first.
             let _deleted = self.delete_timer(timer.id);
             points.round();
         }
@@ -153,9 +153,9 @@ impl Process {
         })
     }
 
-    /// Adjusts the timers that send `signal` after the action for it has changed. If the process now ignores the
-    /// signal, the caller has discarded the pending signals, and each timer with a pending signal becomes
-    /// `Place::Ignored`. Otherwise the timers that were `Place::Ignored` send their signals again.
+    /// Adjusts the timers that send `signal` after the action for this signal has changed. If `ignores` is set, the
+    /// process now ignores the signal: the caller has discarded the pending signals, and each timer with a pending
+    /// signal becomes `Place::Ignored`. Otherwise the timers that were `Place::Ignored` send their signals again.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -253,8 +253,8 @@ impl PosixTimer {
         left
     }
 
-    /// Sets the deadline of a timer that measures the CPU time of a thread, if it has none. A timer has no deadline
-    /// while its thread does not run, so this function does nothing then. Returns whether the timer measures CPU time.
+    /// Sets the deadline of a timer that has none, if the timer measures the CPU time of a running thread. A timer has
+    /// no deadline while its thread does not run. Returns whether the timer measures CPU time.
     fn resume(self: &Arc<Self>, timers: &dyn Timers) -> bool {
         let TimerClock::Cpu(clock) = &self.clock else {
             return false;
@@ -305,8 +305,8 @@ impl PosixTimer {
         (later.remaining(now), schedule.interval)
     }
 
-    /// Replaces the deadline with that of the next expiration; a timer that sends no signals gets none. `now` is the
-    /// present time of the timer's clock. The caller has made room for a timer of the host's clock.
+    /// Replaces the deadline with that of the next expiration. A timer that sends no signals gets no deadline. `now` is
+    /// the present time of the timer's clock. The caller has made room for a timer of the host's clock.
     #[must_use = "the process may have to plan a look"]
     fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State, now: u64) -> Armed {
         self.disarm(timers, state);

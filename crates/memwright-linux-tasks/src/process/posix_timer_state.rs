@@ -78,8 +78,8 @@ pub(super) enum Place {
     Nowhere,
     /// The signal is pending. When it is delivered, it reports an expiration.
     Pending,
-    /// The signal is pending, but the timer has been set again since it was sent. It is discarded when a thread
-    /// dequeues it.
+    /// The signal is pending, but the timer has been set again since the signal was sent. The signal is discarded when
+    /// a thread dequeues it.
     Stale,
     /// The signal was sent while the process ignored it, and is sent again when the process no longer ignores it.
     Ignored,
@@ -90,7 +90,7 @@ pub(super) enum Place {
 pub(super) enum Deadline {
     /// A timer of the host's clock.
     Host(TimerKey),
-    /// A check of the process's CPU time, when it reaches this time.
+    /// A check of the process's CPU time, when it reaches this number of nanoseconds.
     Cpu(u64),
 }
 
@@ -98,7 +98,7 @@ pub(super) enum Deadline {
 /// the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Armed {
-    /// Nothing.
+    /// No work remains.
     Complete,
     /// The expiration is now the earliest one of the process for its kind of CPU time. The caller moves the next check
     /// of that time forward.

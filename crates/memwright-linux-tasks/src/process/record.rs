@@ -107,8 +107,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Creates a process with these parts. Until it is entered in the process table, it is its own parent, group and
-    /// session.
+    /// Creates the process `id` with the parts in `parts`. Until the process is entered in the process table, it is its
+    /// own parent, group and session.
     // Inlined, because a process is several KiB large and would otherwise be copied more often before it is on the
     // heap.
     #[inline(always)]

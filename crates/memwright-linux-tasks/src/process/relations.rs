@@ -18,7 +18,7 @@ impl TaskTable {
     }
 
     /// Enters a process into the table as the youngest child of `parent`, in the group and session of `parent`. The
-    /// caller has counted its thread for its user.
+    /// caller has already counted the thread of the process for the user of the process.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the table is then unchanged.
@@ -43,7 +43,8 @@ impl TaskTable {
         Ok(())
     }
 
-    /// Moves a process to this group and session, in the process itself and in the indices of the table.
+    /// Moves a process to the group `group` and the session `session`, in the process itself and in the indices of the
+    /// table.
     fn place(&mut self, process: &Process, group: u32, session: u32) {
         let id = process.id;
         let before = process.group.swap(group, Ordering::SeqCst);
@@ -112,8 +113,8 @@ impl TaskTable {
             return (orphans, REAPER);
         }
         let mut heir = self.heir_of(id);
-        // If there is no memory for the list of another process, the reaper adopts the children:
-        // `make_room_for_orphans` has made room there.
+        // If there is no memory to enlarge the heir's list of children, the reaper adopts the orphans:
+        // `make_room_for_orphans` has made room in the reaper's list.
         let room = self.members.get_mut(&heir);
         let room = room.map(|member| member.children.try_make_room(orphans.len()));
         if !matches!(room, Some(Ok(()))) {

@@ -97,7 +97,7 @@ impl Section {
         Ok(())
     }
 
-    /// Returns whether the instruction at this address is in the section.
+    /// Returns whether the instruction at the address `instruction` is in the section.
     #[must_use]
     pub const fn contains(&self, instruction: u64) -> bool {
         instruction.wrapping_sub(self.start) < self.length

@@ -84,7 +84,7 @@ impl<M, V> Roster<M, V> {
         self.members.get(slot as usize)
     }
 
-    /// Iterates over the members from this slot to the youngest one.
+    /// Iterates over the members from the one in `slot` to the youngest one.
     fn iter_at(&self, mut slot: Slot) -> impl Iterator<Item = (&Arc<M>, &V)> {
         core::iter::from_fn(move || {
             let found = self.at(slot)?;

@@ -85,8 +85,8 @@ fn send(
     Ok(sent.is_some_and(|sent| sent.wake(process)))
 }
 
-/// The result of making a signal pending. The caller still has to wake the threads that wait for the signal. If it
-/// holds the lock of the tasks, it does so after it has released that lock.
+/// The result of making a signal pending. The caller still has to wake the threads that wait for the signal. A caller
+/// that holds the lock of the tasks wakes them after it has released that lock.
 #[must_use]
 pub struct Sent {
     signal: Signal,
@@ -271,8 +271,8 @@ pub fn report_change(process: &Arc<Process>, change: Change) {
     notice.into_iter().for_each(ChangeNotice::wake);
 }
 
-/// Returns whether a child whose exit sends `signal` becomes a zombie, for which `parent` must wait. It does not if the
-/// signal is SIGCHLD and `parent` ignores it or has set `SA_NOCLDWAIT`, or if `parent` is the reaper.
+/// Returns whether a child whose exit sends `signal` becomes a zombie, for which `parent` must wait. The child becomes
+/// no zombie if the signal is SIGCHLD and `parent` ignores it or has set `SA_NOCLDWAIT`, or if `parent` is the reaper.
 pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;
@@ -282,8 +282,8 @@ pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     waits || signal != Some(Signal::SIGCHLD)
 }
 
-/// Returns whether a parent ignores SIGCHLD. It then gets no SIGCHLD for a child that exits, even if it blocks the
-/// signal (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
+/// Returns whether a parent ignores SIGCHLD. Such a parent gets no SIGCHLD for a child that exits, even if it blocks
+/// the signal (`do_notify_parent` of Linux 7.3, `kernel/signal.c`).
 pub fn ignores_ended(parent: &Arc<Process>) -> bool {
     let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
     action.handler == Handler::Ignore

@@ -24,8 +24,8 @@ pub struct ThreadSignals {
     pub waited: SignalSet,
     /// The alternate stack.
     pub alternate_stack: AlternateStack,
-    /// The state of tracing, if the thread is traced or its tracer has detached and the thread has not handled this
-    /// yet.
+    /// The tracing state of a traced thread. After the tracer has detached, it remains until the thread has handled the
+    /// detachment.
     pub traced: Option<Box<Tracing>>,
 }
 

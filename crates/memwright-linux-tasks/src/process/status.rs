@@ -24,7 +24,7 @@ pub enum Change {
     Trapped {
         /// The signal, with the number of an event in the bits from 8 on.
         code: u32,
-        /// Whether the thread stopped with its process, or because the tracer interrupted it.
+        /// True if the thread stopped with its process, or because the tracer interrupted it.
         by_stop: bool,
     },
 }

@@ -79,7 +79,8 @@ pub struct TaskTable {
     /// sessions.
     pub(super) groups: BTreeSet<(u32, u32)>,
     pub(super) sessions: BTreeSet<(u32, u32)>,
-    /// Pairs of cgroup and id of a living process. Processes in the root cgroup are not included.
+    /// Pairs of the id of a cgroup and the id of one of its living processes. Processes in the root cgroup are not
+    /// included.
     cgroups: BTreeSet<(u32, u32)>,
     /// The populated cgroups below the root, by the id of the parent and the id of the cgroup.
     pub(super) populated: Ordered<(u32, u32), Arc<Cgroup>>,
@@ -122,7 +123,7 @@ impl Tasks {
         self.table.try_lock()
     }
 
-    /// Returns the process with this id, which may be a zombie.
+    /// Returns the process `id`, which may be a zombie.
     pub fn process(&self, id: u32) -> Option<Arc<Process>> {
         self.lock()
             .members
@@ -130,7 +131,7 @@ impl Tasks {
             .map(|member| member.process.clone())
     }
 
-    /// Returns the living thread with this id.
+    /// Returns the living thread `id`.
     pub fn thread(&self, id: u32) -> Option<Arc<Thread>> {
         self.lock().threads.get(&id).cloned()
     }
@@ -226,13 +227,13 @@ impl Tasks {
         })
     }
 
-    /// Returns the state of the process with this id, as its parent sees it; `None` if there is no such process.
+    /// Returns the state of the process `id`, as its parent sees it; `None` if there is no such process.
     pub fn life(&self, id: u32) -> Option<Life> {
         self.lock().members.get(&id).map(|member| member.life)
     }
 }
 
-/// Returns the range of all pairs whose first element is this id of a group, session or cgroup.
+/// Returns the range of all pairs whose first element is `group`, the id of a process group, a session or a cgroup.
 fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
     (group, 0)..=(group, u32::MAX)
 }
@@ -274,7 +275,7 @@ impl TaskTable {
         })
     }
 
-    /// Returns whether some process belongs to this group or session.
+    /// Returns whether some process belongs to the group or session `group`.
     pub fn group_exists(&self, group: u32) -> bool {
         let named = |set: &BTreeSet<(u32, u32)>| set.range(all_of(group)).next().is_some();
         named(&self.groups) || named(&self.sessions)
@@ -297,13 +298,13 @@ impl TaskTable {
         ids.filter_map(|(_, id)| self.members.get(id))
     }
 
-    /// Returns the process of a group with the lowest id from `first` on, which may be a zombie.
+    /// Returns the process with the lowest id from `first` on in a process group. It may be a zombie.
     fn member_of(&self, group: u32, first: u32) -> Option<Arc<Process>> {
         let member = self.members_in(&self.groups, group, first).next()?;
         Some(member.process.clone())
     }
 
-    /// Returns the living process of a cgroup with the lowest id from `first` on.
+    /// Returns the living process with the lowest id from `first` on in a cgroup.
     pub fn member_of_cgroup(&self, cgroup: u32, first: u32) -> Option<Arc<Process>> {
         let member = self.members_in(&self.cgroups, cgroup, first).next()?;
         Some(member.process.clone())

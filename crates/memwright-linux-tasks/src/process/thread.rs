@@ -34,7 +34,7 @@ pub enum Start {
 pub enum RestartBlock {
     /// A relative sleep. It is continued until the deadline, so time that has passed is not slept again.
     Sleep {
-        /// Deadline by the host's clock.
+        /// Deadline in nanoseconds by the host's clock.
         deadline: u64,
         /// Address for the remaining time, or null.
         remaining: u64,
@@ -45,7 +45,7 @@ pub enum RestartBlock {
         descriptors: u64,
         /// Number of descriptors.
         count: u64,
-        /// Deadline by the host's clock.
+        /// Deadline in nanoseconds by the host's clock; `None` for no deadline.
         deadline: Option<u64>,
     },
     /// A futex wait with a deadline.
@@ -176,7 +176,7 @@ impl Thread {
         }
     }
 
-    /// Makes the thread exit with this code when it next returns to user mode. The other threads of its process
+    /// Makes the thread exit with the code `code` when it next returns to user mode. The other threads of its process
     /// continue.
     pub fn end_alone(&self, code: i32) {
         self.exit_code.store(code, Ordering::Relaxed);

@@ -22,7 +22,8 @@ impl Thread {
     }
 
     /// Returns whether a thread of process `process` traces this thread. With `context`, returns whether the thread
-    /// with that kernel stack does; if the tracer has no context, every thread of its process counts as the tracer.
+    /// with that kernel stack traces it; if the tracer has no context, every thread of its process counts as the
+    /// tracer.
     pub fn is_traced_by(&self, process: u32, context: Option<ContextId>) -> bool {
         let mut signals = self.process.signals.lock();
         let tracer = signals.tracing(self).and_then(|tracing| tracing.tracer);

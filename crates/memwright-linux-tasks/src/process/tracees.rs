@@ -45,14 +45,14 @@ impl Tracees {
             .insert((tracer.context, thread.id()), thread.clone());
     }
 
-    /// Returns whether `tracer` traces the thread with this id.
+    /// Returns whether `tracer` traces the thread `id`.
     pub fn contains(&self, tracer: Tracer, id: u32) -> bool {
         self.threads.contains_key(&(tracer.context, id))
     }
 
-    /// Returns whether the process traces the thread with this id. If `by` is the kernel stack of a tracing thread,
-    /// considers only the threads traced by that thread or by every thread of the process. The cost grows with the
-    /// number of tracing threads, not with the number of traced threads.
+    /// Returns whether the process traces the thread `id`. If `by` is the kernel stack of a tracing thread, considers
+    /// only the threads traced by that thread or by every thread of the process. The cost grows with the number of
+    /// tracing threads, not with the number of traced threads.
     pub fn has(&self, id: u32, by: Option<ContextId>) -> bool {
         let mut rest = self.threads.range(..);
         while let Some(((context, _), _)) = rest.next() {

@@ -97,7 +97,7 @@ pub struct Report {
     pub message: u64,
     /// Whether the thread is about to take the signal.
     pub takes_signal: bool,
-    /// Whether the thread stopped with its process, or because the tracer interrupted it.
+    /// True if the thread stopped with its process, or because the tracer interrupted it.
     pub by_stop: bool,
 }
 
@@ -153,7 +153,7 @@ pub struct Standing {
     pub extended: Box<FpuArea>,
     /// The debug registers of the thread.
     pub debug: DebugRegisters,
-    /// How the tracer has resumed the thread; `None` until it does.
+    /// How the tracer has resumed the thread; `None` until the tracer resumes it.
     pub resume: Option<Resume>,
 }
 
@@ -177,7 +177,7 @@ pub struct Resume {
 
 impl Tracing {
     /// Records that the process was stopped or continued, for a tracer that used `PTRACE_SEIZE`. Returns whether the
-    /// thread must report it.
+    /// thread must report this change.
     pub fn note_change(&mut self) -> bool {
         self.changed |= self.seized;
         self.seized

@@ -167,7 +167,7 @@ const NUMBERS: u64 = 64;
 /// The inode number of a cgroup's first file, relative to the first number of the cgroup.
 const FIRST_FILE: u64 = 16;
 
-/// Returns whether a file exists in a cgroup.
+/// Returns whether the cgroup `group` has the file `file`.
 fn exists(file: &GroupFile, group: &Cgroup) -> bool {
     match file.presence {
         Presence::Always => true,
@@ -252,7 +252,7 @@ pub(in crate::procfs) fn list(
     Ok(())
 }
 
-/// Returns the cgroup with this id for an access to one of its files.
+/// Returns the cgroup `id` for an access to its file `file`.
 ///
 /// # Errors
 /// `ENODEV` if the cgroup was removed, or if it no longer has the controller to which the file belongs.
@@ -291,7 +291,7 @@ impl ProcNode {
     /// Creates the directory `name` in this directory.
     ///
     /// # Errors
-    /// `EPERM` if directories cannot be created in this directory, and those of `Cgroups::make`.
+    /// `EPERM` if directories cannot be created in this directory, and the errors of `Cgroups::make`.
     pub fn make_directory(&self, groups: &Cgroups, name: &[u8]) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
         groups.make(id, name)
@@ -300,7 +300,7 @@ impl ProcNode {
     /// Removes this directory.
     ///
     /// # Errors
-    /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
+    /// `EPERM` if this directory cannot be removed, and the errors of `Cgroups::remove`.
     pub fn remove_directory(&self, groups: &Cgroups) -> Result<(), Errno> {
         let id = self.cgroup().ok_or(Errno::EPERM)?;
         groups.remove(id)
@@ -416,8 +416,9 @@ fn counts(group: &Cgroup, text: &mut Text) -> fmt::Result {
     )
 }
 
-/// Parses a write to `cgroup.subtree_control`: words with spaces between them. Returns whether the write enables or
-/// disables the memory controller, which is the only controller, or `None` if it does neither.
+/// Parses a write to `cgroup.subtree_control`: words with spaces between them. Returns true if the write enables the
+/// memory controller, which is the only controller, false if the write disables it, and `None` if the write does
+/// neither.
 fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
     let mut on = None;
     for word in bytes.trim_ascii().split(|byte| *byte == b' ') {
@@ -434,7 +435,8 @@ fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
 /// Number of process ids that are collected in one batch.
 const TOGETHER: usize = 256;
 
-/// Writes the ids of living processes that satisfy `wanted`. The cursor is one more than the last id written.
+/// Writes the ids of the living processes that satisfy `wanted`. The cursor of `text` is one more than the last id
+/// written.
 fn write_ids(tasks: &Tasks, text: &mut Text, wanted: impl Fn(&Process) -> bool) -> fmt::Result {
     let note = |from, batch: &mut Batch<u32>| {
         tasks.note_living(from, batch, &wanted);
@@ -468,7 +470,7 @@ fn populated(group: &Cgroup) -> u64 {
     u64::from(group.population.is_populated())
 }
 
-/// Returns the sum of the counters, which changes whenever one of them changes.
+/// Returns the sum of the counters in `events`, which changes whenever one of these counters changes.
 fn happened(events: &Events) -> u64 {
     let counts = [&events.max, &events.out_of_memory, &events.killed];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));

@@ -43,7 +43,7 @@ pub static PIPE_PAGES_SOFT: SystemControl = limit!(pipe_pages_soft);
 /// `/proc/sys/fs/pipe-user-pages-hard`.
 pub static PIPE_PAGES_HARD: SystemControl = limit!(pipe_pages_hard);
 
-/// `/proc/sys/fs/pipe-max-size`. A written value is rounded up to the size of a pipe.
+/// `/proc/sys/fs/pipe-max-size`. A written value is rounded up to a capacity that a pipe can have.
 pub static LARGEST_PIPE: SystemControl = SystemControl {
     read: |view, text| {
         show(&view.parts.vfs().file_limits, text, |limits| {

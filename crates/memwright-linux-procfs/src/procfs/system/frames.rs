@@ -64,7 +64,7 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
 }
 
 /// Returns the additional flags of a frame in a folio of order `order`; none for order 0. These flags do not depend on
-/// whether an entry maps the folio.
+/// whether a page-table entry maps the folio.
 const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     if order == 0 {
         return 0;

@@ -92,7 +92,7 @@ pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Res
     text.write_char('\n')
 }
 
-/// Returns the index of the word that a program has written.
+/// Returns the index in `words` of the word in `bytes`, which a program has written.
 pub(super) fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
     let word = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let position = words.iter().position(|one| one.as_bytes() == word);

@@ -23,10 +23,10 @@ pub static LOCK_STATISTICS: SystemControl = SystemControl {
     store: |_, bytes| store(bytes),
 };
 
-/// Writes a row for each lock rank, and then a row for each kind of cache line. A row contains four numbers: the
-/// acquisitions of the locks, or the writes of the lines; how many of these acquisitions or writes followed a write of
-/// the same lock word or line by another CPU; the number of lock words or lines that more than one CPU has written; and
-/// the number of acquisitions that had to wait.
+/// Writes a row for each lock rank, and then a row for each kind of cache line. A row contains four numbers. `taken`
+/// counts the acquisitions of the locks, or the writes of the lines. `bounced` counts those of them that followed a
+/// write of the same lock word or line by another CPU. `shared` counts the lock words or lines that more than one CPU
+/// has written. `waited` counts the acquisitions that had to wait.
 fn read(text: &mut Text) -> fmt::Result {
     if !stat::is_on() {
         return writeln!(text, "off: the policy locks=count takes lock statistics");

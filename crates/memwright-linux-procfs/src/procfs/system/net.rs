@@ -144,7 +144,7 @@ pub fn interfaces(text: &mut Text) -> fmt::Result {
 /// # Errors
 /// The errors of `text`.
 pub fn counts(text: &mut Text) -> fmt::Result {
-    /// The widths of the columns.
+    /// The widths of the columns in characters.
     const WIDTHS: [usize; 16] = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
     text.push(COUNTS.as_bytes())?;
     text.push(b"    ")?;
@@ -157,7 +157,7 @@ pub fn counts(text: &mut Text) -> fmt::Result {
     line.text("\n").write(text)
 }
 
-/// Writes the rows of the sockets of a family.
+/// Writes the rows of the sockets of `protocol` whose family is `family`.
 fn sockets(
     network: &Network,
     clock: &dyn Clock,
@@ -169,8 +169,8 @@ fn sockets(
         write_header(text, protocol, family)?;
     }
     let first = Spot::first(protocol);
-    // A scheduling point for each batch: sockets of the other family have no row, so one piece can skip any number of
-    // them.
+    // A scheduling point for each batch: sockets of the other family have no row, so the kernel can skip any number of
+    // sockets before it has filled a piece of the text.
     let mut points = PausePoints::every(1);
     let note = |(spot, _), batch: &mut Batch<Found>| {
         points.round();
@@ -200,7 +200,8 @@ fn write_header(text: &mut Text, protocol: Protocol, family: Family) -> fmt::Res
     line.text("\n").write(text)
 }
 
-/// Appends an address, as the hexadecimal words of memory that hold it in network byte order, and a port.
+/// Appends the address and the port of `endpoint`. The address is in network byte order; each four bytes of it are
+/// written as the hexadecimal word that the CPU would load from them.
 fn endpoint(line: &mut Line, family: Family, endpoint: Endpoint) {
     let words = |line: &mut Line, bytes: &[u8]| {
         for word in bytes.chunks_exact(4) {

@@ -21,8 +21,8 @@ stubs! {
         "Memory has one zone.";
 }
 
-/// The `place` of a node's directory, which determines the inode numbers of its entries. Lower indexes belong to the
-/// two directories of the CPU with the same number.
+/// The `place` of a node's directory, which determines the inode numbers of its entries. The places 0 and 1 are those
+/// of the directories `cpuN` and `cpuN/topology` of the CPU with the same number.
 const PLACE: u64 = 2;
 
 /// `nodeN`.

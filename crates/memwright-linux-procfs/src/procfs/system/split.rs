@@ -4,7 +4,7 @@
 //! A write has one of three forms: `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for the
 //! pages of a file, or `1` for all huge pages. The first two forms can be followed by `,ORDER` and `,OFFSET`. As on
 //! Linux, text after the last parsed number is ignored, addresses are rounded down to pages, and an empty range is not
-//! an error. A folio whose order does not exceed the requested one, or that cannot be split now, is skipped silently.
+//! an error. A folio is skipped silently if its order does not exceed `ORDER`, or if it cannot be split now.
 
 use crate::procfs::node::SystemControl;
 use core::ops::Range;
@@ -37,13 +37,13 @@ pub static SPLIT: SystemControl = SystemControl {
 enum Request<'a> {
     /// Split all folios into base pages.
     All,
-    /// Split the folios that a process maps at these addresses.
+    /// Split the folios that the process `id` maps at the addresses in `range`.
     Process {
         id: i32,
         range: Range<u64>,
         split: FolioSplit,
     },
-    /// Split the folios of these pages of a file.
+    /// Split the folios of the pages `pages` of the file at `path`.
     File {
         path: &'a [u8],
         pages: Range<u64>,

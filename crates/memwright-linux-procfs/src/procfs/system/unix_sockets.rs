@@ -27,7 +27,8 @@ pub fn unix_sockets(sockets: &Registry, text: &mut Text) -> fmt::Result {
     if text.is_first() {
         text.push(HEADER.as_bytes())?;
     }
-    // A scheduling point for each batch: closed sockets have no row, so one piece can skip any number of them.
+    // A scheduling point for each batch: closed sockets have no row, so the kernel can skip any number of them before
+    // it has filled a piece of the text.
     let mut points = PausePoints::every(1);
     let note = |first, batch: &mut Batch<FoundSocket>| {
         points.round();

@@ -207,8 +207,8 @@ pub fn statistics(memory: &Memory, tasks: &Tasks, oom: &OomKiller, text: &mut Te
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
-    // Pages that khugepaged swaps in count as major faults: on Linux, it calls `do_swap_page`, which counts them
-    // (`__collapse_huge_page_swapin`).
+    // Pages that khugepaged swaps in count as major faults, because on Linux khugepaged calls `do_swap_page`, which
+    // counts them (`__collapse_huge_page_swapin`).
     let read_to_collapse = memory.huge().scan.read_back.load(Ordering::Relaxed);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [

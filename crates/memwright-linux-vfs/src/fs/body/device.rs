@@ -42,7 +42,7 @@ impl Device {
         }
     }
 
-    /// Returns the device with this number.
+    /// Returns the device with the number `number`.
     #[must_use]
     pub fn from_number(number: DeviceNumber) -> Self {
         let known = [

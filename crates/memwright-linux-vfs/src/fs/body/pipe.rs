@@ -32,8 +32,8 @@ pub(in crate::fs) struct State {
 }
 
 impl State {
-    /// Sets whether writers can use the page that is read next. They cannot if the page belongs to user memory, because
-    /// a writer must not store bytes before the unread bytes of a page of user memory.
+    /// Sets whether writers can use the page that is read next. They cannot use a page of user memory, because they
+    /// must not store bytes before the unread bytes of such a page.
     pub(in crate::fs) fn note_front(&mut self) {
         let front = self.ring.slot(self.ring.used_pages().start);
         let lent = self.pages[front].is_some_and(|page| page.lent);

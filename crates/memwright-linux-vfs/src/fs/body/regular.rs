@@ -241,8 +241,9 @@ impl Regular {
         }
     }
 
-    /// Returns the offset of the first byte at or after `offset` that is data, or that is in a hole if `hole` is set;
-    /// `None` if there is none. A hugetlb file has no holes before its end.
+    /// Returns the offset of the first data byte at or after `offset`, or, if `hole` is set, the offset of the first
+    /// byte there that is in a hole. Returns `None` if there is no such byte. A hugetlb file has no holes before its
+    /// end.
     pub(in crate::fs) fn find(&self, offset: u64, hole: bool) -> Option<u64> {
         match &self.pages {
             Contents::Small(pages) => pages.seek(offset, hole),

@@ -4,7 +4,7 @@
 use core::ops::Range;
 use memwright_table::PAGE_SIZE;
 
-/// Writes of at most this many bytes are atomic.
+/// The maximum number of bytes of a write that is atomic.
 pub const PIPE_BUF: usize = 4096;
 
 /// Capacity of a new pipe in pages (Linux's `PIPE_DEF_BUFFERS`).

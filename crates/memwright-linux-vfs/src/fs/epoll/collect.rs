@@ -102,7 +102,7 @@ impl Epoll {
     /// after each block of entries.
     ///
     /// # Locks
-    /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
+    /// The caller holds no lock except those that [sleep](memwright_linux_base::sync::Rank::sleeps).
     pub(super) fn each_item(
         &self,
         mut act: impl FnMut(&Arc<Item>) -> Result<(), Errno>,

@@ -33,12 +33,12 @@ fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
 /// Initial capacity of a list of epolls.
 const LEAST_ROOM: usize = 8;
 
-/// The direction of a search: which neighbours of an epoll it visits.
+/// The direction of a search: which neighbours of an epoll the search visits.
 #[derive(Clone, Copy)]
 enum Direction {
-    /// The epolls that it watches.
+    /// The epolls that this epoll watches.
     Down,
-    /// The epolls that watch it.
+    /// The epolls that watch this epoll.
     Up,
 }
 
@@ -53,8 +53,8 @@ pub(in crate::fs) struct Nesting {
 }
 
 impl Nesting {
-    /// Begins a change if the addition of a file to `outer` must be checked, else returns `None`. It must be checked if
-    /// the file is an epoll (`inner`), or if other epolls watch `outer`.
+    /// Begins a change if the addition of a file to `outer` must be checked, else returns `None`. The addition must be
+    /// checked if the file is an epoll (`inner`), or if other epolls watch `outer`.
     pub(in crate::fs) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
         (inner.is_some() || outer.watched.is_watched()).then(|| Self {
             order: ORDER.lock(),

@@ -24,9 +24,9 @@ struct State {
     schedule: Schedule,
     /// Number of unread expirations, as of the last time that expirations were counted.
     expired: u64,
-    /// The scheduler's timer that wakes waiters, if it is set. After it fires, it is not set again before the next
-    /// read, `timerfd_gettime` or `timerfd_settime`, because Linux does not rearm a timer with unread expirations
-    /// before then either.
+    /// The scheduler's timer that wakes waiters, if it is set. After it fires, only the next read, `timerfd_gettime` or
+    /// `timerfd_settime` sets it again, because Linux does not rearm a timer with unread expirations before one of
+    /// these calls.
     deadline: Option<TimerKey>,
 }
 

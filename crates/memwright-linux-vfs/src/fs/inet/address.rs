@@ -24,7 +24,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns the family with this `AF_` number, or `None` if it is not an internet family.
+    /// Returns the family whose `AF_` number is `number`, or `None` if that is not an internet family.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -77,7 +77,7 @@ impl Ip {
         }
     }
 
-    /// Returns the address in the `in6_addr` with these bytes.
+    /// Returns the address in the `in6_addr` whose bytes are `bytes`.
     #[must_use]
     pub fn from_v6(bytes: [u8; 16]) -> Self {
         match bytes.strip_prefix(&MAPPED) {
@@ -155,11 +155,11 @@ pub enum Name {
 }
 
 /// Decodes a socket address that a program passes to a socket of `family` (Linux 7.2 `net/ipv4/af_inet.c`,
-/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address. Linux accepts an
-/// IPv4 socket address as the destination of a datagram.
+/// `net/ipv6/af_inet6.c`). If `either` is set, an IPv6 socket also accepts an IPv4 socket address, as on Linux for the
+/// destination of a datagram.
 ///
 /// # Errors
-/// `EINVAL` if the address is too short, `EAFNOSUPPORT` if it is of another family.
+/// `EINVAL` if the address is too short, `EAFNOSUPPORT` if the address is of another family.
 pub fn decode(family: Family, bytes: &[u8], either: bool) -> Result<Name, Errno> {
     let Some(&[low, high]) = bytes.first_chunk() else {
         return Err(Errno::EINVAL);

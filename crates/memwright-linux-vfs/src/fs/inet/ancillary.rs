@@ -211,7 +211,7 @@ fn choose_source(ip: Ip, chosen: &mut Chosen) -> Result<(), Errno> {
 /// `net/ipv4/ip_sockglue.c`, `ip_cmsg_recv_offset`).
 ///
 /// # Errors
-/// Those of `put`.
+/// The errors of `put`.
 pub fn tell(
     told: Told,
     header: &Header,

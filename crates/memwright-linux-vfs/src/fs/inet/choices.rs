@@ -209,7 +209,7 @@ const fn told_by(index: usize) -> Told {
     }
 }
 
-/// Returns whether sockets of this family and protocol have options of `level`.
+/// Returns whether sockets of `family` and `protocol` have options of `level`.
 fn has_level(family: Family, protocol: Protocol, level: u32) -> bool {
     match level {
         net::SOL_SOCKET | level::IP => true,

@@ -12,10 +12,10 @@ pub enum Protocol {
     Udp,
 }
 
-/// The sockets that can use the same port as this socket, because both have the option `SO_REUSEPORT`.
+/// The sockets that can use the same port as this socket, because they and this socket have the option `SO_REUSEPORT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// None.
+    /// No sockets.
     Alone,
     /// Sockets of this user.
     User(u32),

@@ -203,8 +203,8 @@ impl InetSocket {
         }
     }
 
-    /// Establishes the connection between this socket, the client, and `server`. Returns `false` if this socket no
-    /// longer waits for a connection.
+    /// Establishes the connection between this socket, which is the client's, and `server`. Returns `false` if this
+    /// socket no longer waits for a connection.
     pub(super) fn establish(self: &Arc<Self>, server: &Arc<Self>) -> bool {
         {
             let mut state = server.state.lock();

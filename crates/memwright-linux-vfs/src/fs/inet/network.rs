@@ -81,7 +81,7 @@ const fn port_at(choice: Choice, number: u16) -> u16 {
 }
 
 impl Table {
-    /// Returns the next port to try for a claim with this origin.
+    /// Returns the next port to try for a claim with the origin `choice`.
     const fn next_port(&mut self, choice: Choice) -> u16 {
         let next = &mut self.next[matches!(choice, Choice::Connect) as usize];
         let port = port_at(choice, *next);
@@ -453,8 +453,9 @@ impl Network {
         table.move_to(socket, seat, held, local, Some(remote))
     }
 
-    /// Removes the peer of a datagram socket. Also removes its port if the kernel chose the port. If the kernel chose
-    /// the address, the socket receives at `place` afterwards.
+    /// Removes the peer of a datagram socket. Also removes the socket's port if the kernel chose the port. If the
+    /// socket keeps its port and the kernel chose its address, the address becomes `any`, and the socket receives at
+    /// `place`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -573,8 +574,8 @@ impl Table {
     }
 }
 
-/// Returns a hash of sender and receiver. It selects one of several sockets that share a port, and distributes the
-/// senders evenly among them.
+/// Returns a hash of the sender `from` and the receiver `to`. The hash selects one of several sockets that share a
+/// port, so that the senders are distributed evenly among the sockets.
 fn hash(from: Endpoint, to: Endpoint) -> u32 {
     /// The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -28,8 +28,8 @@ use memwright_linux_base::sync::{Lock, Rank};
 use memwright_linux_sched::wait::WaitQueue;
 use memwright_table::Rising;
 
-/// Default sizes in bytes of the buffers: of datagram sockets (`net.core.wmem_default` of Linux 7.2), and of stream
-/// sockets for sending and receiving (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
+/// Default sizes in bytes: of both buffers of a datagram socket (`net.core.wmem_default` of Linux 7.2), and of the send
+/// buffer and the receive buffer of a stream socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const DATAGRAM_BUFFER: usize = 212_992;
 const STREAM_BUFFERS: (usize, usize) = (16_384, 131_072);
 /// The number of bytes that a stream socket can have in the peer's inbox beyond the peer's receive buffer, unless the
@@ -279,7 +279,7 @@ impl InetSocket {
         self.state.lock().settings
     }
 
-    /// Returns the time at which a wait with this timeout ends if it begins now; `None` if `timeout` is 0.
+    /// Returns the time at which a wait with the timeout `timeout` ends if it begins now; `None` if `timeout` is 0.
     pub(super) fn deadline(&self, timeout: u64) -> Option<u64> {
         (timeout > 0).then(|| self.vfs.clock.now().saturating_add(timeout))
     }
@@ -290,7 +290,7 @@ impl InetSocket {
     }
 
     /// Returns the number of bytes that the peer can send to this socket now. The inbox can contain `beyond` bytes more
-    /// than the receive buffer size. If less than a third of this total is free, records that the peer waits for room.
+    /// than the receive buffer size. If less than a third of the inbox is free, records that the peer waits for room.
     pub(super) fn room_for(&self, beyond: usize) -> usize {
         let mut state = self.state.lock();
         let most = state.settings.receive_buffer + beyond;

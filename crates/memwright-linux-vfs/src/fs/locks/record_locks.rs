@@ -163,7 +163,7 @@ impl RecordLocks {
         }
     }
 
-    /// Takes the lock `wanted`, which replaces the locks that its holder has in that range.
+    /// Takes the lock `wanted`, which replaces the locks that its holder has in the range of `wanted`.
     ///
     /// # Errors
     /// [`AcquireError`].

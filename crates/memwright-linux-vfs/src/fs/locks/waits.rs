@@ -28,8 +28,8 @@ struct Wait<I> {
 }
 
 impl<I: Locked> Wait<I> {
-    /// Returns the process that holds a conflicting lock now, which need not be the one that held it when the thread
-    /// began to wait. Returns `None` if there is no conflict or the holder is an open file.
+    /// Returns the process that holds a conflicting lock now. The holder can have changed since the thread began to
+    /// wait. Returns `None` if there is no conflict or the holder is an open file.
     fn blocker(&self) -> Option<u64> {
         match self.inode.locks().conflict(&self.wanted)?.holder {
             Holder::Process(process) => Some(process),

@@ -81,7 +81,7 @@ pub fn complete(directory: &Arc<Dentry>) -> Result<(), Errno> {
 /// completes it too, because it can only be removed if it is empty.
 ///
 /// # Errors
-/// Those of [`complete`].
+/// The errors of [`complete`].
 pub fn complete_for_removal(parent: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
     complete(parent)?;
     let Body::Directory(entries) = &parent.inode.body else {

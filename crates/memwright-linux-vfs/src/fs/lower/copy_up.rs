@@ -18,7 +18,7 @@ use memwright_linux_abi::{
 use memwright_linux_base::sync::PausePoints;
 use memwright_table::PAGE_SIZE;
 
-/// After a copy-up, at least one in this many frames must be free.
+/// After a copy-up, at least 1/`SPARED` of all frames must be free.
 const SPARED: u64 = 16;
 
 /// Copies the contents of a file if they are still in the lower tree. Takes no guest time, unless memory has to be

@@ -33,7 +33,7 @@ pub fn look_up(directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errn
         match found {
             // Another thread added the entry in the meantime, or a program created a file with this name.
             Some(found) => Some(found),
-            // Another thread completed the directory in the meantime. The name was removed since then.
+            // Another thread has completed the directory in the meantime, and the name has been removed since then.
             None if !entries.is_partial() => None,
             None => {
                 entries.insert(name, entry.clone());

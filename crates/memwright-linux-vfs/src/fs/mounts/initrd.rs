@@ -70,7 +70,7 @@ const DEVICE_LINKS: &[(&[u8], &[u8])] = &[
     (b"stderr", b"/proc/self/fd/2"),
 ];
 
-/// Returns whether the archive has a symbolic link at this absolute path.
+/// Returns whether the archive has a symbolic link at the absolute path `path`.
 fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     archive.any(|entry| {
         let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);

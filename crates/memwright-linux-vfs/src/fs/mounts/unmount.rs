@@ -73,7 +73,7 @@ impl Mounts<Dentry> {
     }
 
     /// Frees the detached file systems that have no users. Called after a file or directory was released. Does nothing
-    /// unless `idle` is set: a detached file system may have lost its last user since the last call.
+    /// unless `idle` is set, because only then can a detached file system have lost its last user since the last call.
     pub fn reap(&self, sockets: &Registry) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
@@ -113,7 +113,7 @@ impl Mounts<Dentry> {
     }
 }
 
-/// Returns whether a socket is bound to an inode of the file system with this root.
+/// Returns whether a socket is bound to an inode of the file system whose root is `root`.
 fn is_bound(sockets: &Registry, root: &Dentry) -> bool {
     let device = root.inode.file_system.device;
     sockets.has_node_of(device.encode())

@@ -11,7 +11,7 @@ const LAST_TYPE: u16 = 123;
 const GET_LINK: u16 = 18;
 const GET_ADDRESS: u16 = 22;
 const GET_ROUTE: u16 = 26;
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`. A request with any bit of the latter is a dump.
+/// `NLM_F_REQUEST`, and `NLM_F_DUMP`. A request with any bit of `NLM_F_DUMP` is a dump.
 const IS_REQUEST: u16 = 1;
 const DUMP: u16 = 0x300;
 /// `AF_BRIDGE`.
@@ -34,8 +34,8 @@ pub enum Families {
 }
 
 impl Families {
-    /// Returns the families that the `AF_` number in a request selects. A number other than those of the internet
-    /// families selects all families.
+    /// Returns the families that the `AF_` number in a request selects. A number that is not that of an internet family
+    /// selects all families.
     const fn of(number: u8) -> Self {
         match Family::from_number(number as u32) {
             Some(family) => Self::One(family),

@@ -32,7 +32,7 @@ const CAPPED: u32 = 1 << 10;
 
 impl NetlinkSocket {
     /// Sends requests to the kernel (Linux 7.2 `net/netlink/af_netlink.c`, `netlink_sendmsg`). Returns the number of
-    /// bytes sent. Sends to other sockets fail.
+    /// bytes sent. A send to another socket fails.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ENODATA` for an empty message, `EPERM` if the caller is not allowed to send to the name,

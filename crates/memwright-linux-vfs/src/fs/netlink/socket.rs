@@ -82,9 +82,9 @@ impl NetlinkSocket {
 }
 
 impl State {
-    /// Returns whether the receive buffer has room for another reply. If it has none, and `NETLINK_NO_ENOBUFS` is not
-    /// set, the next receive fails, and replies are dropped until the queue is empty (`netlink_overrun` of Linux 7.2,
-    /// `net/netlink/af_netlink.c`).
+    /// Returns whether the receive buffer has room for another reply. If there is no room, and `NETLINK_NO_ENOBUFS` is
+    /// not set, the next receive fails, and replies are dropped until the queue is empty (`netlink_overrun` of Linux
+    /// 7.2, `net/netlink/af_netlink.c`).
     fn has_room(&mut self) -> bool {
         /// `NETLINK_NO_ENOBUFS`.
         const SILENT: u32 = 1 << 5;
@@ -97,7 +97,7 @@ impl State {
         false
     }
 
-    /// Appends replies with these contents. Drops all of them if there is no room.
+    /// Appends a reply with each of `contents`. Drops all of these replies if there is no room.
     pub(super) fn push<const N: usize>(&mut self, to: Return, contents: [Content; N]) {
         if !self.has_room() || self.replies.try_reserve(N).is_err() {
             return;

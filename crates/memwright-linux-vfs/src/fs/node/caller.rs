@@ -70,7 +70,7 @@ impl dyn Caller + '_ {
     /// Waits until `ready` returns `Some`, like [`CanWait::wait`].
     ///
     /// # Errors
-    /// Those of [`CanWait::wait`], which calls `ready` a last time before it returns an error.
+    /// The errors of [`CanWait::wait`], which calls `ready` a last time before it returns an error.
     pub fn wait_until<T>(
         &self,
         queues: &[&WaitQueue],
@@ -176,7 +176,7 @@ impl dyn Caller + '_ {
         self.files().check_free(self.descriptor_limit())
     }
 
-    /// Returns whether the calling process has at least one of these capabilities.
+    /// Returns whether the calling process has at least one of `capabilities`.
     #[must_use]
     pub fn has_any(&self, capabilities: Capabilities) -> bool {
         let credentials = self.identity().credentials.lock();

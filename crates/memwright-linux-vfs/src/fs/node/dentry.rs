@@ -135,7 +135,7 @@ impl Dentry {
         let mut here = self;
         loop {
             let root = here.mounted.lock().clone();
-            // Another file system can be mounted on the root of this one.
+            // Another file system can be mounted on `root`.
             match root {
                 Some(root) => here = root,
                 None => return here,

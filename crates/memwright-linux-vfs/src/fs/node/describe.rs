@@ -7,7 +7,7 @@ use core::fmt;
 /// Writes the path of a mapped file in the format of `/proc/PID/maps`, with newlines escaped.
 ///
 /// # Errors
-/// Those of `out`, and [`fmt::Error`] if the heap is exhausted.
+/// The errors of `out`, and [`fmt::Error`] if the heap is exhausted.
 pub fn describe_object(entry: &Arc<Dentry>, out: &mut dyn fmt::Write) -> fmt::Result {
     let path = entry.shown_path(&entry.top());
     let path = path.map_err(|_| fmt::Error)?;

@@ -28,12 +28,12 @@ impl FileLimits {
         const LEAST_FILES: u64 = 8192;
         /// Kibibytes of memory per open file (`files_maxfiles_init` in `fs/file_table.c`).
         const KIBIBYTES: u64 = 10;
-        /// Size in bytes of an epoll entry in Linux. The entries can use one part in `PART` of memory
+        /// Size in bytes of an epoll entry in Linux. The entries of a user can use 1/`PART` of memory
         /// (`eventpoll_init`).
         const WATCH: u64 = 192;
         const PART: u64 = 25;
-        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit on pages allows this number
-        /// of pipes with the default size.
+        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit on pages allows as many pipes
+        /// with the default size.
         const DESCRIPTORS: u64 = 1024;
         let page = PAGE_SIZE as u64;
         Self {
@@ -45,12 +45,12 @@ impl FileLimits {
         }
     }
 
-    /// Returns whether the soft limit is exceeded for a user whose pipes have this number of pages.
+    /// Returns whether a user whose pipes have `pages` pages exceeds the soft limit.
     pub(in crate::fs) fn is_soft_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_soft.load(Ordering::Relaxed))
     }
 
-    /// Returns whether the hard limit is exceeded for a user whose pipes have this number of pages.
+    /// Returns whether a user whose pipes have `pages` pages exceeds the hard limit.
     pub(in crate::fs) fn is_hard_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_hard.load(Ordering::Relaxed))
     }

@@ -32,13 +32,13 @@ pub trait GeneratedNode: Any + Send + Sync {
     /// Returns the target of a link.
     ///
     /// # Errors
-    /// `EINVAL` if the node is not a symbolic link, and those of the file system.
+    /// `EINVAL` if the node is not a symbolic link, and the errors of the file system.
     fn link(&self, caller: &dyn Caller) -> Result<Link, Errno>;
 
     /// Creates the file operations of the node.
     ///
     /// # Errors
-    /// `ELOOP` if the node is a link, and those of the file system.
+    /// `ELOOP` if the node is a link, and the errors of the file system.
     fn open(&self, caller: &dyn Caller) -> Result<Box<dyn File>, Errno>;
 
     /// Looks up `name` in this directory, and creates its directory entry.
@@ -56,7 +56,7 @@ pub trait GeneratedNode: Any + Send + Sync {
     /// `position`.
     ///
     /// # Errors
-    /// `ENOTDIR` if the node is not a directory, and those of the file system.
+    /// `ENOTDIR` if the node is not a directory, and the errors of the file system.
     fn entries(&self, caller: &dyn Caller, position: &mut u64, emit: Emit<'_>)
     -> Result<(), Errno>;
 }

@@ -388,7 +388,7 @@ impl Inode {
     /// entry, this is the present path of the entry.
     ///
     /// # Errors
-    /// Those of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.
+    /// The errors of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.
     pub fn shown_link(&self, caller: &dyn Caller) -> Result<Vec<u8>, Errno> {
         match self.link(Some(caller))? {
             Link::Path(target) => Ok(target),

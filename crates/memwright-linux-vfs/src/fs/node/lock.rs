@@ -11,8 +11,8 @@ use memwright_linux_abi::errno::Errno;
 use memwright_table::OutOfMemory;
 
 impl FileLocks {
-    /// Takes a lock on the file `inode`. The lock replaces the locks that its holder has in that range. Waits for
-    /// conflicting locks if `wait` is set.
+    /// Takes the lock `wanted` on the file `inode`. It replaces the locks that its holder has in the same range. Waits
+    /// for conflicting locks if `wait` is set.
     ///
     /// # Errors
     /// `EAGAIN` if another lock conflicts and `wait` is false, `EDEADLK` if the holder of that lock waits, directly or

@@ -165,7 +165,7 @@ pub trait File: Send + Sync + AsAny {
     /// Writes the lines of `/proc/PID/fdinfo/N` that are specific to this kind of file.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     fn describe(&self, caller: &dyn Caller, out: &mut dyn fmt::Write) -> fmt::Result {
         let _ = (caller, out);
         Ok(())
@@ -222,7 +222,7 @@ pub struct OpenFile {
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
-    /// Creates an open file for the inode of `entry`, with these `O_` flags. If `vfs` is given, the open file is
+    /// Creates an open file for the inode of `entry`, with the `O_` flags `flags`. If `vfs` is given, the open file is
     /// counted in [`Vfs::open_files`].
     #[must_use]
     pub fn new(
@@ -351,8 +351,8 @@ impl OpenFile {
     /// Reads at the position and advances it.
     ///
     /// # Errors
-    /// `EBADF` unless opened for reading, `ERESTARTSYS` as for [`set_position`](Self::set_position), and those of the
-    /// file.
+    /// `EBADF` unless opened for reading, `ERESTARTSYS` as for [`set_position`](Self::set_position), and the errors of
+    /// the operation of `file`.
     pub fn read(&self, caller: &dyn Caller, sink: &mut Sink<'_>) -> Result<usize, Errno> {
         if !self.is_readable() {
             return Err(Errno::EBADF);
@@ -365,8 +365,8 @@ impl OpenFile {
     /// Writes at the position, or at the end with `O_APPEND`, and advances the position.
     ///
     /// # Errors
-    /// `EBADF` unless opened for writing, `ERESTARTSYS` as for [`set_position`](Self::set_position), and those of the
-    /// file.
+    /// `EBADF` unless opened for writing, `ERESTARTSYS` as for [`set_position`](Self::set_position), and the errors of
+    /// the operation of `file`.
     pub fn write(&self, caller: &dyn Caller, source: &mut Source<'_>) -> Result<usize, Errno> {
         if !self.is_writable() {
             return Err(Errno::EBADF);
@@ -379,7 +379,8 @@ impl OpenFile {
     /// Reads at `position`. The file's own position is unchanged.
     ///
     /// # Errors
-    /// `EBADF` unless opened for reading, `ESPIPE` if the file has no position, and those of the file.
+    /// `EBADF` unless opened for reading, `ESPIPE` if the file has no position, and the errors of the operation of
+    /// `file`.
     pub fn read_at(
         &self,
         caller: &dyn Caller,
@@ -398,7 +399,8 @@ impl OpenFile {
     /// Writes at `position`. The file's own position is unchanged.
     ///
     /// # Errors
-    /// `EBADF` unless opened for writing, `ESPIPE` if the file has no position, and those of the file.
+    /// `EBADF` unless opened for writing, `ESPIPE` if the file has no position, and the errors of the operation of
+    /// `file`.
     pub fn write_at(
         &self,
         caller: &dyn Caller,
@@ -428,7 +430,8 @@ impl OpenFile {
     /// Changes the position as `lseek` does. Returns the new position.
     ///
     /// # Errors
-    /// `EBADF` for `O_PATH`, `ESPIPE` if the file refuses `lseek`, `ERESTARTSYS`, and those of the file.
+    /// `EBADF` for `O_PATH`, `ESPIPE` if the file refuses `lseek`, `ERESTARTSYS`, and the errors of the operation of
+    /// `file`.
     pub fn seek(&self, caller: &dyn Caller, offset: i64, whence: Whence) -> Result<u64, Errno> {
         if self.is_path() {
             return Err(Errno::EBADF);
@@ -449,7 +452,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, `ERESTARTSYS` as for
-    /// [`set_position`](Self::set_position), and those of the file.
+    /// [`set_position`](Self::set_position), and the errors of the operation of `file`.
     pub fn entries(
         &self,
         caller: &dyn Caller,

@@ -18,7 +18,7 @@ pub const LIST_MAX: usize = 65_536;
 /// The prefix of the names that only privileged processes see.
 pub const TRUSTED: &[u8] = b"trusted.";
 
-/// Whether `setxattr` accepts an attribute that exists, and one that does not.
+/// Whether `setxattr` accepts an attribute that exists, and whether it accepts one that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepts {
     /// Whether the attribute is allowed to exist: `XATTR_CREATE` is not set.
@@ -139,7 +139,7 @@ impl Xattrs {
     /// Sets an attribute. Returns the previous value, or `None` if the attribute did not exist.
     ///
     /// # Errors
-    /// Those of [`Accepts::check`], and `ENOMEM`.
+    /// The errors of [`Accepts::check`], and `ENOMEM`.
     pub fn set(
         &self,
         name: Vec<u8>,
@@ -199,8 +199,8 @@ impl Xattrs {
     /// `ERANGE` if the list is longer than `most` bytes, `ENOMEM`.
     pub fn list(&self, privileged: bool, most: usize) -> Result<Vec<u8>, Errno> {
         let mut list = Vec::new();
-        // The names are listed in three parts: those before, with and after the prefix `trusted.`. Each element is the
-        // name at which a part starts. The second part is listed for privileged processes only.
+        // The names are listed in three parts: those before, with and after the prefix `trusted.`. Each element of
+        // `parts` is the name at which a part starts. The second part is listed for privileged processes only.
         let mut parts: [Vec<u8>; 3] = Default::default();
         parts[1].try_push_all(TRUSTED).map_err(|_| Errno::ENOMEM)?;
         parts[2]

@@ -27,8 +27,8 @@ impl dyn Caller + '_ {
     /// Opens the program at `path`, which is resolved from `start`, for execution.
     ///
     /// # Errors
-    /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` if it is not a regular file, has no execute
-    /// permission or is on a mount with `noexec`, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
+    /// The errors of `execve(2)` that concern the file: `ENOENT`, `EACCES` if the file is not a regular file, has no
+    /// execute permission or is on a mount with `noexec`, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
     pub fn open_executable(
         &self,
         start: &Arc<Dentry>,
@@ -125,7 +125,7 @@ impl Executable {
     /// the file.
     ///
     /// # Errors
-    /// Those of [`Regular::read_at`].
+    /// The errors of [`Regular::read_at`].
     pub fn read_at(&self, vfs: &Vfs, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         self.regular()
             .map_or(Ok(0), |regular| regular.read_at(vfs, offset, bytes))

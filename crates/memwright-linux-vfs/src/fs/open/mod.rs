@@ -96,7 +96,7 @@ impl dyn Caller + '_ {
     /// Opens the file at `path`, which is resolved from `start`. With `O_CREAT`, creates the file if it does not exist.
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open_path(
         &self,
         start: &Arc<Dentry>,
@@ -211,11 +211,11 @@ impl dyn Caller + '_ {
         self.open_entry(&entry, request, true)
     }
 
-    /// Opens the file of `entry`. `created` is true if the caller has just created the file. The permission bits are
-    /// not checked in this case.
+    /// Opens the file of `entry`. `created` is true if the caller has just created the file; the permission bits are
+    /// then not checked.
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open_entry(
         &self,
         entry: &Arc<Dentry>,

@@ -30,7 +30,7 @@ pub trait Lender {
     /// Returns a reference to the frame of the page at `at`. The pipe and the address space then share the frame.
     ///
     /// # Errors
-    /// Those of [`AddressSpace::lend`](memwright::AddressSpace::lend).
+    /// The errors of [`AddressSpace::lend`](memwright::AddressSpace::lend).
     fn lend(&self, at: VirtAddr) -> Result<FrameRef<'_, M>, FaultError>;
 
     /// Waits until the userfaultfd resolves a fault that [`lend`](Self::lend) encountered.
@@ -52,7 +52,7 @@ pub enum Partner {
 }
 
 impl Partner {
-    /// Returns the condition for an open. `waits` is false for `O_NONBLOCK`.
+    /// Returns the requirement that an open has on the other side. `waits` is false for `O_NONBLOCK`.
     #[must_use]
     pub fn expected(is_anonymous: bool, waits: bool) -> Self {
         match (is_anonymous, waits) {
@@ -184,7 +184,7 @@ impl File for PipeEnd {
     fn kernel_bytes(&self) -> u64 {
         /// Estimated size in bytes of a pipe with its inode.
         const PLAIN: u64 = 1024;
-        // Each end reports half of the memory, so that it counts once for a process that has both ends open.
+        // Each end reports half of the memory, so that the memory counts once for a process that has both ends open.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 

@@ -50,7 +50,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Changes the charge to `pages` pages. `grows` is true if that is more than before.
+    /// Changes the charge to `pages` pages. `grows` states whether `pages` is more than the present charge.
     ///
     /// # Errors
     /// `EPERM` if the charge grows and the user's total would exceed a limit.

@@ -133,7 +133,7 @@ impl PipeEnd {
     /// only once, with a buffer for a complete message.
     ///
     /// # Errors
-    /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it has returned bytes before.
+    /// The errors of [`Self::await_room`], `ENOMEM`, and the errors of `get` unless it has returned bytes before.
     pub fn fill_from(
         &self,
         caller: &dyn Caller,
@@ -206,7 +206,7 @@ impl PipeEnd {
     /// takes. The others stay in the pipe.
     ///
     /// # Errors
-    /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it has taken bytes before.
+    /// The errors of [`Self::await_bytes`], `ENOMEM`, and the errors of `put` unless it has taken bytes before.
     pub fn drain_to(
         &self,
         caller: &dyn Caller,
@@ -255,7 +255,7 @@ impl PipeEnd {
     /// copied.
     ///
     /// # Errors
-    /// Those of [`Self::await_bytes`], and of [`Self::await_room`] for the other pipe; `ENOMEM`.
+    /// The errors of [`Self::await_bytes`] for this pipe, and of [`Self::await_room`] for the pipe `to`; `ENOMEM`.
     pub fn hand_on(
         &self,
         caller: &dyn Caller,

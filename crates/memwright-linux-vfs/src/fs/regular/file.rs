@@ -211,7 +211,7 @@ impl File for RegularFile {
                 break;
             }
         }
-        // `hugetlbfs_read_iter` does not update the time.
+        // `hugetlbfs_read_iter` does not update the access time.
         if done > 0 && matches!(pages.pages, Contents::Small(_)) {
             self.inode.touch_accessed(caller.vfs().now());
         }

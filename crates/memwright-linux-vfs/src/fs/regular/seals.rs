@@ -18,8 +18,8 @@ impl Regular {
     }
 
     /// Adds the seals `more`. The caller holds the mutex of writes and size changes. `runs` is true if the file has an
-    /// execute bit. The seal `EXEC` then implies the seals against writing and size changes (Linux 7.3 `mm/memfd.c`,
-    /// `memfd_add_seals`).
+    /// execute bit. For such a file, the seal `EXEC` implies the seals against writing and size changes (Linux 7.3
+    /// `mm/memfd.c`, `memfd_add_seals`).
     ///
     /// # Errors
     /// `EPERM` if the file has the seal `SEAL`; `EBUSY` for the seal `WRITE` while a shared mapping is or can become

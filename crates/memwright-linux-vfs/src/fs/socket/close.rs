@@ -65,8 +65,8 @@ impl Socket {
     }
 
     /// Closes the socket and hangs up its peer. Called when the socket's last descriptor is closed. Moves unread
-    /// messages to `remains`. If there are any, the peer gets the error `ECONNRESET`. Returns whether the socket was
-    /// open.
+    /// messages to `remains`. If there are unread messages, the peer gets the error `ECONNRESET`. Returns whether the
+    /// socket was open.
     pub(super) fn close(&self, remains: &mut Remains) -> bool {
         let unread = {
             let mut state = self.state.lock();

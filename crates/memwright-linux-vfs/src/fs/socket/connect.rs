@@ -45,7 +45,7 @@ fn place_of(entry: &Dentry) -> Place {
 /// Returns the socket that is bound to the name `address`.
 ///
 /// # Errors
-/// `ECONNREFUSED` if no socket is bound to the name, and those of the path walk.
+/// `ECONNREFUSED` if no socket is bound to the name, and the errors of the path walk.
 pub fn find(
     caller: &dyn Caller,
     registry: &Registry,
@@ -71,7 +71,7 @@ impl Socket {
     /// Binds the socket to a name.
     ///
     /// # Errors
-    /// `EINVAL` if the socket is bound already, `EADDRINUSE`, and those of the creation of the inode for a path.
+    /// `EINVAL` if the socket is bound already, `EADDRINUSE`, and the errors of the creation of the inode for a path.
     pub fn bind(self: &Arc<Self>, caller: &dyn Caller, address: Address) -> Result<(), Errno> {
         if self.state.lock().address.is_some() {
             return Err(Errno::EINVAL);

@@ -31,7 +31,7 @@ struct Node<T> {
     value: T,
     /// Number of references to the socket from messages.
     carried: usize,
-    /// Number of these references that are from messages outside the inboxes of candidates. Used only during a
+    /// Number of references to the socket from messages outside the inboxes of candidates. Used only during a
     /// collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
@@ -47,7 +47,7 @@ impl<T> Node<T> {
 
 /// A socket whose inbox can contain messages that carry sockets.
 pub trait Carrier {
-    /// Returns the number of references to the open file of the socket, including those of messages.
+    /// Returns the number of references to the open file of the socket, including the references from messages.
     fn references(&self) -> usize;
 
     /// Calls `name` with the node number of each socket in flight that the messages in this socket's inbox carry, once
@@ -86,7 +86,7 @@ impl<T: Carrier> Graph<T> {
     }
 
     /// Records that one more message carries a socket. `number` is the socket's node number, or `None` if no message
-    /// carried it before. In this case, creates a node for `value` and assigns its number. The caller has
+    /// carried it before. For `None`, creates a node for `value` and assigns its number. The caller has
     /// [reserved](Self::reserve) room for the node.
     pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
         self.changes += 1;
@@ -108,8 +108,8 @@ impl<T: Carrier> Graph<T> {
         }
     }
 
-    /// Records that one fewer message carries the socket with this node number. If no message carries it any more,
-    /// removes the node and returns its value. The last node then gets the number of the removed node.
+    /// Records that one fewer message carries the socket with the node number `number`. If no message carries it any
+    /// more, removes the node and returns its value. The last node then gets the number of the removed node.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let node = &mut self.nodes[number];
         node.carried -= 1;
@@ -128,9 +128,9 @@ impl<T: Carrier> Graph<T> {
         self.changes += 1;
     }
 
-    /// Returns whether a collection is due. It is due if the number of changes since the last collection is at least
-    /// the number of nodes that were left then. The total cost of all collections is therefore linear in the number of
-    /// changes.
+    /// Returns whether a collection is due: the number of changes since the last collection is at least the number of
+    /// nodes that were left after that collection. The total cost of all collections is therefore linear in the number
+    /// of changes.
     pub fn is_due(&self) -> bool {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
@@ -138,7 +138,7 @@ impl<T: Carrier> Graph<T> {
     /// Runs a collection. Calls `lose` for each unreachable socket. `lose` must not change the graph.
     ///
     /// # Locks
-    /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
+    /// The caller holds no lock except those that [sleep](memwright_linux_base::sync::Rank::sleeps).
     pub fn collect(&mut self, mut lose: impl FnMut(&T)) {
         let nodes = &self.nodes;
         let mut points = PausePoints::every(NODES);

@@ -14,8 +14,8 @@ pub enum SocketKind {
 }
 
 impl SocketKind {
-    /// Returns the type with this number, or `None` if it is not supported. The caller has removed the flags
-    /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
+    /// Returns the type whose number is `number`, or `None` if that type is not supported. The caller has removed the
+    /// flags `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {

@@ -40,8 +40,8 @@ impl Message {
         length + OVERHEAD
     }
 
-    /// Returns whether `bytes` more bytes of a stream can be appended to this message. They come from a sender with
-    /// these credentials.
+    /// Returns whether `bytes` more bytes of a stream can be appended to this message. The bytes come from a sender
+    /// with the credentials `credentials`.
     #[must_use]
     pub fn may_grow(&self, bytes: usize, credentials: &Credentials) -> bool {
         self.rights.is_empty()

@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the default options, with buffers of this size in bytes.
+    /// Returns the default options, with buffers of `buffer` bytes.
     #[must_use]
     pub const fn new(buffer: usize) -> Self {
         Self {

@@ -18,13 +18,13 @@ pub struct Shell {
     next: Option<Box<Shell>>,
 }
 
-/// The unread messages of closed sockets. The open files that they carry must be closed.
+/// The unread messages of closed sockets. The open files that these messages carry must be closed.
 ///
 /// A message in the inbox of a socket can carry another socket, whose messages can carry further sockets. A program
 /// controls the depth, so a recursive close could overflow the kernel stack. Therefore, closing a socket moves its
-/// messages to this list, and one loop closes the open files that they carry. Linux adds a file whose last reference is
-/// dropped to a list of the thread (`fput` and `task_work_run`), and closes files in flight one socket after another
-/// (`__scm_destroy`).
+/// messages to this list, and one loop closes the open files that they carry. On Linux, a thread that drops the last
+/// reference to a file adds the file to a list of its own (`fput` and `task_work_run`). Files in flight are closed one
+/// socket after another (`__scm_destroy`).
 #[derive(Default)]
 pub struct Remains {
     first: Option<Box<Shell>>,

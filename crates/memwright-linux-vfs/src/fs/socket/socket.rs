@@ -153,7 +153,7 @@ impl Socket {
         senders.try_push(Arc::downgrade(sender))
     }
 
-    /// Wakes the threads that wait for room in this socket. Called when it has room or stops receiving.
+    /// Wakes the threads that wait for room in this socket. Called when the socket has room or stops receiving.
     pub(super) fn wake_senders(&self) {
         self.room.wake_all();
         let mut index = 0;

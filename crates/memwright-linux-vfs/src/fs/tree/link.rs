@@ -16,7 +16,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the inode has no link and `nameless` is not
-    /// set, and those of [`Namespace::create`].
+    /// set, and the errors of [`Namespace::create`].
     pub fn link(
         &self,
         change: &Change,

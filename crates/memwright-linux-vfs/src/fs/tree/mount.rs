@@ -6,12 +6,12 @@ use memwright_linux_abi::errno::Errno;
 use memwright_linux_base::{paged::Paged, sync::LockGuard};
 
 impl Namespace {
-    /// Mounts the file system with the root `root` on `at`. If file systems are already mounted there, mounts it on the
-    /// root of the topmost one. First calls `list`, which gets the mount point and adds the mount to the mount table.
-    /// If `list` fails, does not mount.
+    /// Mounts the file system with the root `root` on `at`. If file systems are already mounted on `at`, the mount
+    /// point is the root of the topmost one. First calls `list` with the mount point; `list` adds the mount to the
+    /// mount table. If `list` fails, mounts nothing.
     ///
     /// # Errors
-    /// `ENOENT` if the directory was removed, and those of `list`.
+    /// `ENOENT` if the directory was removed, and the errors of `list`.
     pub fn cover(
         &self,
         at: &Arc<Dentry>,
@@ -28,9 +28,10 @@ impl Namespace {
         Ok(())
     }
 
-    /// Unmounts the file system with the root `root` from `at`, if it is mounted there and unused. It is unused if
-    /// `root` has only `known` references besides those of its entries, the entries below it have no references besides
-    /// those of the tree, and `is_bound` returns `false`. Returns a guard that prevents changes of the tree.
+    /// Unmounts the file system with the root `root` from `at`, if it is mounted there and unused. The file system is
+    /// unused if `root` has only `known` references besides those of its entries, the entries below it have no
+    /// references besides those of the tree, and `is_bound` returns `false`. Returns a guard that prevents changes of
+    /// the tree.
     ///
     /// The check and the unmount are atomic: in between, no path walk enters the file system or ascends in it, and its
     /// entries do not change.
@@ -92,7 +93,7 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
             return true;
         }
         match pending.pop() {
-            // The only reference besides that of this function is that of the parent directory.
+            // Besides this function, only the parent directory has a reference to the entry.
             Some(next) => (here, known) = (next, 1),
             None => return false,
         }

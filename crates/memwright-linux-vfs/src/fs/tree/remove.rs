@@ -10,7 +10,7 @@ use crate::fs::{
 use alloc::sync::Arc;
 use memwright_linux_abi::errno::Errno;
 
-/// The call that removes an entry. Neither call removes the entries that the other one removes.
+/// The call that removes an entry. Each of the two calls refuses the entries that the other one removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// `rmdir`, which removes only directories.
@@ -19,8 +19,8 @@ pub enum Removal {
     Other,
 }
 
-/// Checks that the call can remove an entry. If the entry is a directory and can be removed, marks the directory as
-/// removed, so that no entry can be created in it any more.
+/// Checks that the call `removal` can remove `entry`. If `entry` is a directory and can be removed, marks the directory
+/// as removed, so that no entry can be created in it any more.
 ///
 /// # Errors
 /// `EBUSY` for a mount point, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
@@ -67,7 +67,7 @@ impl Namespace {
     /// Removes the entry `name` from `parent`.
     ///
     /// # Errors
-    /// Those of `unlink(2)` and `rmdir(2)`: `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point,
+    /// The errors of `unlink(2)` and `rmdir(2)`: `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point,
     /// `EACCES`, `EPERM`.
     pub fn remove(
         &self,

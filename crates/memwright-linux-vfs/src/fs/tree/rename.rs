@@ -55,7 +55,7 @@ impl Namespace {
     /// Renames the entry `old` to `new`, or exchanges the two entries.
     ///
     /// # Errors
-    /// Those of `rename(2)`: `ENOENT`, `EEXIST`, `EXDEV`, `EINVAL` if a directory would become its own descendant,
+    /// The errors of `rename(2)`: `ENOENT`, `EEXIST`, `EXDEV`, `EINVAL` if a directory would become its own descendant,
     /// `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EBUSY`, `EACCES`, `EPERM`, `ENAMETOOLONG`.
     pub fn rename(
         &self,
@@ -172,8 +172,8 @@ fn check(
     Ok(Moved::Over(source, Some(target)))
 }
 
-/// If `entry` is a directory, moves its `..` from the old to the new parent: decrements the link count of the one and
-/// increments that of the other.
+/// If `entry` is a directory, moves its `..` from the old to the new parent: decrements the link count of the old
+/// parent and increments that of the new parent.
 fn move_parent_link(old: RenameSide<'_>, new: RenameSide<'_>, entry: &Dentry) {
     if entry.inode.is_directory() {
         old.parent.inode.change(|metadata| metadata.links -= 1);

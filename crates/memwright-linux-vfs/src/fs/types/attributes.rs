@@ -161,8 +161,8 @@ impl Attributes {
         record
     }
 
-    /// Encodes the attributes as `struct statx`, including the creation time. `mount` is the mount id, and `mount_root`
-    /// whether the inode is the root of a mount.
+    /// Encodes the attributes as `struct statx`, including the creation time. `mount` is the mount id. `mount_root`
+    /// states whether the inode is the root of a mount.
     #[must_use]
     pub fn to_statx(&self, mount: u64, mount_root: bool) -> [u8; STATX_SIZE] {
         let mut record = [0; STATX_SIZE];

@@ -159,7 +159,7 @@ impl<F> Descriptors<F> {
     /// Marks the descriptors from `first` to `last` close-on-exec.
     ///
     /// # Locks
-    /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
+    /// The caller holds no lock except those that [sleep](memwright_linux_base::sync::Rank::sleeps).
     pub fn mark_range(&mut self, first: usize, last: usize) {
         let mut points = PausePoints::every(SLOTS);
         let mut from = first;
@@ -194,7 +194,7 @@ impl<F> Descriptors<F> {
     /// Fills this empty table with a copy of `other`: each number refers to the same file as in `other`.
     ///
     /// # Locks
-    /// The caller holds no lock but those that [sleep](memwright_linux_base::sync::Rank::sleeps).
+    /// The caller holds no lock except those that [sleep](memwright_linux_base::sync::Rank::sleeps).
     ///
     /// # Errors
     /// [`OutOfMemory`] if the heap is exhausted. Some descriptors may have been copied then.
