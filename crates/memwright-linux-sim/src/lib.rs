@@ -125,7 +125,7 @@ fn fresh_machine() -> SimulatedMachine {
 /// Boots a machine and runs a program. If `leaks` is true, the kernel leaks a frame and a commit charge when the
 /// program starts.
 ///
-/// The kernel's own state is never freed after the run: the kernel has no code that does so.
+/// The kernel's own state is never freed after the run, because the kernel has no code that frees it.
 fn run(file: &[u8], operations: Vec<program::Operation>, forks: Forks, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());

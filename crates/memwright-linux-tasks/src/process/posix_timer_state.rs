@@ -61,7 +61,8 @@ impl TimerClock {
         self.measures() && self.of_process().is_none()
     }
 
-    /// Returns the kind of CPU time that the clock counts; `None` if it does not measure the CPU time of the process.
+    /// Returns the kind of CPU time that the clock counts; `None` if the clock does not measure the CPU time of the
+    /// process.
     pub(super) fn of_process(&self) -> Option<Counted> {
         match self {
             Self::Host(_) => None,

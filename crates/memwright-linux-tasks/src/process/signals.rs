@@ -54,7 +54,7 @@ pub struct Signals {
     pub pending: Pending,
     /// The threads of the process, oldest first.
     pub threads: Roster<Thread, ThreadSignals>,
-    /// The status with which the process is exiting; `None` while it is not.
+    /// The status with which the process is exiting; `None` while it is not exiting.
     pub group_exit: Option<ExitStatus>,
     /// `None`, or the thread that is in `execve`: all other threads exit, and it alone continues.
     pub executing: Option<Arc<Thread>>,

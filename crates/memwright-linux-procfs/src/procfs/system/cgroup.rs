@@ -416,9 +416,9 @@ fn counts(group: &Cgroup, text: &mut Text) -> fmt::Result {
     )
 }
 
-/// Parses a write to `cgroup.subtree_control`: words with spaces between them. Returns true if the write enables the
-/// memory controller, which is the only controller, false if the write disables it, and `None` if the write does
-/// neither.
+/// Parses a write to `cgroup.subtree_control`: words with spaces between them. Returns whether the last word enables
+/// the memory controller (`+memory`) or disables it (`-memory`); `None` if there is no word. There is no other
+/// controller.
 fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
     let mut on = None;
     for word in bytes.trim_ascii().split(|byte| *byte == b' ') {

@@ -63,7 +63,7 @@ impl Nesting {
         })
     }
 
-    /// Checks that `outer` can watch `inner`, that is, that neither a loop nor a chain that is too long would result.
+    /// Checks that `outer` can watch `inner`: there must be no loop, and the longest chain must not be too long.
     ///
     /// # Errors
     /// `ELOOP` if `inner` is `outer` or watches it directly or indirectly, or if the chain would be too long; `ENOMEM`.

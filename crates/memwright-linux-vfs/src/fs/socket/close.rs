@@ -34,7 +34,7 @@ impl Socket {
     /// Shuts down the directions that `how` selects, and the opposite directions of the peer.
     ///
     /// # Errors
-    /// `EINVAL` for an invalid `how`, `ENOTCONN` if the socket must be connected and is not.
+    /// `EINVAL` for an invalid `how`, `ENOTCONN` if the socket must be connected and is not connected.
     pub fn shut(&self, how: u32) -> Result<(), Errno> {
         let directions = Directions::from_number(how)?;
         let peer = self.peer();

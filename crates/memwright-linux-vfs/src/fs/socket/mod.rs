@@ -1,7 +1,7 @@
 //! Unix sockets.
 //!
 //! Messages wait in the inbox of the receiving socket. A socket has only a weak reference to its peer, so that a
-//! connection keeps neither of its sockets alive. A thread locks the state of at most one socket at a time.
+//! connection does not keep its sockets alive. A thread locks the state of at most one socket at a time.
 
 mod address;
 mod census;
