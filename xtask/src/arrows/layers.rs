@@ -152,7 +152,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "xtask/src",
         modules: &[
-            "remap", "shell", "block", "words", "number", "apt", "tools", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "architectures", "mutants", "install", "size", "dist", "cases", "house", "prose", "guest", "release", "suite", "fuzz", "experiments", "workloads", "demo", "conformance", "docs", "example", "checks", "run", "main",
+            "remap", "shell", "block", "words", "number", "apt", "tools", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "parallel", "programs", "architectures", "mutants", "install", "size", "dist", "cases", "house", "prose", "guest", "release", "suite", "fuzz", "experiments", "workloads", "demo", "conformance", "docs", "example", "checks", "run", "main",
         ],
         upward: 0,
         circles: 0,

@@ -209,8 +209,7 @@ impl Tally {
             } => {
                 let cpu = self.known(cpu);
                 let cr3 = cr3.or(Some(self.each[cpu].cr3).filter(|value| *value != 0));
-                // Reading large page tables takes long, so they are read only the first time that each mark is
-                // executed.
+                // Reading large page tables takes long, so they are read only at the first mark with this code.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);

@@ -29,7 +29,7 @@ impl Memcg {
         Self(raw)
     }
 
-    /// Returns the number of the memcg, or 0 for [`NOBODY`](Self::NOBODY).
+    /// Returns the number of the memcg, or 0 if there is no memcg.
     #[must_use]
     pub const fn raw(self) -> u16 {
         self.0
