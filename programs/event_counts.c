@@ -48,7 +48,8 @@ static void begin(void)
 		before[i] = event(names[i]);
 }
 
-/* Checks that, since `begin`, these two events occurred this many times, and no other event. */
+/* Checks that, since `begin`, the event `first` occurred `first_times` times, `second` occurred
+ * `second_times` times, and every other event not at all. */
 static void counted(const char *first, long first_times, const char *second, long second_times)
 {
 	for (int i = 0; i < EVENTS; i++) {
@@ -125,7 +126,7 @@ static void huge_pages(void)
 	NEED(madvise(small, HUGE, MADV_PAGEOUT) == 0);
 	begin();
 	NEED(madvise(small, HUGE, MADV_COLLAPSE) == 0);
-	/* The collapse swaps in each page separately, and each counts as a major fault. */
+	/* The collapse swaps in each page separately, and each page swapped in counts as a major fault. */
 	long read = event("pswpin") - before[EVENTS - 1];
 	CHECK_EQ(read, HUGE / PAGE);
 	before[2]++;

@@ -51,7 +51,7 @@ static void fill_pool(const char *pages)
 	write_text("/proc/sys/vm/nr_hugepages", pages);
 }
 
-/* The settings of the system that states change. The parent restores them. */
+/* The system settings that a call's state changes. The parent restores them. */
 static struct control {
 	unsigned state;
 	const char *path, *changed;
@@ -87,7 +87,8 @@ static void restore_controls(void)
 		write_text(controls[i].path, controls[i].usual);
 }
 
-/* Named files, one of them in a file system mounted noexec, which is read-only where the kernel has such mounts.
+/* Creates the named files. One of them is in a file system mounted noexec, which is also read-only if the
+ * kernel supports read-only mounts.
  * */
 static void prepare_files(void)
 {
@@ -129,7 +130,7 @@ static void prepare_group(void)
 	write_text(of_groups("little/memory.max"), "1M");
 }
 
-/* On Linux a child that was waited for may still be in its cgroup. */
+/* Repeats rmdir, because on Linux a child that was waited for may still be in its cgroup. */
 static void remove_group(void)
 {
 	int gone = 0;
