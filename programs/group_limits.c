@@ -11,10 +11,10 @@
 #endif
 
 #define MIB (1UL << 20)
-/* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
+/* Linux also charges page tables, kernel stacks, and pages that CPUs have charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the charge may increase by this amount less than expected, because each CPU has charged some pages in
-   advance. */
+/* On Linux the charge may increase by this amount less than expected, because CPUs have charged some pages in
+ * advance. */
 #define AHEAD (MIB / 2)
 
 static const char *root = "/sys/fs/cgroup";

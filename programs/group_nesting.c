@@ -13,9 +13,9 @@
 #endif
 
 #define MIB (1L << 20)
-/* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
+/* Linux also charges page tables, kernel stacks, and pages that CPUs have charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the count may be lower by this amount, because each CPU has charged some pages in advance. */
+/* On Linux the count may be lower by this amount, because CPUs have charged some pages in advance. */
 #define AHEAD (MIB / 2)
 /* The number of levels of the deep tree. */
 #define DEEP 300

@@ -325,8 +325,8 @@ static void shown(void)
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 }
 
-/* Reads pagemap of hugetlb memory that is registered with userfaultfd. The entry of an absent page has the bit of huge
- * pages too, and is not a swap entry. */
+/* Reads pagemap of hugetlb memory that is registered with userfaultfd. For an absent page, pagemap also sets
+ * the bit of huge pages, and does not report a swap entry. */
 static void watched(void)
 {
 	enum { IS_HUGE = 1 << 6 };

@@ -34,7 +34,7 @@ static void finish(void)
 	close(file);
 }
 
-/* Returns whether the kernel tracks soft-dirty: some kernels are built without it. */
+/* Returns whether the kernel has soft-dirty bits: some kernels are built without them. */
 static int keeps_soft_dirty(void)
 {
 	uint64_t word = 0;

@@ -51,10 +51,12 @@
  *     clear | dirtied                    4 to /proc/self/clear_refs; which pages are soft-dirty
  *     fork | exit | join                 maps | pages | contents | totals
  *
- * Without a file it prints the kernel's features, one name a line; scripts may use no others.
+ * Without a file, the program prints the optional features that the kernel has, one name on each line.
+ * Scripts may use no other optional features.
  *
- * Each result is one line: the script's line, what the call returned; for an access also what pagemap said of the page
- * before, and the faults that it took. Lines that begin with `told` follow, one for each message that was read.
+ * Each result is one line: the script's line and what the call returned. For an access, the line also has the
+ * page's pagemap entry before the access, and the number of faults that the access took. Lines that begin
+ * with `told` follow, one for each message that was read.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -114,10 +116,11 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* The userfaultfds of every script: one whose faults raise a signal; one of the same kind that protects only populated
- * pages; one for asynchronous write protection; and one that counts accesses. */
+/* The userfaultfds of every script: `told`, whose faults raise a signal; `told_late`, which does the same but
+ * protects only populated pages; `untold`, for asynchronous write protection; and `counting`, which counts
+ * accesses. */
 static int told, told_late, untold, counting;
-/* The protection keys of every script, which are 0 if there are none, and the thread's rights for them. */
+/* The protection keys of every script, which are 0 if the machine has none, and the thread's rights for them. */
 enum { KEYS = 2 };
 static int keys[KEYS + 1];
 static unsigned refused[KEYS + 1];
@@ -262,8 +265,9 @@ static long set_mode(char **words)
 	return ioctl(watcher_named(words[0]), SET_MODE, &wanted);
 }
 
-/* Prints the pagemap entry of a page: p if the page is present, f if it is of a file or shared, s if it is swapped;
- * then x if only this process maps it, w if a userfaultfd write-protects it, and g for a guard. */
+/* Prints the pagemap entry of a page: p if the page is present, f if it is a page of a file or of shared
+ * memory, s if it is swapped; then x if only this process maps it, w if a userfaultfd write-protects it, and
+ * g for a guard. */
 static void say_entry(uint64_t entry)
 {
 	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
@@ -284,8 +288,8 @@ static void read_entries(long page, uint64_t *entries, int count)
 	read_entries_of("/proc/self/pagemap", page, entries, count);
 }
 
-/* Returns whether the range contains a guard. Up to 6.18 Linux replaces a guard by a page, later it does not
- * (pte_is_uffd_marker). If the userfaultfd is the child's, the range is in the child's memory. */
+/* Returns whether the range contains a guard. Up to 6.18, Linux replaces a guard by a page; later versions do
+ * not (pte_is_uffd_marker). If the userfaultfd is the child's, the range is in the child's memory. */
 static int is_guarded(char **words, const char *who)
 {
 	uint64_t entries[PAGES];
@@ -436,7 +440,8 @@ static void page_out(char **words)
 	}
 }
 
-/* Accesses a page. Between the two counts only the access may fault, so the memory for counting is populated first. */
+/* Accesses a page. The memory that counting uses is populated first, so that between the two counts only the
+ * access can fault. */
 static void touch(char **words, int write)
 {
 	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
@@ -648,7 +653,7 @@ static void await(int *pipe)
 		_exit(4);
 }
 
-/* Prints the messages that were read during a line. */
+/* Prints the messages that the reader thread read during a line. */
 static void say_told(char why)
 {
 	if (!reader_runs)
@@ -817,8 +822,8 @@ int main(int count, char **arguments)
 	told_range = range;
 	told_pages = PAGES;
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	/* Runs on one CPU, because Linux keeps lists of pages for each CPU, and the pages that it pages out depend on these
-	   lists. */
+	/* Runs on one CPU, because Linux keeps per-CPU lists of pages, and which pages it pages out depends
+	 * on these lists. */
 	cpu_set_t one;
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);

@@ -35,7 +35,7 @@ static void meet(void)
 		__asm__ volatile("pause");
 }
 
-/* A loop between the marks of a region, with no other instruction. */
+/* A loop between the marks of a region, without any other instruction. */
 #define LOOP(region, count) \
 	do { \
 		unsigned long left = (count); \
