@@ -114,8 +114,8 @@ static void what_is_shared(void)
 	CHECK(own_mask_holds);
 	CHECK(own_pending_holds);
 	CHECK(!waits(SIGUSR2));
-	/* The child now ignores SIGTERM. That discards only its own pending signal, and the parent's stays pending for
-	 * now. */
+	/* The child now ignores SIGTERM. This has discarded the child's own pending SIGTERM. The parent's
+	 * SIGTERM is still pending. */
 	CHECK(handler_of(SIGTERM) == SIG_IGN);
 	CHECK(waits(SIGTERM));
 	hold(SIG_UNBLOCK, SIGTERM);

@@ -300,7 +300,7 @@ static void descriptors(void) {
 	int farthest = (int)limit - 1;
 	CHECK(dup2(event, farthest) == farthest);
 	/* After the close, two numbers below the highest are free: `first` and, after all the numbers in use,
-	 * `last` + 1. The search for the second one passes all of them. */
+	 * `last` + 1. The search for `last` + 1 passes all the numbers in use. */
 	close(first);
 	CHECK(dup(event) == first);
 	CHECK(dup(event) == last + 1);

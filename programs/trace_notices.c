@@ -63,7 +63,7 @@ static pid_t stopping_child(int stops)
 	return child;
 }
 
-/* Stops of a tracee, with a wait that blocks and with one that does not. */
+/* Checks the signals for stops of a tracee, with a wait that blocks and with one that does not. */
 static void stops(int code)
 {
 	pid_t child = stopping_child(ROUNDS);
@@ -82,7 +82,7 @@ static void stops(int code)
 	expect(child, CLD_EXITED, 7);
 }
 
-/* Stops and exits of children without a tracer. */
+/* Checks the signals for stops and exits of children that have no tracer. */
 static void children(int code)
 {
 	for (int i = 0; i < ROUNDS / 10; i++) {
@@ -206,8 +206,8 @@ int main(void)
 		CHECK_FAILS(waitpid(child, NULL, 0), ECHILD);
 		expect(child, CLD_EXITED, 3);
 	}
-	/* A tracer that ignores the signal gets none for stops, and one for the exit of a tracee because the signal is
-	 * blocked. */
+	/* A tracer that ignores SIGCHLD gets no signal for stops. It gets one for the exit of a tracee,
+	 * because the signal is blocked. */
 	react(SIG_IGN, 0);
 	stops(-1);
 	pid_t child = fork();

@@ -263,7 +263,7 @@ static void copies(int fd)
 	for (int page = 0; page < PAGES; page++)
 		CHECK_EQ(load_faults(memory + page * PAGE), page >= 4 && page < 8);
 	release(memory, PAGES);
-	/* Pages that UFFDIO_MOVE moves into such memory are armed. */
+	/* Pages that UFFDIO_MOVE moves into memory registered for read-write protection are armed. */
 	memory = filled(fd, PAGES);
 	char *source = anonymous(PAGE);
 	source[0] = 42;

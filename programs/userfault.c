@@ -516,8 +516,8 @@ static void all_of_it(int fd, struct handler *handler)
 	munmap(room, 6 * PAGE);
 }
 
-/* Resolves three faults, and reads one move event. Linux reports missing pages before the move event, but until that
- * was read it rejects their resolution; after that, the page is not registered any more. */
+/* Resolves three faults, and reads one move event. Linux reports missing pages before the move event, but
+ * rejects their resolution until the event was read. After that, the pages are not registered any more. */
 static void *answer(void *argument)
 {
 	static char contents[PAGE];

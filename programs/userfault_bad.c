@@ -322,7 +322,7 @@ static void scans(void)
 	CHECK_EQ(regions[0].categories, IS_PRESENT | IS_WRITTEN);
 	struct range whole = range_of(room, PAGES);
 	CHECK_EQ(ioctl(fd, UFFDIO_UNREGISTER, &whole), 0);
-	/* If the results cannot be written, the end address still can be. */
+	/* If the regions cannot be written, the end address is still written. */
 	*(volatile char *)room = 1;
 	char *readable = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(readable != MAP_FAILED);
@@ -614,8 +614,8 @@ static void gone(int heir, char *memory)
 	CHECK_EQ(ioctl(heir, UFFDIO_WAKE, &range), 0);
 }
 
-/* If the reader of a fork event has no free descriptor, the event stays unread until it has one. The child's memory is
- * then registered, unless that descriptor is closed. */
+/* If the reader of a fork event has no free descriptor, the event stays unread until the reader has one. The
+ * child's memory is then registered, unless the new descriptor is closed. */
 static void no_room_for_a_fork(int closes)
 {
 	pthread_t thread;

@@ -23,30 +23,31 @@
  *     sync PAGE LENGTH FLAGS             msync
  *     truncate LENGTH | punch PAGE LENGTH of the file
  *     seal PAGE LENGTH                   mseal
- *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s faults raise SIGBUS, t the same, but protects only
- *                                        populated pages, a asynchronous, or r counts accesses; MODE: of m (missing),
- *                                        w (write protection), n (minor), r (read-write protection)
- *                                        or one created by `agree`, or h, the context of a child that corresponds to
- *                                        such a one of its parent
- *     agree WHO FEATURES ANSWERS         creates a userfaultfd, e or v, with these features (UFFD_FEATURE_...), and says how
- *                                        messages are answered: a fault by bytes, w protected ones, d by bytes and a separate wake,
- *                                        z zeroes, x poison, u unregistering the page; k keeps the descriptors that
- *                                        fork events bring, and reads them too; q closes instead of reading
+ *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s faults raise SIGBUS, t like s, but protects only
+ *                                        populated pages, a asynchronous, r counts accesses, e or v the userfaultfd
+ *                                        that `agree` created, h the child's userfaultfd from a fork event;
+ *                                        MODE: of m (missing), w (write protection), n (minor), r (read-write
+ *                                        protection)
+ *     agree WHO FEATURES ANSWERS         creates the userfaultfd e or v with these features (UFFD_FEATURE_...);
+ *                                        ANSWERS: b bytes, w protected bytes, d bytes and a separate wake, z zeroes,
+ *                                        x poison, u unregisters the page; k keeps the descriptors of fork events
+ *                                        and reads them too, q closes the userfaultfd instead of reading
  *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
  *     arm PAGE LENGTH WHO 0|1            UFFDIO_RWPROTECT
  *     mode WHO 0|1                       UFFDIO_SET_MODE: whether accesses count (1) or raise SIGBUS
- *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
+ *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode;
+ *                                        fill and show do nothing if the range has a guard
  *     zero PAGE LENGTH [WHO]             UFFDIO_ZEROPAGE
- *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected; neither of the two where a guard is
+ *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected
  *     poison PAGE LENGTH WHO             UFFDIO_POISON
  *     move PAGE LENGTH FROM MODE WHO     UFFDIO_MOVE; MODE: 1 over holes
- *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
- *                                        3 the same, in memory without asynchronous protection too,
+ *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 like 1, protecting it again,
+ *                                        3 like 2, also in memory without asynchronous protection,
  *                                        4 what was accessed
  *     find PAGE LENGTH FLAGS INVERTED ALL ANY ROOM MOST
- *                                        PAGEMAP_SCAN with these masks; ROOM: runs; MOST: pages
- *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, or 1 or 2, which every script has
+ *                                        PAGEMAP_SCAN with these masks; ROOM: at most so many runs; MOST: pages
+ *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, the default, or 1 or 2, which every script has
  *     rights KEY RIGHTS                  the thread's access to pages of the key: 1 none, 2 no stores
  *     clear | dirtied                    4 to /proc/self/clear_refs; which pages are soft-dirty
  *     fork | exit | join                 maps | pages | contents | totals

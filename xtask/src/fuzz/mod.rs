@@ -75,7 +75,7 @@ struct Settings {
     seed: u64,
     /// The seeds of the searches against the model, which run one after another. They replace `seed`.
     seeds: Vec<u64>,
-    /// The number of seeds of the complete search. `seeds` are the seeds of one part of it.
+    /// The number of seeds of the complete search. `seeds` can be a part of them.
     all_seeds: usize,
     /// The CPUs, the memory and the number of calls for the target `sequences`.
     guest: sequences::Guest,

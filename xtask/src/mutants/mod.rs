@@ -127,8 +127,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Enables the mistakes with these names one at a time, or all if `names` is empty. The simulated machine is the one of
-/// x86-64, or the one with the name `simulated`. Skips the mistakes whose tests that architecture does not run.
+/// Enables the mistakes with these names one at a time, or all if `names` is empty. Uses the simulated machine with the
+/// name `simulated`, or that of x86-64 if it is `None`. Skips the mistakes whose tests that machine does not run.
 fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
     let mut chosen = Vec::new();
     for name in names {

@@ -26,11 +26,11 @@ const PACKAGE: &str = "memwright-size";
 const LARGEST: usize = 60;
 
 /// Prints the size with all features and with none, and checks both against their ceilings. Checks that the symbols of
-/// each feature are in the program with all features, and that none is in the program without. With `--each`, also
-/// prints the size without each single feature. With `--functions`, prints the largest functions instead, with all
-/// features or with those named in a list separated by commas; `none` is the empty list. With `--beside`, prints the size
-/// beside that of other crates. With `--table`, measures everything that the tables of `docs/embedding.md` have, and
-/// compares it with them; `--write` writes them instead.
+/// each feature are in the program with all features, and that the program without features has none of them. With
+/// `--each`, also prints the size without each single feature. With `--functions`, prints the largest functions
+/// instead, with all features or with those named in a list separated by commas; `none` is the empty list. With
+/// `--beside`, prints the sizes of Memwright and of other crates. With `--table`, measures everything that the tables
+/// of `docs/embedding.md` contain, and compares it with the tables; `--write` writes the tables instead.
 ///
 /// # Errors
 /// If the program cannot be built, if a figure is not at its ceiling or not that of the page, if the symbols of a feature
@@ -122,7 +122,7 @@ fn functions(features: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the features of the program that has these features of the memory manager.
+/// Returns the features of the program that includes the memory manager with `features`.
 fn memory_manager<'a>(features: &[&'a str]) -> Vec<&'a str> {
     [&["manager", "fork"], features].concat()
 }
