@@ -158,7 +158,7 @@ static void merged_pages(void)
 	counted("cow_ksm", 8, "", 0);
 	in_a_child(store, memory, PAGES);
 	counted("cow_ksm", PAGES - 8, "", 0);
-	/* 8 of these 16 pages are still merged, and are copied. */
+	/* 8 of these 16 pages are still merged. MADV_UNMERGEABLE copies each of them. */
 	NEED(madvise(memory, 16 * PAGE, MADV_UNMERGEABLE) == 0);
 	counted("cow_ksm", 8, "", 0);
 	set(KSM "run", "2");

@@ -1,7 +1,7 @@
 /*
- * Processes fork until memory is exhausted, and each writes a MiB. Hundreds of threads reclaim at the same time, and
- * swap is full. Does one of them detect soon that nothing can be reclaimed, so that the OOM killer runs and the
- * others continue?
+ * Processes fork until memory is exhausted, and each writes a MiB. Hundreds of threads reclaim at the same
+ * time, and swap is full. Does one of the threads detect soon that nothing can be reclaimed, so that the OOM
+ * killer runs and the other threads continue?
  */
 #include <stdio.h>
 #include <string.h>

@@ -54,8 +54,8 @@ static void overcommit(void *unused)
 static void areas(void *unused)
 {
 	(void)unused;
-	/* The permissions of every second page of a range change, which adds two areas each time, until the limit is
-	 * reached. */
+	/* Changes the permissions of every second page of a range, which adds two areas each time, until the
+	 * limit is reached. */
 	enum { PAGES = 140000 };
 	char *range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
 	NEED(range != MAP_FAILED);

@@ -44,7 +44,7 @@ static void *write_always(void *argument)
 			*word = last[page];
 		}
 		__builtin_ia32_pause();
-		/* If there are fewer CPUs than threads, this lets the other threads run. */
+		/* Lets the other threads run, if there are fewer CPUs than threads. */
 		if (round % 16 == 0)
 			sched_yield();
 	}

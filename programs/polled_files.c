@@ -1,9 +1,9 @@
 /* What do poll and epoll report for files in /proc and /sys, and for a signalfd on which several processes wait?
  *
- * Files of a process are always ready and cannot be added to an epoll, except for its mounts files, which report
- * each change once. Other files in /proc can be added. An attribute in /sys reports a change until it is read. A
- * signalfd in an epoll reports the signals of the process that added it, but a read returns the signals of the
- * process that reads.
+ * Files of a process are always ready and cannot be added to an epoll, except for the process's mounts files,
+ * which report each change once. Other files in /proc can be added. An attribute in /sys reports a change
+ * until it is read. A signalfd in an epoll reports the signals of the process that added it, but a read
+ * returns the signals of the process that reads.
  */
 #include "check.h"
 #include <poll.h>

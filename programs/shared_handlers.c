@@ -1,6 +1,7 @@
 /* Do processes that clone creates with CLONE_SIGHAND share signal handlers, and no other signal state?
  *
- * They also share the address space, and take turns so that only one of them uses the C library at a time.
+ * The processes also share the address space, and take turns so that only one of them uses the C library at a
+ * time.
  */
 #include "check.h"
 #include <sched.h>

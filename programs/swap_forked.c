@@ -35,7 +35,7 @@ static int is_as_written(unsigned long page)
 	return 1;
 }
 
-/* Reads every page, and writes to some of them, which makes these private. */
+/* Reads every page. Writes to some pages, which makes them private. */
 static int use(unsigned long own)
 {
 	for (unsigned long page = 0; page < pages; page++) {

@@ -97,7 +97,8 @@ static void children(int code)
 		expect(child, code, SIGSTOP);
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		CHECK_EQ(ended_with(child), 256 + SIGKILL);
-		/* The signal for the exit can merge with a signal for the continuation by SIGKILL, if there is such a signal. */
+		/* SIGKILL can also cause a signal for the continuation of the stopped child, with which the
+		 * signal for the exit merges. */
 		expect(child, CLD_KILLED, SIGKILL);
 	}
 }

@@ -43,7 +43,7 @@ static void *write_always(void *argument)
 			__atomic_store_n(&noted[page][0], count, __ATOMIC_SEQ_CST);
 		}
 		__builtin_ia32_pause();
-		/* If there are fewer CPUs than threads, this lets the other threads run. */
+		/* Lets the other threads run, if there are fewer CPUs than threads. */
 		if (count % 16 == 0)
 			sched_yield();
 	}

@@ -329,7 +329,7 @@ static void accesses(int fd)
 	CHECK_EQ(accessed(memory, PAGES) & 3, 0);
 	CHECK(!store_faults(memory, 1));
 	CHECK_EQ(accessed(memory, PAGES) & 3, 1);
-	/* Memory in this mode has no pages of the category "written". */
+	/* Memory registered for read-write protection has no pages of the category "written". */
 	CHECK_EQ(pages_with(memory, PAGES, IS_WRITTEN, 0), 0);
 	/* After the fork, a page is shared with the child until it is written. */
 	CHECK(disarm(fd, memory, PAGES) == 0);

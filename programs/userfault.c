@@ -464,8 +464,8 @@ static void growing(int fd, struct handler *handler)
 	munmap(room, 4 * PAGE);
 }
 
-/* A permission change does not wait for the handler. It leaves pages that need the handler, and the pages after them in
- * the same memory, to later faults. */
+/* A permission change does not wait for the handler. Pages that need the handler, and all pages after them in
+ * the area, are left to later faults. */
 static void gaining(int fd, struct handler *handler)
 {
 	int known = handler->missing;

@@ -218,7 +218,8 @@ static void foreign(void)
 	CHECK_EQ(protect(fd, other, 1, 1), 0);
 	CHECK_EQ(protect(fd, other, 1, 0), 0);
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, other, 1, 0), 0);
-	/* No mode, an unknown mode, and a mode that this memory does not support. */
+	/* The registration fails with no mode, with an unknown mode, and with a mode that this memory does
+	 * not support. */
 	CHECK_FAILS(watch(fd, room, PAGES, 0), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 8), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 1UL << 40), EINVAL);
@@ -266,7 +267,8 @@ static void modes(void)
 	CHECK_FAILS(ioctl(fd, UFFDIO_ZEROPAGE, &filling), EAGAIN);
 	CHECK_EQ(filling.filled, (int64_t)PAGE);
 	munmap(unmapped, PAGE);
-	/* Another registration can add modes and remove the others, except uffd-wp, even if no page is protected. */
+	/* Another registration can add modes, and can remove all modes except uffd-wp, even if no page is
+	 * protected. */
 	CHECK_FAILS(watch(fd, room, PAGES, MISSING), EBUSY);
 	CHECK_FAILS(watch(fd, room + PAGE, 1, MISSING), EBUSY);
 	CHECK_EQ(watch(fd, room, PAGES, WP), 0);
@@ -347,7 +349,7 @@ static void scans(void)
 	scan.walk_end = 1;
 	CHECK_FAILS(ioctl(other, PAGEMAP_SCAN, &scan), ESRCH);
 	CHECK_EQ(scan.walk_end, 1);
-	/* This error is checked first. */
+	/* The exit of the process is checked before the argument. */
 	CHECK_FAILS(ioctl(other, PAGEMAP_SCAN, NULL), ESRCH);
 	CHECK_EQ(pread(other, regions, 8, (off_t)((uintptr_t)room / PAGE * 8)), 0);
 	close(other);

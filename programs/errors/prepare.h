@@ -40,7 +40,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-/* Returns whether a call is on huge pages. The pool contains pages only for such calls. */
+/* Returns whether a call is on hugetlb pages. The hugetlb pool contains pages only for such calls. */
 static int is_on_huge_pages(const struct call *call)
 {
 	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;
@@ -341,7 +341,7 @@ static void outlive_process(void)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* Creates a mapping or descriptor that few calls use, if this word of the call names it. */
+/* Creates the mapping or descriptor that `word`, a word of the call, names, if few calls use it. */
 static void prepare_named(unsigned long word)
 {
 	switch (word) {
@@ -397,8 +397,8 @@ static void pin(void)
 	NEED(pipe(ends) == 0 && vmsplice(ends[1], &page, 1, 0) == (long)PAGE);
 }
 
-/* Capabilities are dropped last, because other changes need some of them. Only this thread drops them, because another
-   thread may wait forever. */
+/* Capabilities are dropped last, because other changes of the state need some of them. Only the calling
+ * thread drops them, because another thread may wait forever. */
 static void enter_state(unsigned long state)
 {
 	change_controls(state);

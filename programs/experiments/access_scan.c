@@ -65,7 +65,8 @@ static long scan_accessed(void)
 	return found;
 }
 
-/* Checks that the scan reported the pages that were accessed, and no others. Linux 7.3 reports some of them twice. */
+/* Checks that the scan reported the pages that were accessed, and no others. Linux 7.3 reports some accessed
+ * pages twice. */
 static void check_found(long found, uint64_t different)
 {
 	uint64_t told = 0;

@@ -101,7 +101,8 @@ static int compare_values(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* Returns the median of the kept values. If their number is even, this is the lower of the two middle ones. */
+/* Returns the median of the kept values. If the number of values is even, the median is the lower of the two
+ * middle ones. */
 static inline uint64_t median_of(const struct series *series)
 {
 	uint64_t sorted[SAMPLES];

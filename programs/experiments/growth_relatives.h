@@ -87,7 +87,7 @@ static uint64_t drop_inherited(unsigned long n)
 	return clock_now() - start;
 }
 
-/* Returns whether this process maps the page, from /proc/self/pagemap. */
+/* Returns whether this process maps `page`, which it reads from /proc/self/pagemap. */
 static int is_present(const char *page)
 {
 	uint64_t entry;

@@ -69,7 +69,7 @@ int main(int count, char **arguments)
 		close(probe);
 		write_after(count, arguments, ", asynchronous protection", &async);
 	}
-	/* This is measured last, because the memory stays tracked. */
+	/* Soft-dirty tracking is measured last, because the memory stays tracked. */
 	if (keeps_soft_dirty())
 		write_after(count, arguments, ", soft-dirty", &soft_dirty);
 	print_records();

@@ -258,7 +258,8 @@ static void ask_reader(char why)
 		_exit(5);
 }
 
-/* Returns the first userfaultfd with this name, or the newest child context for 'h'. Returns -1 if there is none. */
+/* Returns the descriptor of the userfaultfd that the script created with the name `name` or, for 'h', of the
+ * newest userfaultfd of a child. Returns -1 if there is none. */
 static int source_named(char name)
 {
 	for (int i = source_count - 1; i >= 0; i--)

@@ -157,8 +157,8 @@ static int raise_loopback(void)
 	return raised;
 }
 
-/* Provides what a program finds on its own machine: the loopback interface, POSIX shared memory, and the names of its own
- * descriptors.
+/* Provides what a program expects on its own machine: the loopback interface, POSIX shared memory, and the
+ * names of its own descriptors.
  */
 static void serve_root(void)
 {
@@ -184,7 +184,7 @@ static int write_to(const char *path, const void *bytes, size_t length)
 	return done;
 }
 
-/* Prepares a compressed device of this many bytes. Returns whether it exists. */
+/* Prepares a compressed device of `bytes` bytes. Returns whether it exists. */
 static int make_zram(const char *bytes)
 {
 	/* The algorithm that Memwright uses, if the kernel has it. */
@@ -193,7 +193,8 @@ static int make_zram(const char *bytes)
 	return write_to("/sys/block/zram0/disksize", bytes, strlen(bytes));
 }
 
-/* Writes the header of swap (union swap_header of linux/swap.h) to a device of this many bytes, and enables it. */
+/* Writes the header of swap (union swap_header of linux/swap.h) to a device of `bytes` bytes, and enables the
+ * device. */
 static int enable_swap(const char *device, const char *bytes)
 {
 	static uint32_t header[PAGE / sizeof(uint32_t)];

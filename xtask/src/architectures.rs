@@ -76,7 +76,7 @@ const LIBRARIES: &[&str] = &["-p", "memwright-table", "-p", "memwright"];
 /// The package of the adapters.
 const ADAPTERS: &[&str] = &["-p", "memwright-adapters", "--tests"];
 
-/// Makes `command`, a call of cargo, build for the simulated machine `name`, in a target folder of its own.
+/// Makes `command`, a call of cargo, build for the simulated machine `name`, in a separate target folder.
 ///
 /// # Errors
 /// If there is no such machine.

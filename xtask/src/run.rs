@@ -206,8 +206,8 @@ fn figures(tier: Tier) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs those of Linux's mm selftests that the tier contains, with these policies. Skips them if their sources are not
-/// available.
+/// Runs those of Linux's mm selftests that the tier contains, on Memwright with `policies`. Skips the tests if their
+/// sources are not available.
 fn selftests(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     Ok(match conformance::run_in(tier, policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),

@@ -156,7 +156,7 @@ fn check_page(memwright: &Path, chosen: &Chosen, total: &mut Total) -> Result<()
     Ok(())
 }
 
-/// Compares the measured columns with those of the page.
+/// Compares the measured columns with the published ones.
 fn compare_columns(published: &Figures, measured: &Figures) -> Result<Compared> {
     compare::compare(published, measured, &measured.columns())
 }

@@ -19,7 +19,8 @@ pub const NAME: &str = "releases";
 pub const PAGE: &str = "docs/experiments/releases.md";
 /// The statistic in the table.
 const STATISTIC: &str = "median";
-/// The number of changes that are attributed to functions, and the minimum size of such a change, as a fraction.
+/// The number of changes for which the functions that caused them are determined, and the minimum size of such a
+/// change, as a fraction.
 const JUMPS: usize = 10;
 const SMALLEST: f64 = 0.1;
 /// The number of functions that are named for each change.
@@ -60,8 +61,7 @@ struct Change {
 }
 
 impl Change {
-    /// Returns the change as a fraction of the smaller figure, so that doubling and halving are changes of the same
-    /// size.
+    /// Returns the change as a fraction of the smaller figure, so that doubling and halving have the same size.
     fn size(&self) -> f64 {
         (self.after - self.before).abs() / self.after.min(self.before).max(1.0)
     }

@@ -87,7 +87,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Returns settings for a comparison over this number of operations, with scripts from seed 1.
+    /// Returns settings for a comparison over `operations` operations, with scripts from seed 1.
     fn of(against: Against, operations: usize) -> Self {
         Self {
             against,
@@ -149,7 +149,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Sets the seeds of `--seeds`, or the part of them that `--shard` selects.
+    /// Sets the seeds that `--seeds` names, or the part of them that `--shard` selects.
     fn take_seeds(&mut self, seeds: Option<&str>, shard: Option<Shard>) -> Result<()> {
         if shard.is_some() {
             ensure!(

@@ -1,8 +1,8 @@
 //! `cargo xtask size`: measures the size of the memory manager in a program without an operating system.
 //!
 //! The program is `crates/memwright-size`. It is built for `x86_64-unknown-none` by the profile `size`: for size, with
-//! LTO across all crates, and with panics that abort. The figure is the sum of its `.text` and `.rodata`, less that of
-//! the same program without the memory manager. Each figure has a ceiling, which may only be lowered.
+//! LTO across all crates, and with panics that abort. The figure is the sum of its `.text` and `.rodata`, minus that
+//! sum of the same program without the memory manager. Each figure has a ceiling, which may only be lowered.
 
 mod ceilings;
 mod cost;
@@ -127,7 +127,7 @@ fn memory_manager<'a>(features: &[&'a str]) -> Vec<&'a str> {
     [&["manager", "fork"], features].concat()
 }
 
-/// Builds the program with these features, and reads it. Without a feature, the program is empty.
+/// Builds the program with `features`, and reads its image. Without a feature, the program is empty.
 fn built(features: &[&str]) -> Result<(Image, PathBuf)> {
     let folder = shell::target_folder().join("size");
     let mut command = shell::cargo(["build", "-q", "--locked", "-p", PACKAGE]);
