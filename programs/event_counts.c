@@ -175,8 +175,8 @@ static long faults(void)
 	return since;
 }
 
-/* A call that populates memory and fails takes two faults on the page at which it fails, or one if that is the first
- * page. */
+/* A call that populates memory and fails takes two faults on the page at which it fails, or one fault if it
+ * fails at the first page. */
 static void pages_beyond_the_end(void)
 {
 	int file = memfd_create("short", 0);

@@ -160,7 +160,8 @@ static void forks(void)
 	expect(4, 4, 0);
 }
 
-/* The process that reserved the page gets it. The child is killed, even if it has moved its mapping. */
+/* If the pool is exhausted, a copy takes the page from the child for the process that reserved it. The child
+ * is killed at its next access, even if it has moved its mapping. */
 static void exhausted(int moves)
 {
 	char *memory = map(4 * HUGE, MAP_PRIVATE);

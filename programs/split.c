@@ -147,7 +147,7 @@ static void refusals(void)
 	close(file);
 }
 
-/* Valid requests that change nothing. */
+/* Sends valid requests that change nothing. */
 static void nothing(char *memory)
 {
 	unsigned long start = (unsigned long)memory, end = start + HUGE;

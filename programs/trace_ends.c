@@ -49,7 +49,8 @@ static void killed_in_each_stop(void)
 	CHECK(stops > 5 && stops < 20);
 }
 
-/* A tracer is killed while its tracee is in a stop or runs. The tracee continues, or is killed with it. */
+/* A tracer is killed while its tracee is in a stop or runs. The tracee continues, or is killed together with
+ * the tracer (PTRACE_O_EXITKILL). */
 static void killed_tracers(void)
 {
 	int go[2], ready[2];

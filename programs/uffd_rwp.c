@@ -242,7 +242,7 @@ static void child_stores(void *argument)
 		CHECK(!store_faults(memory + page * PAGE, 99));
 }
 
-/* Without the events, copies and moved memory are not armed. */
+/* If the userfaultfd requests no events, a child's copies and moved memory are not armed. */
 static void copies(int fd)
 {
 	char *memory = filled(fd, PAGES);
@@ -512,7 +512,7 @@ static void handler(void)
 	release(touched, PAGES);
 }
 
-/* With the events, copies and moved memory stay armed. */
+/* If the userfaultfd requests fork and move events, a child's copies and moved memory stay armed. */
 static void events(void)
 {
 	int fd = watcher(RWP_FEATURE | COUNTS | REMAP_EVENT);

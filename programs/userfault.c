@@ -556,7 +556,8 @@ static void following(void)
 	munmap(free, 5 * PAGE);
 }
 
-/* With a userfaultfd without messages, populating its memory fails, and the memory after it is populated. */
+/* If a userfaultfd raises signals instead of sending messages, locking its memory populates no page. Memory
+ * after it is populated. */
 static void refusing(void)
 {
 	int fd = watcher(SIGBUS_FEATURE);

@@ -192,7 +192,8 @@ static void ranges(void)
 	}
 }
 
-/* Holes, memory that is mapped but not registered, and memory that another descriptor has registered. */
+/* Checks the ioctls on holes, on memory that is mapped but not registered, and on memory that another
+ * descriptor has registered. */
 static void foreign(void)
 {
 	char *hole = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

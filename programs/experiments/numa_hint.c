@@ -47,7 +47,7 @@ static void fill_node(void)
 	give_up("the node has more than %zu bytes", room);
 }
 
-/* A load and a store of each page, as two instructions, so that either may fault. */
+/* Loads and stores a byte of each page, in two instructions, so that either may fault. */
 static void write_all(void)
 {
 	for (size_t at = 0; at < size; at += PAGE) {
@@ -58,7 +58,8 @@ static void write_all(void)
 	}
 }
 
-/* Linux sets a thread's scan rate when the thread is created: the writing thread is created after the rate is set. */
+/* The writing thread is created after the scan rate is set, because Linux sets a thread's scan rate when the
+ * thread is created. */
 static void *measure(void *unused)
 {
 	struct series passes = { 0 };

@@ -249,7 +249,7 @@ static long unwatch(char **words)
 	return ioctl(watcher_named(words[2]), UNWATCH, &wanted);
 }
 
-/* UFFDIO_WRITEPROTECT, or UFFDIO_RWPROTECT. */
+/* Executes UFFDIO_WRITEPROTECT or UFFDIO_RWPROTECT, as `command` says. */
 static long write_protect(unsigned long command, char **words)
 {
 	struct protection wanted = {

@@ -271,7 +271,7 @@ pub fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Fig
             tables: vec![table.clone()],
             notes: Vec::new(),
         };
-        // A case takes minutes, so its figures are printed as soon as they are there.
+        // A case takes minutes, so its figures are printed as soon as they are measured.
         println!("{}", one.markdown());
         figures.tables.push(table);
     }

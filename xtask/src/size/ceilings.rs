@@ -3,8 +3,8 @@
 /// A feature of `memwright`.
 pub struct Feature {
     pub name: &'static str,
-    /// The modules whose functions are in the program only with the feature. The compiler may inline every function of
-    /// one module, but not of all modules.
+    /// The modules whose functions are in the program only with the feature. The compiler may inline all functions of
+    /// some of these modules, but not of all of them.
     pub modules: &'static [&'static str],
     /// The features that enable this one.
     pub enabled_by: &'static [&'static str],
