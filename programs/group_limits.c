@@ -317,7 +317,7 @@ static void refused_slots(void)
 	unmake("a");
 }
 
-/* The largest process of a group is killed. The other processes are not. */
+/* The largest process of a group is killed. No other process is killed. */
 static void largest(void)
 {
 	make("a");

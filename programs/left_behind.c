@@ -1,5 +1,4 @@
-/* Are processes counted that exit, processes that outlive the program, and processes that the OOM killer
- * kills?
+/* Are these processes counted: processes that exit, that outlive the program, and that the OOM killer kills?
  *
  * Usage: `left_behind BORN LEFT HUNGRY`. BORN children exit at once. HUNGRY children, one after another,
  * write memory until they are killed. LEFT children still sleep when the program exits. The rows about

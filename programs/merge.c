@@ -281,8 +281,8 @@ static void moved_watched(void)
 	CHECK_EQ(areas_in(tail, 8), 2);
 	CHECK_EQ(protect(fd, tail + 4 * PAGE, 2, 1), 0);
 	CHECK_FAILS(protect(fd, tail + 2 * PAGE, 2, 1), ENOENT);
-	/* Memory that was moved beside never registered memory does not merge with it at once, but at a later
-	 * change. */
+	/* Memory that was moved beside never registered memory does not merge with it at once, but at the
+	 * next permission change. */
 	pages = room(8);
 	map(pages, 2);
 	map(pages + 6 * PAGE, 2);

@@ -512,7 +512,7 @@ static void handler(void)
 	release(touched, PAGES);
 }
 
-/* If the userfaultfd requests fork and move events, a child's copies and moved memory stay armed. */
+/* If the userfaultfd requests move events, moved memory stays armed. */
 static void events(void)
 {
 	int fd = watcher(RWP_FEATURE | COUNTS | REMAP_EVENT);

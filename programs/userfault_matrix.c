@@ -400,8 +400,8 @@ static void check_told(const struct combination *one)
 	store(one, 3, 0x77);
 	scan(one, told);
 	for (size_t i = 0; i < count; i++) {
-		/* Linux does not protect a discarded hugetlb page, and reports a new page that a read maps
-		 * there. */
+		/* Linux protects nothing in place of a discarded hugetlb page, and reports a page that a
+		 * later read maps there. */
 		int may = one->kind == HUGETLB && wanted[i] == MAY;
 		CHECK(told[i] == (i == 3) || may);
 	}

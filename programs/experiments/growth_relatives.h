@@ -132,7 +132,7 @@ static int has_groups(void)
 
 enum { MEMBERS = 1000, FILE_PAGES = 64 };
 static pid_t members[MEMBERS];
-/* The number of `members` that map the pages, which are the first ones. This process maps the pages too. */
+/* The number of `members` that map the pages: the first ones. This process maps the pages too. */
 static unsigned long mappers;
 static int page_file;
 /* The pages of a file, and a page that processes share because they inherited it. */

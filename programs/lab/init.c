@@ -43,8 +43,8 @@ enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, PANIC_PORT = 0x505, MOST_STRINGS =
 
 #include "unpack.h"
 
-/* Addresses without memory. The kernel's faults on them show the begin and the end of a run in QEMU's log,
- * where marks are not visible. */
+/* Addresses without memory. The kernel's faults on them show the beginning and the end of a run in QEMU's
+ * log, where marks are not visible. */
 #define RUN_BEGINS ((const char *)0x4d5700000000)
 #define RUN_ENDS ((const char *)0x4d5700001000)
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program whose calls in the kernel are hard to follow from outside: it has children and threads, so that
- * tasks switch, signals, faults in system calls, and enough time for interrupts. Region 1 is executed twice.
+ * A program whose calls in the kernel are hard to follow from outside: its children and threads make tasks
+ * switch, signals arrive, system calls fault, and it runs long enough for interrupts. Region 1 is executed
+ * twice.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -166,8 +166,8 @@ fn tests(state: &mut State) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns whether the reason for skipping a test names a tool that `cargo xtask ci` installs. In `cargo xtask ci`,
-/// such a skip fails the stage of the tests.
+/// Returns whether the reason for skipping a test names a tool or package that `cargo xtask ci` installs. In `cargo
+/// xtask ci`, such a skip fails the stage of the tests.
 fn installed(why: &str) -> bool {
     [
         "chromium",

@@ -1,5 +1,5 @@
-/* TIMES rounds of nine instructions that do not retire, which a handler skips, and one trap that does retire, INT3: 35
- * + 83 * TIMES instructions.
+/* 35 + 83 * TIMES instructions: TIMES rounds of nine instructions that do not retire, which a handler skips, and of one
+ * trap that retires, INT3.
  */
 #include "program.h"
 #define RIP 0xa8				/* the offset of uc_mcontext.gregs[REG_RIP] in struct ucontext */

@@ -1,5 +1,5 @@
-/* Counts down from TIMES while a timer of one millisecond runs, whose signal is ignored: 18 + 2 * TIMES instructions. 1
- * + 2 * TIMES of them are in region 1, however often the timer interrupts.
+/* 18 + 2 * TIMES instructions: counts down from TIMES while a timer of one millisecond runs, whose signal is ignored.
+ * Region 1 has 1 + 2 * TIMES of the instructions, however often the timer interrupts.
  */
 #include "program.h"
 #define SYS_setitimer 38
