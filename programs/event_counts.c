@@ -48,7 +48,8 @@ static void begin(void)
 		before[i] = event(names[i]);
 }
 
-/* Checks that, since `begin`, these two events occurred this many times, and no other event. */
+/* Checks that, since `begin`, the event `first` occurred `first_times` times, `second` occurred
+ * `second_times` times, and every other event not at all. */
 static void counted(const char *first, long first_times, const char *second, long second_times)
 {
 	for (int i = 0; i < EVENTS; i++) {
@@ -125,7 +126,7 @@ static void huge_pages(void)
 	NEED(madvise(small, HUGE, MADV_PAGEOUT) == 0);
 	begin();
 	NEED(madvise(small, HUGE, MADV_COLLAPSE) == 0);
-	/* The collapse swaps in each page separately, and each counts as a major fault. */
+	/* The collapse swaps in each page separately, and each page swapped in counts as a major fault. */
 	long read = event("pswpin") - before[EVENTS - 1];
 	CHECK_EQ(read, HUGE / PAGE);
 	before[2]++;
@@ -157,7 +158,7 @@ static void merged_pages(void)
 	counted("cow_ksm", 8, "", 0);
 	in_a_child(store, memory, PAGES);
 	counted("cow_ksm", PAGES - 8, "", 0);
-	/* 8 of these 16 pages are still merged, and are copied. */
+	/* 8 of these 16 pages are still merged. MADV_UNMERGEABLE copies each of them. */
 	NEED(madvise(memory, 16 * PAGE, MADV_UNMERGEABLE) == 0);
 	counted("cow_ksm", 8, "", 0);
 	set(KSM "run", "2");
@@ -174,8 +175,8 @@ static long faults(void)
 	return since;
 }
 
-/* A call that populates memory and fails takes two faults on the page at which it fails, or one if that is the first
- * page. */
+/* A call that populates memory and fails takes two faults on the page at which it fails, or one fault if it
+ * fails at the first page. */
 static void pages_beyond_the_end(void)
 {
 	int file = memfd_create("short", 0);

@@ -194,7 +194,7 @@ static void hugetlb_populated(void)
 static const struct operation {
 	const char *name;
 	void (*prepare)(void), (*operate)(void);
-	/* The expected number of pages that are faulted in, and of faults that fail. */
+	/* The expected number of pages that are faulted in, and the expected number of faults that fail. */
 	int minor, failed;
 	/* 'h' if the operation needs transparent huge pages, 'p' if it needs a hugetlb pool, 0 otherwise. */
 	char needs;

@@ -48,7 +48,8 @@ static void names(void)
 	CHECK(holds("folder/two", "first"));
 	CHECK_FAILS(open("one", O_RDONLY), ENOENT);
 	CHECK_FAILS(rmdir("folder"), ENOTEMPTY);
-	/* A rename replaces another file. The name now refers to this file, and the replaced file is still open. */
+	/* A rename replaces another file. Its name now refers to the renamed file, and the replaced file is
+	 * still open. */
 	int other = create("three", "third");
 	CHECK_EQ(rename("folder/two", "three"), 0);
 	CHECK(holds("three", "first"));

@@ -1,10 +1,10 @@
-/* Does one process ever read what the other wrote, if permissions change between fork and the writes?
+/* Does one process ever read what the other wrote, if permissions change between the fork and the writes?
  *
- * After the fork, each process may remove and restore write permission by mprotect(READ) and mprotect(READ | WRITE).
- * A memory manager that restores it without checking whether the page is shared would let both processes write to
- * one page. The program tries every order of the six steps (protect, restore, write; in the parent and in the
- * child), with the parent's page written, only read, or untouched before the fork, and with a grandchild that only
- * reads.
+ * After the fork, each process may remove and restore write permission by mprotect(READ) and mprotect(READ |
+ * WRITE). A memory manager that restores the permission without checking whether the page is shared would let
+ * both processes write to one page. The program tries every order of the six steps (protect, restore and
+ * write, in the parent and in the child). Before the fork, the parent's page is written, only read, or
+ * untouched. Some runs have a grandchild that only reads.
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /*
- * Processes fork until memory is exhausted, and each writes a MiB. Hundreds of threads reclaim at the same time, and
- * swap is full. Does one of them detect soon that nothing can be reclaimed, so that the OOM killer runs and the
- * others continue?
+ * Processes fork until memory is exhausted, and each writes a MiB. Hundreds of threads reclaim at the same
+ * time, and swap is full. Does one of the threads detect soon that nothing can be reclaimed, so that the OOM
+ * killer runs and the other threads continue?
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 enum { GENERATIONS = 14, SIZE = 1 << 20 };
 
-/* Sets the oom_score_adj of a process. The OOM killer must choose the storm, and not the process that waits for it or
- * the one that started it. */
+/* Sets the oom_score_adj of a process. The OOM killer must choose a process of the storm. It must not choose
+ * the process that waits for the storm, or the one that started this program. */
 static void set_adjustment(pid_t process, const char *value)
 {
 	char path[64];
@@ -50,7 +50,7 @@ int main(void)
 	int status;
 	if (waitpid(child, &status, 0) != child)
 		return 1;
-	/* The first process of the storm exits or is killed, as any other process. */
+	/* The first process of the storm may exit or be killed, like any other process. */
 	int is_right = WIFEXITED(status) || (WIFSIGNALED(status) && WTERMSIG(status) == 9);
 	puts(is_right ? "fork_storm: ok" : "fork_storm: another ending");
 	return !is_right;

@@ -1,8 +1,8 @@
 /* Does a fork bomb end at RLIMIT_NPROC, with an error in each of its processes, and is everything freed afterwards?
  *
- * All processes of one user fork until fork fails, and so does every child. Each process gets EAGAIN once, and the
- * number of processes equals the limit exactly. Then all exit, and fork succeeds again. Threads count in the same
- * way as processes.
+ * All processes of one user fork until fork fails. Each process gets EAGAIN once, and the number of processes
+ * equals the limit exactly. Then all exit, and fork succeeds again. Threads count in the same way as
+ * processes.
  */
 #include "check.h"
 #include <pthread.h>

@@ -139,7 +139,7 @@ static void use_group(int segment)
 	expect("runs", 02755, GROUP);
 	CHECK_FAILS(chown("runs", (uid_t)-1, GROUP + 1), EPERM);
 	CHECK_EQ(unlink("runs"), 0);
-	/* The group's permissions decide, also if others have more. */
+	/* The group's permissions decide, even if the permissions for others are wider. */
 	int file = open("groups", O_RDONLY);
 	CHECK(file >= 0);
 	close(file);

@@ -11,10 +11,10 @@
 #endif
 
 #define MIB (1UL << 20)
-/* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
+/* Linux also charges page tables, kernel stacks, and pages that CPUs have charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the charge may increase by this amount less than expected, because each CPU has charged some pages in
-   advance. */
+/* On Linux the charge may increase by this amount less than expected, because CPUs have charged some pages in
+ * advance. */
 #define AHEAD (MIB / 2)
 
 static const char *root = "/sys/fs/cgroup";
@@ -269,7 +269,7 @@ static void over(void)
 	CHECK(get("a", "memory.peak") <= 8 * (long)MIB);
 	CHECK(get("a", "memory.peak") >= 7 * (long)MIB);
 	CHECK(get("a", "memory.swap.current") < (long)AHEAD);
-	/* Without swap, a process that exceeds the limit is killed, and no other process is. */
+	/* Without swap, a process that exceeds the limit is killed. No other process is killed. */
 	char *mine = anonymous(32 * MIB);
 	NEED(mine != NULL);
 	stamp(mine, 32 * MIB / PAGE);
@@ -299,7 +299,7 @@ static void fill_swap(void *bytes)
 	CHECK(is_stamped(memory, size / PAGE));
 }
 
-/* A page gets no swap slot, because of the group's limit or because no slot is free. */
+/* A page gets no swap slot, because the group's limit is reached or because no slot is free. */
 static void refused_slots(void)
 {
 	size_t swap = row_in("/proc/meminfo", "SwapTotal") * 1024;
@@ -317,7 +317,7 @@ static void refused_slots(void)
 	unmake("a");
 }
 
-/* The largest process of a group is killed, and the others are not. */
+/* The largest process of a group is killed. No other process is killed. */
 static void largest(void)
 {
 	make("a");

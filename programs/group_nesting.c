@@ -13,9 +13,9 @@
 #endif
 
 #define MIB (1L << 20)
-/* Linux also charges page tables, kernel stacks, and pages that each CPU has charged in advance. */
+/* Linux also charges page tables, kernel stacks, and pages that CPUs have charged in advance. */
 #define BESIDE (3 * MIB)
-/* On Linux the count may be lower by this amount, because each CPU has charged some pages in advance. */
+/* On Linux the charge may be lower by this amount, because CPUs have charged some pages in advance. */
 #define AHEAD (MIB / 2)
 /* The number of levels of the deep tree. */
 #define DEEP 300
@@ -289,7 +289,7 @@ static void charges(void *nothing)
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
-		/* The process enters a group at a lower level, which has no controller of its own. */
+		/* The process enters a descendant group that has no controller of its own. */
 		NEED(set("a/c/d/cgroup.procs", "0") == 0);
 		touched(4 * MIB);
 		CHECK(near(get("a/memory.current"), 12 * MIB));
@@ -491,7 +491,7 @@ static void deep(void)
 	CHECK_FAILS(access("d", F_OK), ENOENT);
 }
 
-/* Processes move between groups while these are removed and created. */
+/* Processes move between groups while the groups are removed and created. */
 static void races(void)
 {
 	make("a");

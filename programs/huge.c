@@ -97,8 +97,8 @@ static void first_touch(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* Parent and child write in this order: p is the parent and c the child, writing to the first page; P and C write to
- * the last page. */
+/* Parent and child write in the order that `order` gives: p (parent) and c (child) write to the first page, P
+ * and C to the last page. */
 static void share(const char *order)
 {
 	char *memory = fresh(1, MADV_HUGEPAGE);

@@ -24,7 +24,7 @@
 #define HUGE (512 * PAGE)
 #define SETTING "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-/* Whether the setting could be changed. If so, pages with MADV_HUGEPAGE are huge. */
+/* Whether the setting could be changed. If it could, pages with MADV_HUGEPAGE are huge. */
 static int gives_huge;
 
 static int set(const char *word)

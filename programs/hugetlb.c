@@ -160,7 +160,8 @@ static void forks(void)
 	expect(4, 4, 0);
 }
 
-/* The process that reserved the page gets it. The child is killed, even if it has moved its mapping. */
+/* If the pool is exhausted, a copy takes the page from the child for the process that reserved it. The child
+ * is killed at its next access, even if it has moved its mapping. */
 static void exhausted(int moves)
 {
 	char *memory = map(4 * HUGE, MAP_PRIVATE);
@@ -325,8 +326,8 @@ static void shown(void)
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 }
 
-/* Reads pagemap of hugetlb memory that is registered with userfaultfd. The entry of an absent page has the bit of huge
- * pages too, and is not a swap entry. */
+/* Reads pagemap of hugetlb memory that is registered with userfaultfd. For an absent page, pagemap also sets
+ * the bit of huge pages, and does not report a swap entry. */
 static void watched(void)
 {
 	enum { IS_HUGE = 1 << 6 };

@@ -122,8 +122,8 @@ static const struct tracker trackers[] = {
 	{ "PAGEMAP_SCAN", protect, ask_scan },
 };
 
-/* Saves the present pages that were written since the checkpoint `before`, or all of them if there is none. The list of
- * the other pages refers to the same places as that of `before`. */
+/* Saves the present pages that were written since the checkpoint `before`, or all present pages if `before`
+ * is NULL. For a present page that was not written, the list refers to the place that `before` has for it. */
 static struct checkpoint save(char *memory, size_t pages, const unsigned char *there, const unsigned char *written,
 			      const struct checkpoint *before, uint32_t number)
 {

@@ -1,8 +1,8 @@
 /* What happens to a program that makes lists in the kernel grow while memory is exhausted?
  *
- * After memory has been used up, timers are set, threads wait and signals are queued. Each call must succeed or fail
- * with an error. Each attempt runs in a separate process, which may be killed for lack of memory. The machine must
- * then be able to run the next one.
+ * After memory has been used up, timers are set, threads wait and signals are queued. Each call must succeed
+ * or fail with an error. Each attempt runs in a separate process, which may be killed for lack of memory. The
+ * machine must then be able to run the next attempt.
  */
 #include "check.h"
 #include <linux/futex.h>
@@ -94,7 +94,8 @@ static void wait_together(void)
 	CHECK(count == THREADS || refused());
 	while (__atomic_load_n(&started, __ATOMIC_SEQ_CST) < count)
 		sched_yield();
-	/* A tenth of the threads are woken and wait again, or start to wait only now. The others are requeued. */
+	/* At most a tenth of the threads are woken, and wait again. Some threads may not have begun to wait
+	 * before. All threads that wait are then requeued. */
 	long woken = syscall(SYS_futex, &word, FUTEX_WAKE, count / 10, NULL, NULL, 0);
 	CHECK(woken >= 0 && woken <= count / 10);
 	for (int step = 0; step < 3; step++) {

@@ -1,7 +1,7 @@
 /* What happens to a program that makes the kernel allocate more memory for it than the machine has?
  *
- * Each attempt continues until a call fails or a number of objects has been created. It runs in a separate process,
- * which may be killed for lack of memory. The machine must then be able to run the next one.
+ * Each attempt continues until a call fails or a number of objects has been created. It runs in a separate
+ * process, which may be killed for lack of memory. The machine must then be able to run the next attempt.
  */
 #include "check.h"
 #include <sys/epoll.h>

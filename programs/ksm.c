@@ -146,7 +146,7 @@ static void forked(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Permission changes, and MADV_UNMERGEABLE, on merged pages. */
+/* Checks permission changes, and MADV_UNMERGEABLE, on merged pages. */
 static void no_more(void)
 {
 	char *memory = map("gggggg");

@@ -1,8 +1,8 @@
-/* Are processes counted that exit, that outlive the program, or that the OOM killer kills?
+/* Are these processes counted: processes that exit, that outlive the program, and that the OOM killer kills?
  *
- * Usage: `left_behind BORN LEFT HUNGRY`. BORN children exit at once. HUNGRY children write memory until they are
- * killed, one after another. LEFT children still sleep when the program exits. The rows about processes in the
- * account must equal these numbers.
+ * Usage: `left_behind BORN LEFT HUNGRY`. BORN children exit at once. HUNGRY children, one after another,
+ * write memory until they are killed. LEFT children still sleep when the program exits. The rows about
+ * processes in the account must equal these numbers.
  */
 #include "check.h"
 

@@ -38,8 +38,8 @@ static int comes_out(int from, size_t length, int seed)
 	return memcmp(got, wanted, length) == 0;
 }
 
-/* A page in a pipe keeps its contents although this process unmaps it and the other process that maps it overwrites
- * it. */
+/* A page in a pipe keeps its contents although the process that put it there unmaps it, and the other
+ * process, which also maps it, overwrites it. */
 static void over_fork(int parent_lends, int before)
 {
 	int ends[2];

@@ -54,8 +54,8 @@ static void overcommit(void *unused)
 static void areas(void *unused)
 {
 	(void)unused;
-	/* The permissions of every second page of a range change, which adds two areas each time, until the limit is
-	 * reached. */
+	/* Changes the permissions of every second page of a range, which adds two areas each time, until the
+	 * limit is reached. */
 	enum { PAGES = 140000 };
 	char *range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
 	NEED(range != MAP_FAILED);
@@ -65,14 +65,14 @@ static void areas(void *unused)
 			break;
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(at > 65000 && at <= 65530);
-	/* At the limit, a hole would require one more area. One below the limit, a change that requires two more areas
-	 * fails. */
+	/* At the limit, a hole fails, because it would require one more area. If the permission changes,
+	 * which require two areas each, stopped one area below the limit, one hole succeeds. */
 	int holes = 0;
 	while (holes < 3 && munmap(range + (PAGES - 2 - 2 * holes) * PAGE, PAGE) == 0)
 		holes++;
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(holes < 2);
-	/* A new mapping fails only beyond the limit, and not at it. */
+	/* A new mapping succeeds at the limit, and fails beyond it. */
 	char *last = mmap(NULL, PAGE, PROT_EXEC | PROT_READ, PRIVATE, -1, 0);
 	CHECK(last != MAP_FAILED);
 	CHECK_FAILS((long)mmap(NULL, PAGE, PROT_EXEC | PROT_READ, PRIVATE, -1, 0), ENOMEM);

@@ -1,5 +1,5 @@
-/* Does a sealed file of memfd_create stay unchanged: can no mapping write to it, whether it existed before, is created
- * later or is made writable, and does sealing fail only while such a mapping exists?
+/* Does a sealed file of memfd_create stay unchanged? Can no mapping write to it, whether the mapping existed
+ * before, is created later or is made writable? Does sealing fail only while a writable mapping exists?
  */
 #include "check.h"
 #include <sys/vfs.h>
@@ -85,7 +85,7 @@ static void unwritable(int file)
 static void write_seal(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);
-	/* Each of these mappings can be written now or can be made writable, so it prevents the seal. */
+	/* Each of the following mappings can be written now or can be made writable, so it prevents the seal. */
 	char *writes = map(file, RW, MAP_SHARED);
 	NEED(writes != MAP_FAILED);
 	CHECK_FAILS(seal(file, F_SEAL_WRITE), EBUSY);
@@ -100,7 +100,7 @@ static void write_seal(void)
 	CHECK_EQ(seals(file), 0);
 	CHECK_EQ(mprotect(could, PAGE, RW), 0);
 	CHECK_EQ(munmap(could, PAGE), 0);
-	/* None of these mappings can write to the file, now or later. */
+	/* None of the following mappings can write to the file, now or later. */
 	int reader = again(file, O_RDONLY);
 	NEED(reader >= 0);
 	char *reads = map(reader, PROT_READ, MAP_SHARED);

@@ -52,7 +52,7 @@ static long locked(void)
 	return value;
 }
 
-/* The areas that a child inherits, touched or not, merge with a new mapping only if the parent never touched them. */
+/* In a child, an inherited area merges with a new mapping only if the parent never touched the area. */
 static void child_apart(void)
 {
 	char *touched = room(4), *fresh = room(4);
@@ -65,7 +65,7 @@ static void child_apart(void)
 	CHECK_EQ(areas_in(touched, 4), child == 0 ? 2 : 1);
 	CHECK_EQ(areas_in(fresh, 4), 1);
 	if (child == 0) {
-		/* The child's private copies do not change that. */
+		/* The inherited area still does not merge after the child has made private copies. */
 		memset(touched, 2, 2 * PAGE);
 		CHECK_EQ(mprotect(touched + 2 * PAGE, 2 * PAGE, PROT_READ), 0);
 		CHECK_EQ(mprotect(touched + 2 * PAGE, 2 * PAGE, RW), 0);
@@ -75,7 +75,8 @@ static void child_apart(void)
 	CHECK(exited(wait_for(child), 0));
 }
 
-/* Parts of one area merge again. If a fork happened in between, they do in the parent but not in the child. */
+/* Parts of one area merge again. After a fork in between, they merge again in the parent, but not in the
+ * child. */
 static void parts(void)
 {
 	char *pages = room(2);
@@ -127,7 +128,7 @@ static void touched_apart(void)
 	CHECK_EQ(areas_in(alike, 2), 1);
 }
 
-/* A resize that unmaps holes and other areas, and the accounting of locked memory after a move with
+/* Checks a resize that unmaps holes and other areas, and the accounting of locked memory after a move with
  * MREMAP_DONTUNMAP. */
 static void moves(void)
 {
@@ -162,8 +163,8 @@ static void moves(void)
 	CHECK_EQ(locked() - before, 0);
 }
 
-/* An area does not merge with the one that it leaves behind with MREMAP_DONTUNMAP, even if neither has a page. It
- * merges with other areas. */
+/* An area does not merge with the area that it leaves behind with MREMAP_DONTUNMAP, even if both have no
+ * page. It merges with other areas. */
 static void left_behind(void)
 {
 	char *pages = room(12);
@@ -221,8 +222,8 @@ static void moved_files(void)
 	move(pages + 6 * PAGE, 2, pages, 0);
 	map_file(pages + 2 * PAGE, 2, file, 2);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* If the area is moved in two halves over the same distance, the halves merge again. Over different distances
-	 * they do not. */
+	/* If the area is moved in two halves over the same distance, the halves merge again. Over different
+	 * distances, they do not merge. */
 	move(pages, 1, pages + 6 * PAGE, 0);
 	move(pages + PAGE, 2, pages + 7 * PAGE, 0);
 	CHECK_EQ(areas_in(pages + 6 * PAGE, 3), 1);
@@ -239,13 +240,14 @@ static void moved_files(void)
 	map_file(pages + 6 * PAGE, 2, file, 2);
 	move(pages + 6 * PAGE, 2, pages + 2 * PAGE, 0);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* The same is true of the area that MREMAP_DONTUNMAP leaves behind. */
+	/* The area that MREMAP_DONTUNMAP leaves behind also merges as a new one does. */
 	pages = room(10);
 	map_file(pages, 2, file, 0)[0] = 1;
 	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
 	map_file(pages + 2 * PAGE, 2, file, 2);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* Areas that differ in their permissions alone do not share an anon_vma either. */
+	/* Areas that differ only in their permissions do not share an anon_vma, so they stay separate when
+	 * their permissions become equal. */
 	pages = room(10);
 	map_file(pages, 2, file, 0);
 	map_file(pages + 6 * PAGE, 2, file, 2)[0] = 1;
@@ -279,7 +281,8 @@ static void moved_watched(void)
 	CHECK_EQ(areas_in(tail, 8), 2);
 	CHECK_EQ(protect(fd, tail + 4 * PAGE, 2, 1), 0);
 	CHECK_FAILS(protect(fd, tail + 2 * PAGE, 2, 1), ENOENT);
-	/* Memory that was moved beside memory that was never registered merges with it only at a later change. */
+	/* Memory that was moved beside never registered memory does not merge with it at once, but at the
+	 * next permission change. */
 	pages = room(8);
 	map(pages, 2);
 	map(pages + 6 * PAGE, 2);

@@ -415,8 +415,8 @@ static void who_uses_it_keeps_it(void)
 	NEED(rmdir(at("b")) == 0);
 }
 
-/* A detached mount is removed from the tree at once, together with the mounts in it. For the processes in it, it
- * continues to work. */
+/* A detached mount is removed from the tree at once, together with the mounts in it. It continues to work for
+ * the processes in it. */
 static void detached_for_others(void)
 {
 	char byte = 0, path[256];

@@ -42,7 +42,8 @@ static int ended(int reader)
 
 enum carrier { STREAMS, DATAGRAMS, SEQUENCES, EPOLLS, CONNECTIONS };
 
-/* Creates a listener and a connection that it does not accept. What the client sends is queued in the listener. */
+/* Creates a listener, `ends[1]`, and a client, `ends[0]`, whose connection is never accepted. The client's
+ * messages are queued at the listener. */
 static void connection(int ends[2])
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };

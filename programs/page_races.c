@@ -1,10 +1,10 @@
 /* Are all writes kept if pages change their frames while threads write to them?
  *
- * Three threads write to pages continuously, and check that each page still contains what they wrote last. Meanwhile
- * the first thread migrates the pages between nodes while NUMA balancing moves them back, or the pages, most of
- * which are equal most of the time, are merged as fast as they are written. A write that races with a migration or a
- * merge either reaches the page's new frame or faults. It must never be lost, and never become visible in another
- * page.
+ * Three threads write to pages continuously, and check that each page still contains what they wrote last. In
+ * the kind "migrate", the first thread migrates the pages between nodes, and NUMA balancing moves them back.
+ * In the kind "merge", most pages are equal most of the time, and are merged as fast as they are written. A
+ * write that races with a migration or a merge either reaches the page's new frame or faults. It must never
+ * be lost, and never become visible in another page.
  *
  * Usage: `page_races KIND ROUNDS OFFSET`, where KIND is migrate, merge or all. The offset shifts the calls relative
  * to the writes. A round of migration is one call for all pages, and four rounds of merging are one scan of all
@@ -44,7 +44,7 @@ static void *write_always(void *argument)
 			*word = last[page];
 		}
 		__builtin_ia32_pause();
-		/* If there are fewer CPUs than threads, this lets the other threads run. */
+		/* Lets the other threads run, if there are fewer CPUs than threads. */
 		if (round % 16 == 0)
 			sched_yield();
 	}
@@ -134,7 +134,8 @@ static void migrate(unsigned long rounds)
 	NEED(write_file(PACE, "1000"));
 }
 
-/* The written value changes so rarely that scans find equal pages, but soon after a merge each page is written again.
+/* The written value changes rarely enough that scans find equal pages, and often enough that each merged page
+ * is soon written again.
  */
 static void merge(unsigned long scans)
 {

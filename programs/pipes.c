@@ -147,7 +147,7 @@ static void opened_again(void)
 	CHECK_FAILS(read(reader, &byte, 1), EAGAIN);
 	close(reader);
 	close(ends[0]);
-	/* This is also true if there is no reader. */
+	/* The pipe can also be opened through its write end while it has no reader. */
 	snprintf(name, sizeof name, "/proc/self/fd/%d", writer);
 	int second = open(name, O_WRONLY | O_NONBLOCK);
 	CHECK(second >= 0);

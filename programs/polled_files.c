@@ -1,9 +1,9 @@
 /* What do poll and epoll report for files in /proc and /sys, and for a signalfd on which several processes wait?
  *
- * Files of a process are always ready and cannot be added to an epoll, except for its mounts files, which report
- * each change once. Other files in /proc can be added. An attribute in /sys reports a change until it is read. A
- * signalfd in an epoll reports the signals of the process that added it, but a read returns the signals of the
- * process that reads.
+ * Files of a process are always ready and cannot be added to an epoll, except for the process's mounts files,
+ * which report each change once. Other files in /proc can be added. An attribute in /sys reports a change
+ * until it is read. A signalfd in an epoll reports the signals of the process that added it, but a read
+ * returns the signals of the process that reads.
  */
 #include "check.h"
 #include <poll.h>
@@ -152,7 +152,8 @@ static void close_signals(void)
 
 static void shared_signals(int how)
 {
-	/* A signal to the child does not make the entry ready, until the entry is checked for another reason. */
+	/* A signal to the child does not make the entry ready. The child's signal is found when the entry is
+	 * checked for another reason. */
 	open_signals(how);
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -206,7 +207,8 @@ static void shared_signals(int how)
 	CHECK_EQ(found(20), 1);
 	CHECK_EQ(taken(), SIGUSR1);
 	raise(SIGUSR1);
-	/* After that, no wakeup reports the entry. It is still on the ready list, unless it is edge-triggered. */
+	/* After the child's exit event, no wakeup reports the entry, although a signal is pending. The entry
+	 * is still on the ready list, unless it is edge-triggered. */
 	CHECK_EQ(found(20), !how);
 	CHECK_EQ(taken(), SIGUSR1);
 	turns_close(&turns);

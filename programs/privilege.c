@@ -128,8 +128,8 @@ static void sets(void *unused)
 	CHECK_EQ(status_row("CapPrm:\t") >> CAP_KILL & 1, 0);
 }
 
-/* A change to another user ID clears all capabilities. A change of the effective user ID alone clears the effective
- * ones, until it is 0 again. */
+/* A change to another user ID clears all capabilities. A change of only the effective user ID clears the
+ * effective capabilities, until that ID is 0 again. */
 static void ids(void *unused)
 {
 	(void)unused;

@@ -122,7 +122,7 @@ static void status(void)
 	CHECK(labs(row_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
-/* Returns the field with this number in /proc/self/stat. The number must be above that of the name. */
+/* Returns field `number` of /proc/self/stat. The number must be above 2, which is that of the name. */
 static unsigned long stat_field(int number)
 {
 	char text[1024];

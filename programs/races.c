@@ -30,10 +30,11 @@ static __thread unsigned me;
 
 /* The page contains a pair of words for each writer, which stores to the first word before the second. */
 static volatile uint64_t *page;
-/* A second mapping of the same page, if the page is shared. */
+/* A second mapping of the page, if the page is shared. */
 static volatile uint64_t *window;
 
-/* A writer whose store faulted in this generation or an earlier one waits for the next generation. */
+/* The current generation. A writer whose store faulted in it or in an earlier generation waits for the next
+ * one. */
 static volatile uint64_t generation;
 static volatile int finished;
 
@@ -69,7 +70,7 @@ static void *write_always(void *argument)
 			writers[me].done++;
 		}
 		__builtin_ia32_pause();
-		/* If there are fewer CPUs than threads, this lets the other threads run. */
+		/* Lets the other threads run, if there are fewer CPUs than threads. */
 		if (turn % 16 == 0)
 			sched_yield();
 	}

@@ -111,8 +111,8 @@ static void joined(int file)
 	end(&child);
 }
 
-/* Each of `count` processes holds the lock of its own byte and waits for that of the next one. The last process closes
- * the cycle. */
+/* Each of `count` children holds the lock of its own byte and waits for the next byte, which the next child
+ * holds. This process holds the last byte, and closes the cycle by a request for the first one. */
 static void circle(int file, int count)
 {
 	struct turns turns[16];
@@ -254,8 +254,8 @@ static pid_t first_heir(int file, struct turns *turns)
 		CHECK_EQ(wait_set(file, F_WRLCK, 0, 1), 0);
 		turn_pass(turns->to_parent);
 		turn_await(turns->to_child);
-		/* The second child holds byte 1 and waits for byte 0, first because of the parent and now because of
-		 * this child. */
+		/* The second child holds byte 1 and waits for byte 0, which the parent held before and this
+		 * child holds now. */
 		CHECK_FAILS(wait_set(file, F_WRLCK, 1, 1), EDEADLK);
 		end_child();
 	}

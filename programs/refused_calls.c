@@ -182,7 +182,7 @@ static void queues(void)
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 }
 
-/* Rarely used calls that must succeed. */
+/* Makes rarely used calls that must succeed. */
 static void granted(void)
 {
 	int file = memfd_create("granted", 0), zero = open("/dev/zero", O_RDONLY);
@@ -221,7 +221,7 @@ static void granted(void)
 	close(file), close(zero);
 }
 
-/* The names "." and "..", which always exist and can be neither created nor removed. */
+/* Checks the names "." and "..", which always exist and can be neither created nor removed. */
 static void dots(void)
 {
 	char folder[] = "/tmp/dots-XXXXXX";
@@ -270,7 +270,7 @@ static void own_descriptors(void *unused)
 	CHECK(getppid() == 1 || chdir("/proc/1/fd") != 0);
 }
 
-/* Clocks that cannot be set, and invalid times. */
+/* Checks clocks that cannot be set, and invalid times. */
 static void clocks(void)
 {
 	struct timespec bad = { 0, 1000000000 }, good = { 1, 0 };

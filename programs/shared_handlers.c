@@ -1,6 +1,7 @@
 /* Do processes that clone creates with CLONE_SIGHAND share signal handlers, and no other signal state?
  *
- * They also share the address space, and take turns so that only one of them uses the C library at a time.
+ * The processes also share the address space, and take turns so that only one of them uses the C library at a
+ * time.
  */
 #include "check.h"
 #include <sched.h>
@@ -114,8 +115,8 @@ static void what_is_shared(void)
 	CHECK(own_mask_holds);
 	CHECK(own_pending_holds);
 	CHECK(!waits(SIGUSR2));
-	/* The child now ignores SIGTERM. That discards only its own pending signal, and the parent's stays pending for
-	 * now. */
+	/* The child now ignores SIGTERM. This has discarded the child's own pending SIGTERM. The parent's
+	 * SIGTERM is still pending. */
 	CHECK(handler_of(SIGTERM) == SIG_IGN);
 	CHECK(waits(SIGTERM));
 	hold(SIG_UNBLOCK, SIGTERM);

@@ -49,7 +49,8 @@ static int receive_file(int socket)
 	return file;
 }
 
-/* Creates a ring of a socket pair. Each end is either in its own queue or in that of the other end. */
+/* Creates a ring of a socket pair. Each end is in a message, either in its own queue or in that of the other
+ * end. */
 static void make_ring(int kind, int type, int writer)
 {
 	int ends[2];

@@ -51,7 +51,7 @@ static uint64_t word(const char *path, uint64_t index)
 	return value;
 }
 
-/* Returns those flags of the page at an address that describe its folio. */
+/* Returns the flags that describe the folio of the page at `address`. */
 static uint64_t folio_flags(const void *address)
 {
 	uint64_t entry = word("/proc/self/pagemap", (uintptr_t)address / PAGE);
@@ -147,7 +147,7 @@ static void refusals(void)
 	close(file);
 }
 
-/* Valid requests that change nothing. */
+/* Sends valid requests that change nothing. */
 static void nothing(char *memory)
 {
 	unsigned long start = (unsigned long)memory, end = start + HUGE;

@@ -142,7 +142,7 @@ static void populate(void) {
 	char *at = map(LARGE, PROT_READ | PROT_WRITE, MAP_POPULATE);
 	CHECK(at[LARGE - 1] == 0);
 	CHECK(munmap(at, LARGE) == 0);
-	/* With swap, this is more than fits in memory, and the pages populated first are swapped out for the others. */
+	/* With swap, LARGE exceeds the memory, and the pages populated first are swapped out for the others. */
 	at = map(LARGE, PROT_READ | PROT_WRITE, 0);
 	CHECK(madvise(at, LARGE, MADV_POPULATE_WRITE) == 0);
 	CHECK(munmap(at, LARGE) == 0);
@@ -300,7 +300,7 @@ static void descriptors(void) {
 	int farthest = (int)limit - 1;
 	CHECK(dup2(event, farthest) == farthest);
 	/* After the close, two numbers below the highest are free: `first` and, after all the numbers in use,
-	 * `last` + 1. The search for the second one passes all of them. */
+	 * `last` + 1. The search for `last` + 1 passes all the numbers in use. */
 	close(first);
 	CHECK(dup(event) == first);
 	CHECK(dup(event) == last + 1);
@@ -499,8 +499,8 @@ static void showing_others(void)
 	close(ready[1]);
 }
 
-/* Opens many connections over the loopback interface. Reads of the lists of the other family and protocol skip all of
- * them. */
+/* Opens many connections over the loopback interface. Reads of the lists of the other address family and of
+ * the other protocol skip all of the connections. */
 static void connections(void)
 {
 	enum { MOST = 12000 };

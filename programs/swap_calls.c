@@ -1,4 +1,5 @@
-/* Are pages of files in memory swapped out if no process maps them, and only system calls write and read them?
+/* Are pages of files in memory swapped out if no process maps the files, and only system calls write and read
+ * them?
  *
  * The files are larger than the memory. While they are in use, none of the program's other requests may fail for lack
  * of memory. Without a swap device the files are small.

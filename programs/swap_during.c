@@ -170,7 +170,7 @@ static void fills(unsigned long pages)
 	NEED(munmap(watched, pages * PAGE) == 0);
 }
 
-/* Pages are collapsed into huge pages if there is memory for these, and are then swapped out again. */
+/* Pages are collapsed into huge pages if memory for huge pages is available, and are then swapped out again. */
 static void joins(unsigned long pages)
 {
 	unsigned long length = pages * PAGE / HUGE_SIZE * HUGE_SIZE;

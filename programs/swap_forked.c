@@ -1,10 +1,10 @@
 /* If pages that a process shares with its children are swapped out, does each process read them back, and is none
  * killed?
  *
- * While one process still maps a page, a copy of it in compressed memory takes space but frees none. A kernel that
- * writes the copy before the last process unmaps the page therefore runs out of memory while swap is almost empty.
- * The pages compress to about a third. Needs a swap device, and memory for the shared pages, but less than for these
- * and the other pages together.
+ * While one process still maps a page, a copy of it in compressed memory takes space but frees none. A kernel
+ * that writes the copy before the last process unmaps the page therefore runs out of memory while swap is
+ * almost empty. The pages compress to about a third. Needs a swap device. The machine's memory must hold the
+ * shared pages, but not the shared and the other pages together.
  *
  * Usage: swap_forked [MEBIBYTES_SHARED [CHILDREN [OTHER_MEBIBYTES]]]
  */
@@ -35,7 +35,7 @@ static int is_as_written(unsigned long page)
 	return 1;
 }
 
-/* Reads every page, and writes to some of them, which makes these private. */
+/* Reads every page. Writes to some pages, which makes them private. */
 static int use(unsigned long own)
 {
 	for (unsigned long page = 0; page < pages; page++) {

@@ -267,7 +267,7 @@ static void leader_ends_first(void *unused)
 	syscall(SYS_exit, 9);
 }
 
-/* If the last thread exits, the process does too, with that thread's code. */
+/* If the last thread exits, the process exits too, with that thread's exit code. */
 static void thread_ends_process(void *unused)
 {
 	(void)unused;

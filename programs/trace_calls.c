@@ -14,7 +14,8 @@ static int two_calls(void)
 	return group > 0 && big == -1 && errno == ENOSYS ? 7 : 1;
 }
 
-/* Each call stops twice. Bit 7 marks these stops, and PTRACE_GET_SYSCALL_INFO reports which of the two it is. */
+/* Each call stops twice. Bit 7 marks these stops, and PTRACE_GET_SYSCALL_INFO reports whether a stop is the
+ * entry or the exit. */
 static void both_ends(void)
 {
 	struct user_regs_struct regs;

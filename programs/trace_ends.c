@@ -18,7 +18,7 @@ static int forks_and_ends(void)
 	return 2;
 }
 
-/* SIGKILL in each stop of a process for which all options are set. */
+/* Sends SIGKILL in each stop of a process for which all options are set. */
 static void killed_in_each_stop(void)
 {
 	int stops = 1;
@@ -49,7 +49,8 @@ static void killed_in_each_stop(void)
 	CHECK(stops > 5 && stops < 20);
 }
 
-/* A tracer is killed while its tracee is in a stop or runs. The tracee continues, or is killed with it. */
+/* A tracer is killed while its tracee is in a stop or runs. The tracee continues, or is killed together with
+ * the tracer (PTRACE_O_EXITKILL). */
 static void killed_tracers(void)
 {
 	int go[2], ready[2];
@@ -139,7 +140,7 @@ static void mutual(void)
 			pause();
 	}
 	usleep(20000);
-	/* The exit of the first one is reported to its parent after the other has exited. */
+	/* The exit of `one` is reported to its parent only after its tracer, `other`, has exited. */
 	CHECK_EQ(kill(one, SIGKILL), 0);
 	CHECK_EQ(kill(other, SIGKILL), 0);
 	CHECK_EQ(ended_with(other), 256 + SIGKILL);

@@ -78,7 +78,7 @@ static int vforks(void)
 	return waitpid(child, &status, 0) == child ? WEXITSTATUS(status) : 1;
 }
 
-/* vfork: there is one event when the child exists, and one when it has released the memory. */
+/* vfork: there is one event when the child exists, and one event when the child has released the memory. */
 static void vfork_event(void)
 {
 	pid_t child = traced_child(vforks);

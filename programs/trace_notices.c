@@ -63,7 +63,7 @@ static pid_t stopping_child(int stops)
 	return child;
 }
 
-/* Stops of a tracee, with a wait that blocks and with one that does not. */
+/* Checks the signals for stops of a tracee, with a wait that blocks and with one that does not. */
 static void stops(int code)
 {
 	pid_t child = stopping_child(ROUNDS);
@@ -82,7 +82,7 @@ static void stops(int code)
 	expect(child, CLD_EXITED, 7);
 }
 
-/* Stops and exits of children without a tracer. */
+/* Checks the signals for stops and exits of children that have no tracer. */
 static void children(int code)
 {
 	for (int i = 0; i < ROUNDS / 10; i++) {
@@ -97,7 +97,8 @@ static void children(int code)
 		expect(child, code, SIGSTOP);
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		CHECK_EQ(ended_with(child), 256 + SIGKILL);
-		/* The signal for the exit can merge with a signal for the continuation by SIGKILL, if there is such a signal. */
+		/* SIGKILL can also cause a signal for the continuation of the stopped child, with which the
+		 * signal for the exit merges. */
 		expect(child, CLD_KILLED, SIGKILL);
 	}
 }
@@ -206,8 +207,8 @@ int main(void)
 		CHECK_FAILS(waitpid(child, NULL, 0), ECHILD);
 		expect(child, CLD_EXITED, 3);
 	}
-	/* A tracer that ignores the signal gets none for stops, and one for the exit of a tracee because the signal is
-	 * blocked. */
+	/* A tracer that ignores SIGCHLD gets no signal for stops. It gets one for the exit of a tracee,
+	 * because the signal is blocked. */
 	react(SIG_IGN, 0);
 	stops(-1);
 	pid_t child = fork();

@@ -177,7 +177,8 @@ static void one_thread_traces(void)
 	pthread_t thread;
 	int parent[2];
 	CHECK_EQ(pipe(parent), 0);
-	/* Uses a grandchild, because a child could also be waited for as a child. */
+	/* Uses a grandchild, because any thread of the parent could wait for a child, even without tracing
+	 * it. */
 	pid_t middle = fork();
 	if (middle == 0) {
 		pid_t child = waiting_child();

@@ -1,11 +1,12 @@
 /* Is every write reported, whatever its race with arming, with the scan that re-protects, and with the removal of
  * protection?
  *
- * Three threads increment counts in pages with asynchronous uffd-wp, and record each count elsewhere after storing
- * it. Meanwhile the first thread repeatedly scans and re-protects, or removes all protection, protects everything
- * and scans. A count that was recorded before a scan began must have been reported by that scan or an earlier one,
- * and no count may be lost. If the kernel uses the processor's dirty bit, a count that was recorded before a scan is
- * not reported by a later one. If stores fault, one that races with a scan may be reported by both scans.
+ * Three threads increment counts in pages with asynchronous uffd-wp, and record each count elsewhere after
+ * storing it. Meanwhile the first thread repeatedly scans and re-protects, or removes all protection,
+ * protects everything and scans. A count that was recorded before a scan began must have been reported by
+ * that scan or an earlier one, and no count may be lost. If the kernel uses the processor's dirty bit, a
+ * count that was recorded before a scan is not reported by a later one. If the kernel lets stores fault
+ * instead, a store that races with a scan may be reported by this scan and by the next.
  *
  * Usage: `track_races KIND ROUNDS OFFSET dirty-bit|faults`, where KIND is scan, arm or all. The offset shifts the
  * calls relative to the stores.
@@ -42,7 +43,7 @@ static void *write_always(void *argument)
 			__atomic_store_n(&noted[page][0], count, __ATOMIC_SEQ_CST);
 		}
 		__builtin_ia32_pause();
-		/* If there are fewer CPUs than threads, this lets the other threads run. */
+		/* Lets the other threads run, if there are fewer CPUs than threads. */
 		if (count % 16 == 0)
 			sched_yield();
 	}
@@ -115,8 +116,8 @@ static void arm_round(void)
 	note_all(before);
 	scan(told);
 	for (int page = 0; page < PAGES; page++)
-		/* One store may have happened before the arming but have been recorded after it. A second store happened
-		 * after the arming. */
+		/* Of two stores that were recorded after the arming, the first may have happened before it,
+		 * but the second happened after it and must be reported. */
 		CHECK(told[page] || before[page] < armed[page] + 2);
 	remember(told, before);
 }

@@ -242,7 +242,7 @@ static void child_stores(void *argument)
 		CHECK(!store_faults(memory + page * PAGE, 99));
 }
 
-/* Without the events, copies and moved memory are not armed. */
+/* If the userfaultfd requests no events, a child's copies and moved memory are not armed. */
 static void copies(int fd)
 {
 	char *memory = filled(fd, PAGES);
@@ -263,7 +263,7 @@ static void copies(int fd)
 	for (int page = 0; page < PAGES; page++)
 		CHECK_EQ(load_faults(memory + page * PAGE), page >= 4 && page < 8);
 	release(memory, PAGES);
-	/* Pages that UFFDIO_MOVE moves into such memory are armed. */
+	/* Pages that UFFDIO_MOVE moves into memory registered for read-write protection are armed. */
 	memory = filled(fd, PAGES);
 	char *source = anonymous(PAGE);
 	source[0] = 42;
@@ -329,7 +329,7 @@ static void accesses(int fd)
 	CHECK_EQ(accessed(memory, PAGES) & 3, 0);
 	CHECK(!store_faults(memory, 1));
 	CHECK_EQ(accessed(memory, PAGES) & 3, 1);
-	/* Memory in this mode has no pages of the category "written". */
+	/* Memory registered for read-write protection has no pages of the category "written". */
 	CHECK_EQ(pages_with(memory, PAGES, IS_WRITTEN, 0), 0);
 	/* After the fork, a page is shared with the child until it is written. */
 	CHECK(disarm(fd, memory, PAGES) == 0);
@@ -512,7 +512,7 @@ static void handler(void)
 	release(touched, PAGES);
 }
 
-/* With the events, copies and moved memory stay armed. */
+/* If the userfaultfd requests move events, moved memory stays armed. */
 static void events(void)
 {
 	int fd = watcher(RWP_FEATURE | COUNTS | REMAP_EVENT);

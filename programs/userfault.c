@@ -464,8 +464,8 @@ static void growing(int fd, struct handler *handler)
 	munmap(room, 4 * PAGE);
 }
 
-/* A permission change does not wait for the handler. It leaves pages that need the handler, and the pages after them in
- * the same memory, to later faults. */
+/* A permission change does not wait for the handler. Pages that need the handler, and all pages after them in
+ * the area, are left to later faults. */
 static void gaining(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -516,8 +516,8 @@ static void all_of_it(int fd, struct handler *handler)
 	munmap(room, 6 * PAGE);
 }
 
-/* Resolves three faults, and reads one move event. Linux reports missing pages before the move event, but until that
- * was read it rejects their resolution; after that, the page is not registered any more. */
+/* Resolves three faults, and reads one move event. Linux reports missing pages before the move event, but
+ * rejects their resolution until the event was read. After that, the pages are not registered any more. */
 static void *answer(void *argument)
 {
 	static char contents[PAGE];
@@ -556,7 +556,8 @@ static void following(void)
 	munmap(free, 5 * PAGE);
 }
 
-/* With a userfaultfd without messages, populating its memory fails, and the memory after it is populated. */
+/* If a userfaultfd raises signals instead of sending messages, locking its memory populates no page. Memory
+ * after it is populated. */
 static void refusing(void)
 {
 	int fd = watcher(SIGBUS_FEATURE);

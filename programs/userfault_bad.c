@@ -192,7 +192,8 @@ static void ranges(void)
 	}
 }
 
-/* Holes, memory that is mapped but not registered, and memory that another descriptor has registered. */
+/* Checks the ioctls on holes, on memory that is mapped but not registered, and on memory that another
+ * descriptor has registered. */
 static void foreign(void)
 {
 	char *hole = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -218,7 +219,8 @@ static void foreign(void)
 	CHECK_EQ(protect(fd, other, 1, 1), 0);
 	CHECK_EQ(protect(fd, other, 1, 0), 0);
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, other, 1, 0), 0);
-	/* No mode, an unknown mode, and a mode that this memory does not support. */
+	/* The registration fails with no mode, with an unknown mode, and with a mode that this memory does
+	 * not support. */
 	CHECK_FAILS(watch(fd, room, PAGES, 0), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 8), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 1UL << 40), EINVAL);
@@ -266,7 +268,8 @@ static void modes(void)
 	CHECK_FAILS(ioctl(fd, UFFDIO_ZEROPAGE, &filling), EAGAIN);
 	CHECK_EQ(filling.filled, (int64_t)PAGE);
 	munmap(unmapped, PAGE);
-	/* Another registration can add modes and remove the others, except uffd-wp, even if no page is protected. */
+	/* Another registration can add modes, and can remove all modes except uffd-wp, even if no page is
+	 * protected. */
 	CHECK_FAILS(watch(fd, room, PAGES, MISSING), EBUSY);
 	CHECK_FAILS(watch(fd, room + PAGE, 1, MISSING), EBUSY);
 	CHECK_EQ(watch(fd, room, PAGES, WP), 0);
@@ -322,7 +325,7 @@ static void scans(void)
 	CHECK_EQ(regions[0].categories, IS_PRESENT | IS_WRITTEN);
 	struct range whole = range_of(room, PAGES);
 	CHECK_EQ(ioctl(fd, UFFDIO_UNREGISTER, &whole), 0);
-	/* If the results cannot be written, the end address still can be. */
+	/* If the regions cannot be written, the end address is still written. */
 	*(volatile char *)room = 1;
 	char *readable = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(readable != MAP_FAILED);
@@ -347,7 +350,7 @@ static void scans(void)
 	scan.walk_end = 1;
 	CHECK_FAILS(ioctl(other, PAGEMAP_SCAN, &scan), ESRCH);
 	CHECK_EQ(scan.walk_end, 1);
-	/* This error is checked first. */
+	/* The exit of the process is checked before the argument. */
 	CHECK_FAILS(ioctl(other, PAGEMAP_SCAN, NULL), ESRCH);
 	CHECK_EQ(pread(other, regions, 8, (off_t)((uintptr_t)room / PAGE * 8)), 0);
 	close(other);
@@ -614,8 +617,8 @@ static void gone(int heir, char *memory)
 	CHECK_EQ(ioctl(heir, UFFDIO_WAKE, &range), 0);
 }
 
-/* If the reader of a fork event has no free descriptor, the event stays unread until it has one. The child's memory is
- * then registered, unless that descriptor is closed. */
+/* If the reader of a fork event has no free descriptor, the event stays unread until the reader has one. The
+ * child's memory is then registered, unless the new descriptor is closed. */
 static void no_room_for_a_fork(int closes)
 {
 	pthread_t thread;

@@ -1,9 +1,9 @@
 /* Do system calls that access registered memory wait for the handler, or fail, as documented?
  *
- * Copies to and from a program wait for the handler, whichever process's memory it is, and so do calls that only
- * look up pages. If the userfaultfd excludes faults of the kernel (UFFD_USER_MODE_ONLY) or uses signals
- * (UFFD_FEATURE_SIGBUS), the calls fail with EFAULT, and nothing is filled. An access by a debugger never waits, and
- * neither does a thread that exits.
+ * Copies to and from a program's memory wait for the handler, whichever process makes them, and so do calls
+ * that only look up pages. If the userfaultfd excludes faults of the kernel (UFFD_USER_MODE_ONLY) or uses
+ * signals (UFFD_FEATURE_SIGBUS), the calls fail with EFAULT, and nothing is filled. An access by a debugger
+ * never waits, and neither does a thread that exits.
  */
 #include "userfault.h"
 #include <poll.h>

@@ -1,12 +1,13 @@
 /* Is every write to write-protected memory reported exactly once, however the page was populated and whatever happened
  * to it since?
  *
- * The program tries every combination of a kind of memory, the operation that populates half of it, whether this
- * happens before or after the protection, a later operation, and how writes are reported (by PAGEMAP_SCAN or by a
- * signal at the store). Then the program and the kernel write to some of the pages: populated ones, others, and
- * those in swap. No write may be lost, and no unwritten page may be reported. (A system call that writes to the file
- * of shared memory does not count as a write to this mapping.) If contents were discarded (MADV_DONTNEED,
- * MADV_REMOVE), the page may be reported, and a present anonymous page must be.
+ * The program tries every combination of a kind of memory, the operation that populates half of it, whether
+ * this happens before or after the protection, a later operation, and how writes are reported (by
+ * PAGEMAP_SCAN or by a signal at the store). Then the program and the kernel write to some of the pages:
+ * populated ones, others, and those in swap. No write may be lost, and no unwritten page may be reported. (A
+ * system call that writes to the file of shared memory does not count as a write to this mapping.) A page
+ * whose contents were discarded (MADV_DONTNEED, MADV_REMOVE) may be reported. If such a page is anonymous and
+ * present, it must be reported.
  *
  * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
  */
@@ -283,8 +284,8 @@ static long free_swap(void)
 	return strtol(row + 9, NULL, 10);
 }
 
-/* Pages are swapped in: one or all of them by reads, the others by the next operation, or not before a scan finds them
- * in swap. */
+/* Swaps out all pages. In PAGEOUT_SCAN, a scan finds them in swap. Otherwise reads swap in one page or, in
+ * PAGEOUT_READ, every page, and the next operation swaps in the others. */
 static void page_out(const struct combination *one)
 {
 	int told[MOST];
@@ -399,7 +400,8 @@ static void check_told(const struct combination *one)
 	store(one, 3, 0x77);
 	scan(one, told);
 	for (size_t i = 0; i < count; i++) {
-		/* If a hugetlb page was discarded, Linux protects nothing there, and reports what is then read. */
+		/* Linux protects nothing in place of a discarded hugetlb page, and reports a page that a
+		 * later read maps there. */
 		int may = one->kind == HUGETLB && wanted[i] == MAY;
 		CHECK(told[i] == (i == 3) || may);
 	}
@@ -418,7 +420,8 @@ static void try_one(const struct combination *one)
 		CHECK_EQ(madvise(base + whole / 2, whole / 2, MADV_DONTDUMP), 0);
 	for (size_t i = 0; i < MOST; i++)
 		wanted[i] = MUST_NOT;
-	/* Memory can be filled only if it is registered. */
+	/* Populates the memory before its registration, unless the operation is one that needs registered
+	 * memory. */
 	int early = one->order == AFTER && one->populate != ZERO_FILL;
 	if (early)
 		populate(one);

@@ -183,8 +183,8 @@ static int passes_often(void)
 	return 6;
 }
 
-/* Timer interrupts arrive at all times, also before the thread has executed the instruction at which it stopped. It
- * stops there once each time. */
+/* Timer interrupts arrive at all times, also before the thread has executed the instruction at which it
+ * stopped. The thread must stop there exactly once in each pass. */
 static void interrupted(void)
 {
 	pid_t child = traced_child(passes_often);
@@ -235,7 +235,7 @@ static void of_one_thread(void)
 	CHECK_EQ(ended_with(child), 9);
 }
 
-/* Breakpoints that cannot be set. */
+/* Attempts to set breakpoints that cannot be set. */
 static void refused(void)
 {
 	pid_t child = traced_child(stores);

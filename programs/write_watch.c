@@ -1,9 +1,10 @@
 /* Which pages were written since the last query, through an interface like that of Windows' GetWriteWatch?
  *
- * A write watch is set on memory. get_write_watch returns the addresses of pages that were written since the watch
- * was set or last reset, in ascending order and up to the size of the array. With RESET, it resets the pages that it
- * returns; a page that is written during the call is returned by this call or by the next. Writes by the program and
- * by the kernel for it count. Reads, permission changes, merges of areas and get_write_watch itself do not.
+ * A write watch is set on memory. get_write_watch returns the addresses of pages that were written since the
+ * watch was set or last reset, in ascending order and up to the size of the array. With RESET, it resets the
+ * pages that it returns; a page that is written during the call is returned by this call or by the next.
+ * Writes by the program and by the kernel for it count. Reads, permission changes, merges of areas and
+ * get_write_watch itself do not count.
  *
  * Usage: write_watch [SIZE_IN_MIB]
  */

@@ -9,7 +9,7 @@
 #include <sys/shm.h>
 #include <sys/uio.h>
 
-/* Rows of the table omit fields that they do not need. */
+/* Rows of the tables omit the fields that stay zero. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 #ifndef UFFDIO_POISON
@@ -63,11 +63,11 @@ static const char on_huge_pages[] = "hugetlb ";
 
 /* Memory at fixed addresses. The addresses around each range are not mapped. */
 #define PAGES 0x20000000UL     /* private, four pages, written */
-#define HOLE 0x21000000UL      /* nothing */
+#define HOLE 0x21000000UL      /* not mapped */
 #define READS 0x22000000UL     /* private, readable */
 #define CLOSED 0x23000000UL    /* private, without rights */
 #define SHARED 0x24000000UL    /* a file's, shared, writable */
-#define SHARED_READS 0x25000000UL /* the same, by a read-only descriptor */
+#define SHARED_READS 0x25000000UL /* a file's, shared, by a read-only descriptor */
 #define SEALED 0x26000000UL    /* private, readable, sealed */
 #define LOCKED 0x27000000UL    /* private, locked */
 #define EDGE 0x28000000UL      /* two pages, then nothing */
@@ -84,8 +84,8 @@ static const char on_huge_pages[] = "hugetlb ";
 #define SMALL_PAGES 0x34000000UL /* private, as long as a huge page, in small pages */
 #define HUGE 0x40000000UL      /* two huge pages, private */
 #define HUGE_SHARED 0x44000000UL /* two huge pages of a file, shared */
-#define HUGE_SEALED 0x48000000UL /* one, sealed */
-#define HUGE_FREE 0x4c000000UL /* nothing */
+#define HUGE_SEALED 0x48000000UL /* one private huge page, sealed */
+#define HUGE_FREE 0x4c000000UL /* not mapped */
 #define HIGHEST 0x7ffffffff000UL
 #define KERNEL 0xffff800000000000UL
 
@@ -99,17 +99,17 @@ enum {
 	FOLDER,
 	PATH,
 	FILE_SEALED,
-	FILE_GROWS,   /* never sealed */
-	FILE_NO_EXEC, /* of a file system that is mounted so */
+	FILE_GROWS,   /* a memfd that is not sealed */
+	FILE_NO_EXEC, /* on a file system mounted noexec */
 	ZERO,
 	WATCHER,
 	WATCHER_NEW,      /* a userfaultfd without a handshake */
-	WATCHER_OTHER,    /* one that watches OTHERS */
-	WATCHER_CHANGING, /* one whose process is taking pages out of CHANGING */
-	WATCHER_OF_DEAD,  /* one whose process has ended */
+	WATCHER_OTHER,    /* a userfaultfd that watches OTHERS */
+	WATCHER_CHANGING, /* a userfaultfd whose process is taking pages out of CHANGING */
+	WATCHER_OF_DEAD,  /* a userfaultfd whose process has ended */
 	OWN,
-	PARENT_PROCESS, /* of root, the program itself */
-	DEAD_PROCESS,   /* one that has ended and was waited for */
+	PARENT_PROCESS, /* a pidfd of the program itself, which runs as root */
+	DEAD_PROCESS,   /* a pidfd of a process that was waited for */
 	PAGEMAP,
 	FILE_MINOR,
 	FILE_HUGE,
@@ -118,7 +118,7 @@ enum {
 
 /* Words that stand for the IDs of segments and processes, which are known only at run time. */
 #define SEGMENT 0x51515151UL
-#define LENT_SEGMENT 0x51515152UL    /* of user 1000, four pages */
+#define LENT_SEGMENT 0x51515152UL    /* a segment of user 1000, four pages */
 #define REMOVED_SEGMENT 0x51515153UL
 #define SELF 0x50505050UL
 #define PARENT 0x50505051UL
@@ -139,7 +139,7 @@ enum {
 	LITTLE_ADDRESS_SPACE = 1 << 3, /* RLIMIT_AS, a page */
 	NO_DESCRIPTORS = 1 << 4,       /* RLIMIT_NOFILE, 0 */
 	LITTLE_FILES = 1 << 5,         /* RLIMIT_FSIZE, a page, and SIGXFSZ ignored */
-	NO_FILES = 1 << 6,             /* fs.file-max, 0, which root is exempt from */
+	NO_FILES = 1 << 6,             /* fs.file-max, 0, from which root is exempt */
 	FEW_AREAS = 1 << 7,            /* vm.max_map_count, one */
 	NO_SEGMENTS = 1 << 8,          /* kernel.shmall, 0 */
 	ALL_KEYS = 1 << 9,             /* every protection key is allocated */
@@ -181,7 +181,7 @@ static char sealed_path[64];
 #define TAKE(word, value) { '&', word, value }
 #define STATE(value) { '!', 0, value }
 
-/* Reasons that many calls share, and that concern the position of the range. */
+/* Reasons to fail that many calls share: the position of the range. */
 #define UNALIGNED { "unaligned", { SET(0, PAGES + 1) } }
 #define IN_A_HOLE { "in a hole", { SET(0, HOLE) } }
 #define INTO_A_HOLE { "into a hole", { SET(0, EDGE), SET(1, 4 * PAGE) } }
@@ -204,12 +204,12 @@ static char sealed_path[64];
 #define ADVICE(text, advice)                                                                                  \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice },                                              \
 	  { ADVICE_REASONS, TOO_LONG } }
-/* Omits TOO_LONG, because a range of that length contains the program's own areas, which would be unmapped, and the
-   kernel's areas, which differ between kernels. */
+/* Like ADVICE, but without the reason TOO_LONG: so long a range contains the program's own areas, which would
+ * be unmapped, and the kernel's areas, which differ between kernels. */
 #define ADVICE_BELOW(text, advice)                                                                            \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice }, { ADVICE_REASONS } }
 
-/* Reasons that concern the position of a range of huge pages. */
+/* Reasons to fail: the position of a range of huge pages. */
 #define BEGINS_WITHIN { "begins within", { SET(0, HUGE + PAGE) } }
 #define ENDS_WITHIN { "ends within", { SET(1, HUGE_PAGE + PAGE) } }
 #define HUGE_INTO_A_HOLE { "into a hole", { SET(1, 4 * HUGE_PAGE) } }

@@ -40,7 +40,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-/* Returns whether a call is on huge pages. The pool contains pages only for such calls. */
+/* Returns whether a call is on hugetlb pages. The hugetlb pool contains pages only for such calls. */
 static int is_on_huge_pages(const struct call *call)
 {
 	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;
@@ -51,7 +51,7 @@ static void fill_pool(const char *pages)
 	write_text("/proc/sys/vm/nr_hugepages", pages);
 }
 
-/* The settings of the system that states change. The parent restores them. */
+/* The system settings that a call's state changes. The parent restores them. */
 static struct control {
 	unsigned state;
 	const char *path, *changed;
@@ -87,7 +87,8 @@ static void restore_controls(void)
 		write_text(controls[i].path, controls[i].usual);
 }
 
-/* Named files, one of them in a file system mounted noexec, which is read-only where the kernel has such mounts.
+/* Creates the named files. One of them is in a file system mounted noexec, which is also read-only if the
+ * kernel supports read-only mounts.
  * */
 static void prepare_files(void)
 {
@@ -129,7 +130,7 @@ static void prepare_group(void)
 	write_text(of_groups("little/memory.max"), "1M");
 }
 
-/* On Linux a child that was waited for may still be in its cgroup. */
+/* Repeats rmdir, because on Linux a child that was waited for may still be in its cgroup. */
 static void remove_group(void)
 {
 	int gone = 0;
@@ -340,7 +341,7 @@ static void outlive_process(void)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* Creates a mapping or descriptor that few calls use, if this word of the call names it. */
+/* Creates the mapping or descriptor that `word`, a word of the call, names, if few calls use it. */
 static void prepare_named(unsigned long word)
 {
 	switch (word) {
@@ -396,8 +397,8 @@ static void pin(void)
 	NEED(pipe(ends) == 0 && vmsplice(ends[1], &page, 1, 0) == (long)PAGE);
 }
 
-/* Capabilities are dropped last, because other changes need some of them. Only this thread drops them, because another
-   thread may wait forever. */
+/* Capabilities are dropped last, because other changes of the state need some of them. Only the calling
+ * thread drops them, because another thread may wait forever. */
 static void enter_state(unsigned long state)
 {
 	change_controls(state);

@@ -1,4 +1,5 @@
-/* What the experiments on accesses share: userfaultfd's read-write protection (Linux 7.3 include/uapi/linux/userfaultfd.h). */
+/* Definitions that the experiments on accesses share: userfaultfd's read-write protection (Linux 7.3
+ * include/uapi/linux/userfaultfd.h). */
 #ifndef ACCESS_H
 #define ACCESS_H
 

@@ -1,7 +1,8 @@
 /* What do mprotect(R) and mprotect(RW) cost for one page, in a loop of both and a write?
  *
- * For a separate mapping, and for a page inside a larger one, which is split and merged each time; with and without
- * the write; alone, or while another thread of the process is busy on another CPU, which may have to be interrupted.
+ * The page is a separate mapping, or is inside a larger one, which is split and merged each time. The loop
+ * runs with and without the write, and alone or while another thread of the process is busy on another CPU,
+ * which may have to be interrupted.
  *
  * Usage: protect_loop [THREADS [ROUNDS]]
  */
@@ -11,7 +12,7 @@
 
 static volatile int stop, running;
 
-/* Spins, with PAUSE, so that CPUs that take turns yield theirs. */
+/* Spins with PAUSE, so that emulated CPUs that take turns yield their turn. */
 static void *be_busy(void *unused)
 {
 	running = 1;

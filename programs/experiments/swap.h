@@ -1,4 +1,4 @@
-/* What experiments on swap share. */
+/* Code that the experiments on swap share. */
 #ifndef SWAP_H
 #define SWAP_H
 

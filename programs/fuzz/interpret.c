@@ -23,38 +23,41 @@
  *     sync PAGE LENGTH FLAGS             msync
  *     truncate LENGTH | punch PAGE LENGTH of the file
  *     seal PAGE LENGTH                   mseal
- *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s faults raise SIGBUS, t the same, but protects only
- *                                        populated pages, a asynchronous, or r counts accesses; MODE: of m (missing),
- *                                        w (write protection), n (minor), r (read-write protection)
- *                                        or one created by `agree`, or h, the context of a child that corresponds to
- *                                        such a one of its parent
- *     agree WHO FEATURES ANSWERS         creates a userfaultfd, e or v, with these features (UFFD_FEATURE_...), and says how
- *                                        messages are answered: a fault by bytes, w protected ones, d by bytes and a separate wake,
- *                                        z zeroes, x poison, u unregistering the page; k keeps the descriptors that
- *                                        fork events bring, and reads them too; q closes instead of reading
+ *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s faults raise SIGBUS, t like s, but protects only
+ *                                        populated pages, a asynchronous, r counts accesses, e or v the userfaultfd
+ *                                        that `agree` created, h the child's userfaultfd from a fork event;
+ *                                        MODE: of m (missing), w (write protection), n (minor), r (read-write
+ *                                        protection)
+ *     agree WHO FEATURES ANSWERS         creates the userfaultfd e or v with these features (UFFD_FEATURE_...);
+ *                                        ANSWERS: b bytes, w protected bytes, d bytes and a separate wake, z zeroes,
+ *                                        x poison, u unregisters the page; k keeps the descriptors of fork events
+ *                                        and reads them too, q closes the userfaultfd instead of reading
  *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
  *     arm PAGE LENGTH WHO 0|1            UFFDIO_RWPROTECT
  *     mode WHO 0|1                       UFFDIO_SET_MODE: whether accesses count (1) or raise SIGBUS
- *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
+ *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode;
+ *                                        fill and show do nothing if the range has a guard
  *     zero PAGE LENGTH [WHO]             UFFDIO_ZEROPAGE
- *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected; neither of the two where a guard is
+ *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected
  *     poison PAGE LENGTH WHO             UFFDIO_POISON
  *     move PAGE LENGTH FROM MODE WHO     UFFDIO_MOVE; MODE: 1 over holes
- *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
- *                                        3 the same, in memory without asynchronous protection too,
+ *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 like 1, protecting it again,
+ *                                        3 like 2, also in memory without asynchronous protection,
  *                                        4 what was accessed
  *     find PAGE LENGTH FLAGS INVERTED ALL ANY ROOM MOST
- *                                        PAGEMAP_SCAN with these masks; ROOM: runs; MOST: pages
- *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, or 1 or 2, which every script has
+ *                                        PAGEMAP_SCAN with these masks; ROOM: at most so many runs; MOST: pages
+ *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, the default, or 1 or 2, which every script has
  *     rights KEY RIGHTS                  the thread's access to pages of the key: 1 none, 2 no stores
  *     clear | dirtied                    4 to /proc/self/clear_refs; which pages are soft-dirty
  *     fork | exit | join                 maps | pages | contents | totals
  *
- * Without a file it prints the kernel's features, one name a line; scripts may use no others.
+ * Without a file, the program prints the optional features that the kernel has, one name on each line.
+ * Scripts may use no other optional features.
  *
- * Each result is one line: the script's line, what the call returned; for an access also what pagemap said of the page
- * before, and the faults that it took. Lines that begin with `told` follow, one for each message that was read.
+ * Each result is one line: the script's line and what the call returned. For an access, the line also has the
+ * page's pagemap entry before the access, and the number of faults that the access took. Lines that begin
+ * with `told` follow, one for each message that was read.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -114,10 +117,11 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* The userfaultfds of every script: one whose faults raise a signal; one of the same kind that protects only populated
- * pages; one for asynchronous write protection; and one that counts accesses. */
+/* The userfaultfds of every script: `told`, whose faults raise a signal; `told_late`, which does the same but
+ * protects only populated pages; `untold`, for asynchronous write protection; and `counting`, which counts
+ * accesses. */
 static int told, told_late, untold, counting;
-/* The protection keys of every script, which are 0 if there are none, and the thread's rights for them. */
+/* The protection keys of every script, which are 0 if the machine has none, and the thread's rights for them. */
 enum { KEYS = 2 };
 static int keys[KEYS + 1];
 static unsigned refused[KEYS + 1];
@@ -245,7 +249,7 @@ static long unwatch(char **words)
 	return ioctl(watcher_named(words[2]), UNWATCH, &wanted);
 }
 
-/* UFFDIO_WRITEPROTECT, or UFFDIO_RWPROTECT. */
+/* Executes UFFDIO_WRITEPROTECT or UFFDIO_RWPROTECT, as `command` says. */
 static long write_protect(unsigned long command, char **words)
 {
 	struct protection wanted = {
@@ -262,8 +266,9 @@ static long set_mode(char **words)
 	return ioctl(watcher_named(words[0]), SET_MODE, &wanted);
 }
 
-/* Prints the pagemap entry of a page: p if the page is present, f if it is of a file or shared, s if it is swapped;
- * then x if only this process maps it, w if a userfaultfd write-protects it, and g for a guard. */
+/* Prints the pagemap entry of a page: p if the page is present, f if it is a page of a file or of shared
+ * memory, s if it is swapped; then x if only this process maps it, w if a userfaultfd write-protects it, and
+ * g for a guard. */
 static void say_entry(uint64_t entry)
 {
 	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
@@ -284,8 +289,8 @@ static void read_entries(long page, uint64_t *entries, int count)
 	read_entries_of("/proc/self/pagemap", page, entries, count);
 }
 
-/* Returns whether the range contains a guard. Up to 6.18 Linux replaces a guard by a page, later it does not
- * (pte_is_uffd_marker). If the userfaultfd is the child's, the range is in the child's memory. */
+/* Returns whether the range contains a guard. Up to 6.18, Linux replaces a guard by a page; later versions do
+ * not (pte_is_uffd_marker). If the userfaultfd is the child's, the range is in the child's memory. */
 static int is_guarded(char **words, const char *who)
 {
 	uint64_t entries[PAGES];
@@ -436,7 +441,8 @@ static void page_out(char **words)
 	}
 }
 
-/* Accesses a page. Between the two counts only the access may fault, so the memory for counting is populated first. */
+/* Accesses a page. The memory that counting uses is populated first, so that between the two counts only the
+ * access can fault. */
 static void touch(char **words, int write)
 {
 	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
@@ -648,7 +654,7 @@ static void await(int *pipe)
 		_exit(4);
 }
 
-/* Prints the messages that were read during a line. */
+/* Prints the messages that the reader thread read during a line. */
 static void say_told(char why)
 {
 	if (!reader_runs)
@@ -817,8 +823,8 @@ int main(int count, char **arguments)
 	told_range = range;
 	told_pages = PAGES;
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	/* Runs on one CPU, because Linux keeps lists of pages for each CPU, and the pages that it pages out depend on these
-	   lists. */
+	/* Runs on one CPU, because Linux keeps per-CPU lists of pages, and which pages it pages out depends
+	 * on these lists. */
 	cpu_set_t one;
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);

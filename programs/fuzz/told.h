@@ -1,10 +1,11 @@
 /* Reads the messages of userfaultfds for the interpreter of scripts, and answers by rules that a script gives.
  *
- * A thread that causes an event waits until its message is read, so a separate thread reads. It records each message, and
- * the error of an answer that failed. After each line of the script, the process that ran it requests that text: by then
- * the thread has read everything.
+ * A thread that causes an event waits until its message is read, so a separate thread reads the messages. It
+ * records each message, and the error of an answer that failed. After each line of the script, the process
+ * that executed the line requests the recorded text from the reader, which first reads all remaining
+ * messages.
  *
- * An answer to a fault that fails unregisters that page, so that no thread waits for ever.
+ * If the answer to a fault fails, the page is unregistered, so that no thread waits for ever.
  */
 #ifndef TOLD_H
 #define TOLD_H
@@ -29,7 +30,7 @@ struct told {
 	pid_t threads[2];
 };
 
-/* A descriptor that the reader reads, and the answers to its messages. */
+/* A userfaultfd that the reader reads, and the answers to its messages. */
 struct source {
 	int descriptor;
 	char name;
@@ -75,8 +76,8 @@ static int has(const struct source *source, char answer)
 	return strchr(source->answers, answer) != NULL;
 }
 
-/* Repeats a command while it fails with EAGAIN, which it does until a memory event has been read and the thread that
-   caused it has continued. */
+/* Repeats a command while it fails with EAGAIN. It fails so until a memory event has been read and the thread
+ * that caused the event has continued. */
 static int persist(int descriptor, unsigned long command, void *argument)
 {
 	int result;
@@ -257,7 +258,8 @@ static void ask_reader(char why)
 		_exit(5);
 }
 
-/* Returns the first userfaultfd with this name, or the newest child context for 'h'. Returns -1 if there is none. */
+/* Returns the descriptor of the userfaultfd that the script created with the name `name` or, for 'h', of the
+ * newest userfaultfd of a child. Returns -1 if there is none. */
 static int source_named(char name)
 {
 	for (int i = source_count - 1; i >= 0; i--)

@@ -1,7 +1,7 @@
 /* The calls of userfaultfd, for the interpreter of scripts.
  *
- * The structures and numbers are those of include/uapi/linux/userfaultfd.h; the C library has no kernel
- * headers.
+ * The structures and numbers are copied from include/uapi/linux/userfaultfd.h, because the C library has no
+ * kernel headers.
  */
 #ifndef WATCH_H
 #define WATCH_H
@@ -38,8 +38,9 @@ struct zeroing {
 	uint64_t mode;
 	int64_t done;
 };
-/* A message. The three words are flags, address and thread of a fault; the new descriptor of a fork; from, to and length of
- * a move; start and end of what is removed or unmapped. */
+/* A message of a userfaultfd. Its three words are, for a fault, the flags, the address and the thread; for a
+ * fork, the new descriptor; for a move, the old address, the new address and the length; for a removal or an
+ * unmapping, the start and the end. */
 struct message {
 	uint8_t event, reserved[7];
 	uint64_t words[3];
@@ -76,8 +77,7 @@ enum {
 enum { TOLD_FAULT = 0x12, TOLD_FORK, TOLD_MOVE, TOLD_REMOVE, TOLD_UNMAP };
 enum { FAULT_STORES = 1, FAULT_PROTECTED = 2, FAULT_MINOR = 4, FAULT_ARMED = 8 };
 
-/* Returns a userfaultfd with those of the features that the kernel has, or -1 if the kernel has no userfaultfd for this
-   user. */
+/* Returns a userfaultfd with those of `features` that the kernel has, or -1 if this user cannot create one. */
 static int watcher(uint64_t features)
 {
 	struct api probe = { .version = VERSION }, api = { .version = VERSION };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Asks which pages of populated memory are resident: docs/cases/mincore-scan.md. Region 1 is the calls.
+ * Reads by mincore which pages of populated memory are resident: docs/cases/mincore-scan.md. Region 1 is the
+ * calls.
  */
 #include <stddef.h>
 #include <sys/mman.h>

@@ -120,7 +120,7 @@ pub fn cache_folder(name: &str) -> Result<PathBuf> {
     Ok(cache.join("memwright").join(name))
 }
 
-/// Returns the highest of these versions in the order of dpkg.
+/// Returns the highest of `versions` in the order of dpkg.
 pub fn newest_of(versions: Vec<String>) -> Option<String> {
     versions.into_iter().reduce(|best, version| {
         let mut dpkg = Command::new("dpkg");

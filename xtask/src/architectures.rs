@@ -14,9 +14,9 @@ use crate::shell;
 /// A simulated machine that is not one of x86-64.
 struct Flavour {
     name: &'static str,
-    /// The flags of the compiler that choose it.
+    /// The compiler flags that select this machine.
     flags: &'static str,
-    /// Whether the processors fault in place of setting accessed and dirty bits.
+    /// Whether the processors fault instead of setting accessed and dirty bits.
     by_fault: bool,
 }
 
@@ -53,11 +53,11 @@ const FLAVOURS: [Flavour; 6] = [
     },
 ];
 
-/// The test binary that tries every order of steps. It takes ten times as long as all others together.
+/// The test binary that tries every order of steps. It takes ten times as long as all other binaries together.
 const LONG: &str = "interleavings";
 
-/// The test binaries that run on processors that fault in place of setting accessed and dirty bits. The others count
-/// faults, or have no handler of faults.
+/// The test binaries that run on processors that fault instead of setting accessed and dirty bits. The other binaries
+/// count faults, or do not handle faults.
 const BY_FAULT: [&str; 9] = [
     "cow",
     "extremes",
@@ -76,7 +76,7 @@ const LIBRARIES: &[&str] = &["-p", "memwright-table", "-p", "memwright"];
 /// The package of the adapters.
 const ADAPTERS: &[&str] = &["-p", "memwright-adapters", "--tests"];
 
-/// Makes `command`, a call of cargo, build for the simulated machine `name`, in a target folder of its own.
+/// Makes `command`, a call of cargo, build for the simulated machine `name`, in a separate target folder.
 ///
 /// # Errors
 /// If there is no such machine.
@@ -114,7 +114,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests on one machine; if `all`, those of all orders of steps too. If the processors fault in place of
+/// Runs the tests on one machine, including those of all orders of steps if `all`. If the processors fault instead of
 /// setting bits, runs only the tests of [`BY_FAULT`] and the unit tests of the simulator.
 fn test(flavour: &Flavour, all: bool) -> Result<()> {
     if !flavour.by_fault {

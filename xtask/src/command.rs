@@ -11,7 +11,7 @@ use crate::shell;
 /// The command that the build of the tests produced.
 struct OfTests {
     path: PathBuf,
-    /// The image of Memwright's kernel that it boots; `None` if the command contains one.
+    /// The image of Memwright's kernel that the command boots; `None` if the command contains a kernel.
     kernel: Option<PathBuf>,
 }
 
@@ -32,7 +32,8 @@ pub fn start(memwright: &Path) -> Command {
     command
 }
 
-/// Returns the environment variable that names the image of Memwright's kernel; `None` if the command contains one.
+/// Returns the environment variable that names the image of Memwright's kernel; `None` if the command contains a
+/// kernel.
 pub fn kernel() -> Option<(&'static str, &'static Path)> {
     let kernel = OF_TESTS.get()?.kernel.as_deref()?;
     Some(("MEMWRIGHT_KERNEL", kernel))

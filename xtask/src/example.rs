@@ -93,7 +93,8 @@ impl Arch {
         }
     }
 
-    /// Returns the features of the programs. A package has them for all of its programs, which share the libraries.
+    /// Returns cargo's features for the package of the programs. All programs have the same features, because they
+    /// share the libraries.
     fn features(self) -> &'static str {
         match self {
             Self::X86_64 | Self::Aarch64 | Self::Riscv64 => "bare,kit",
@@ -138,8 +139,9 @@ impl Arch {
         }
     }
 
-    /// Returns how QEMU runs the CPUs: in turn, or in a thread each. A CPU that waits gives up its turn by an instruction
-    /// that QEMU recognises. The firmware of RISC-V executes none while it waits for a fence of another CPU.
+    /// Returns how QEMU runs the CPUs: in turn, or in one thread per CPU. A waiting CPU gives up its turn by an
+    /// instruction that QEMU recognises. The firmware of RISC-V executes no such instruction while it waits for a fence
+    /// of another CPU, so there the CPUs run in threads.
     fn accelerator(self) -> &'static str {
         match self {
             Self::X86_64 | Self::Aarch64 => "tcg,thread=single",

@@ -166,8 +166,8 @@ fn tests(state: &mut State) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns whether the reason for skipping a test names something that `cargo xtask ci` installs. In that tier, such a
-/// skip fails the stage of the tests.
+/// Returns whether the reason for skipping a test names a tool or package that `cargo xtask ci` installs. In `cargo
+/// xtask ci`, such a skip fails the stage of the tests.
 fn installed(why: &str) -> bool {
     [
         "chromium",
@@ -206,8 +206,8 @@ fn figures(tier: Tier) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs those of Linux's mm selftests that the tier contains, with these policies. Skips them if their sources are not
-/// available.
+/// Runs those of Linux's mm selftests that the tier contains, on Memwright with `policies`. Skips the tests if their
+/// sources are not available.
 fn selftests(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     Ok(match conformance::run_in(tier, policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),

@@ -43,7 +43,7 @@ impl Tier {
     }
 
     /// Returns whether the command of this tier contains the kernel that users get, whose build takes longer than any
-    /// other. If not, all guests of the tier boot the kernel with debug assertions.
+    /// other. If it does not, all guests of the tier boot the kernel with debug assertions.
     pub fn has_released_kernel(self) -> bool {
         match self {
             Tier::Test => false,

@@ -217,7 +217,7 @@ fn is_of_trait(lines: &[&str], index: usize) -> bool {
     inner && head.is_some_and(|line| line.contains("impl") && line.contains(" for "))
 }
 
-/// Guesses from a line alone whether the statement ends in it, so that the next line begins a new one.
+/// Guesses from a line alone whether a statement ends on it, so that the next line begins a new one.
 fn ends_statement(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("//")

@@ -15,7 +15,8 @@ pub struct Crate {
     pub large_circles: usize,
 }
 
-/// The crates that are checked. A crate with exceptions lists its modules in the order that causes the fewest of them.
+/// The crates that are checked. A crate with exceptions lists its modules in the order that causes the fewest
+/// exceptions.
 #[rustfmt::skip]
 pub const CRATES: &[Crate] = &[
     Crate {

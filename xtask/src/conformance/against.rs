@@ -40,7 +40,7 @@ struct Comparison {
 /// Prints the differences between two columns, and their number.
 ///
 /// # Errors
-/// If there is no column of one of these names.
+/// If there is no column of the name `left` or `right`.
 pub fn run(left: &str, right: &str) -> Result<()> {
     let (rows, others) = (rows(left)?, rows(right)?);
     // The expected results on Memwright do not distinguish an expected failure (XFAIL) from a pass.

@@ -59,8 +59,8 @@ impl Expectation {
         }
     }
 
-    /// Returns the expectation for a run with these policies: `Pass` for a `Deliberate` one whose policy is among them,
-    /// otherwise `self`.
+    /// Returns the expectation for a run with `policies`: `Pass` for a `Deliberate` expectation whose policy is among
+    /// them, otherwise `self`.
     fn under(self, policies: &[String]) -> Self {
         match self {
             Self::Deliberate {
@@ -165,7 +165,7 @@ impl Expected {
         lines.collect::<Result<_>>().map(Self)
     }
 
-    /// Returns the expectations for a run with these policies.
+    /// Returns the expectations for a run with `policies`.
     pub fn under(mut self, policies: &[String]) -> Self {
         for line in &mut self.0 {
             line.expectation = line.expectation.clone().under(policies);

@@ -84,7 +84,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the tests of a tier that are expected to pass, with these policies.
+/// Runs the tests of `tier` that are expected to pass, on Memwright with `policies`.
 ///
 /// # Errors
 /// As for [`run()`], except that unexpected results are part of the totals.
@@ -140,7 +140,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     Ok(Outcome::Ran(totals))
 }
 
-/// Returns the named tests, in the given order. If no test is named, returns those of the tier that run by default.
+/// Returns the named tests, in the given order. If no test is named, returns the tests of the tier that run by default.
 fn choose<'a>(
     tests: &'a [Test],
     expected: &Expected,

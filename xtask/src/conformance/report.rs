@@ -53,8 +53,8 @@ impl Totals {
         format!("passed: {}", self.tally.sentence())
     }
 
-    /// Returns an error message if subtests ended worse or better than expected. In the first case Memwright must be
-    /// fixed, in the second case the list must be updated.
+    /// Returns an error message if subtests ended worse or better than expected. If they ended worse, Memwright must be
+    /// fixed. If they ended better, the list must be updated.
     pub fn complaint(self) -> Option<String> {
         let parts = [
             (self.failed, "did worse than expected"),

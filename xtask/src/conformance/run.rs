@@ -26,8 +26,8 @@ pub enum Kernel<'a> {
     Linux(&'a str),
 }
 
-/// The factor by which the time limit of a test is longer on Linux, because the Linux kernel executes more instructions
-/// than Memwright's.
+/// The factor by which the time limit of a test is multiplied on Linux, because the Linux kernel executes more
+/// instructions than Memwright's.
 const LONGER_ON_LINUX: u32 = 5;
 
 /// The shell commands that mount the file systems that tests need on Linux: a tmpfs for POSIX shared memory, and

@@ -70,7 +70,7 @@ fn is_proper(line: &str) -> bool {
     MODES.contains(&mode) && words.next() == Some("root/root")
 }
 
-/// Checks that no program is linked dynamically, that no plugin needs another library than the C library, and that no
+/// Checks that no program is linked dynamically, that no plugin needs a library except the C library, and that no
 /// program or plugin contains a path of this machine.
 fn programs(root: &Path) -> Result<()> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());

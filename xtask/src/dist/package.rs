@@ -123,7 +123,7 @@ fn manual(binary: &Path, root: &Path) -> Result<()> {
     shell::run(Command::new("gzip").arg("-9n").args(files(&folder)?))
 }
 
-/// Returns the description of the package, whose files have this size in KiB.
+/// Returns the description of the package. `size` is the size of its files in KiB.
 fn control(size: u64) -> Result<String> {
     let maintainer = shell::git(["log", "-1", "--format=%an <%ae>"])?;
     Ok(format!(

@@ -57,7 +57,7 @@ impl System {
         command
     }
 
-    /// Runs a command in the system, and prints how long it took. `code` is the exit code that it has to have.
+    /// Runs a command in the system, and prints how long it took. `code` is the expected exit code.
     fn timed(&self, words: &[&str], code: i32) -> Result<f64> {
         let begun = Instant::now();
         let status = shell::status(self.command(words[0]).args(&words[1..]))?;

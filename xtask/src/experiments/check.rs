@@ -156,7 +156,7 @@ fn check_page(memwright: &Path, chosen: &Chosen, total: &mut Total) -> Result<()
     Ok(())
 }
 
-/// Compares the measured columns with those of the page.
+/// Compares the measured columns with the published ones.
 fn compare_columns(published: &Figures, measured: &Figures) -> Result<Compared> {
     compare::compare(published, measured, &measured.columns())
 }
@@ -187,7 +187,7 @@ fn mends(
     Some(format!("cargo xtask experiments --memwright {name}{why}"))
 }
 
-/// Returns the names of those kernels of a page that are available, and whose image has the hash that is on the page.
+/// Returns the names of the kernels of a page that are available and whose image has the hash that the page states.
 fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> {
     let words = page.words();
     let mut found = Vec::new();

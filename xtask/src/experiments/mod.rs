@@ -114,8 +114,8 @@ fn chosen(names: &[&str]) -> Result<Vec<String>> {
     Ok(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// Measures the figures of the page with these words. Runs `memwright bench` and parses its output, except for a page
-/// whose figures are not those of a bench.
+/// Measures the figures of a page. `words` are the arguments of the page's command, whose output is parsed. The figures
+/// of the page about Redis are measured without that command.
 fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures> {
     if words.first() == Some(&redis::NAME) {
         return redis::measure(memwright, words, options);

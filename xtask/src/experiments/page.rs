@@ -160,7 +160,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the words of a command with only those columns of Linux whose kernels are in `kernels`.
+/// Returns `words`, the words of a command, without the columns of Linux kernels that are not in `kernels`.
 pub fn with_kernels<'a>(words: &[&'a str], kernels: &[&str]) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut words = words.iter();

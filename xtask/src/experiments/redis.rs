@@ -1,7 +1,7 @@
 //! Measures what a snapshot of Redis costs the kernel while records are written: the instructions of the fork, of the
 //! page faults and of the child's exit, by the functions of each kernel.
 //!
-//! Each figure is that of a run with the snapshot, less that of a run that only writes the records.
+//! Each figure is that of a run with the snapshot, minus that of a run that only writes the records.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const OWN: [(&str, &str); 2] = [
     ("memwright", "memwright"),
     ("memwright fork=share", "memwright,policy=fork=share"),
 ];
-/// The column that the goals are about.
+/// The index in `OWN` of the column to which the goals apply.
 const SHARING: usize = 1;
 /// The memory of every guest.
 const MEMORY: &str = "memory=3G";
@@ -68,7 +68,7 @@ const FUNCTIONS: [(&str, [&str; 2]); 3] = [
 ];
 const SUM: &str = "fork, page faults and exit";
 const PAUSE: &str = "pause of the fork";
-/// The measures with a goal: how many times less `fork=share` costs than Linux.
+/// The measures with a goal, each with the factor by which Linux must cost more than `fork=share`.
 const GOALS: [(&str, u32); 2] = [(SUM, 10), (PAUSE, 100)];
 
 /// What `memwright run --json` writes about a run.
@@ -124,7 +124,7 @@ struct Instructions {
     kernel: u64,
 }
 
-/// The functions of a profile, and the tree of their calls, in which a caller is before what it calls.
+/// The functions of a profile, and the tree of their calls, in which a caller precedes the functions that it calls.
 #[derive(Debug, Deserialize)]
 struct Profile {
     functions: Vec<String>,
@@ -202,7 +202,7 @@ impl Measured {
         Ok(values)
     }
 
-    /// Returns the measures of the snapshot: those of this run less those of a run without a snapshot.
+    /// Returns the measures of the snapshot: those of this run minus those of a run without a snapshot.
     fn less(&self, without: &Self, is_linux: bool) -> Result<Vec<(Name, u64)>> {
         let pairs = self
             .values(is_linux)?
@@ -225,8 +225,8 @@ impl Measured {
     }
 }
 
-/// Measures Memwright's columns, and those of the kernels of Linux in `words`. `options` can have `--run LABEL` for
-/// some of the runs only.
+/// Measures Memwright's columns, and those of the kernels of Linux in `words`. `options` may contain `--run LABEL`, to
+/// measure only some of the runs.
 ///
 /// # Errors
 /// If Redis or a compiler is missing, if a run fails, or if a kernel has no function of the expected name.
@@ -271,7 +271,7 @@ pub fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Fig
             tables: vec![table.clone()],
             notes: Vec::new(),
         };
-        // A case takes minutes, so its figures are printed as soon as they are there.
+        // A case takes minutes, so its figures are printed as soon as they are measured.
         println!("{}", one.markdown());
         figures.tables.push(table);
     }
@@ -312,7 +312,7 @@ fn program() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Runs the program on a kernel with these first arguments.
+/// Runs the program on `kernel`, with `words` as its first arguments.
 fn run(memwright: &Path, program: &Path, kernel: &str, words: [&str; 3]) -> Result<Measured> {
     let json = program.with_file_name(format!("{kernel}-{}.json", words.join("-")));
     let mut file = program.as_os_str().to_owned();

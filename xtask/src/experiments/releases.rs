@@ -1,6 +1,6 @@
-//! Generates parts of the page about the releases of Linux: from its figures, the table of all operations, with the
-//! change from each kernel to the next, and the list of the largest changes, each with the functions that changed; from
-//! the counts of [`crate::workloads`], the table of whole programs.
+//! Generates three parts of the page about the releases of Linux. From the figures of the page, it generates the table
+//! of all operations, with the change from each kernel to the next, and the list of the largest changes, each with the
+//! functions that changed. From the counts of [`crate::workloads`], it generates the table of whole programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ pub const NAME: &str = "releases";
 pub const PAGE: &str = "docs/experiments/releases.md";
 /// The statistic in the table.
 const STATISTIC: &str = "median";
-/// The number of changes that are attributed to functions, and the minimum size of such a change, as a fraction.
+/// The number of changes for which the functions that caused them are determined, and the minimum size of such a
+/// change, as a fraction.
 const JUMPS: usize = 10;
 const SMALLEST: f64 = 0.1;
 /// The number of functions that are named for each change.
@@ -60,8 +61,7 @@ struct Change {
 }
 
 impl Change {
-    /// Returns the change as a fraction of the smaller figure, so that doubling and halving are changes of the same
-    /// size.
+    /// Returns the change as a fraction of the smaller figure, so that doubling and halving have the same size.
     fn size(&self) -> f64 {
         (self.after - self.before).abs() / self.after.min(self.before).max(1.0)
     }
@@ -157,7 +157,7 @@ fn signed(change: f64) -> String {
     format!("{sign}{}", figure(change.abs()))
 }
 
-/// Returns the first two lines of a table with a row for each thing that was measured on all kernels.
+/// Returns the first two lines of a table with a row for each operation or program, and columns for all kernels.
 pub fn head(what: &str, releases: &[Release]) -> String {
     let mut head = format!("| {what} |");
     let mut rule = String::from("|---|");
@@ -172,8 +172,8 @@ pub fn head(what: &str, releases: &[Release]) -> String {
     format!("{head} Memwright |\n{rule}---:|\n")
 }
 
-/// Returns a row of such a table. `linux` has the value of each kernel of Linux with the text of its cell, and `own` is
-/// the text of Memwright's cell.
+/// Returns a row of a table that begins with [`head`]. `linux` has, for each kernel of Linux, the value and the text of
+/// its cell. `own` is the text of Memwright's cell.
 pub fn row(name: &str, linux: &[(f64, String)], own: &str) -> String {
     let mut line = format!("| {name} |");
     for (at, (value, text)) in linux.iter().enumerate() {
@@ -362,7 +362,8 @@ pub fn write() -> Result<()> {
     put("releases", table(&Page::read(NAME)?.figures()?)?)
 }
 
-/// Compares the functions of the kernels between which the largest changes are, and writes the list of these changes.
+/// Compares the functions of each two kernels between which one of the largest changes is, and writes the list of these
+/// changes.
 ///
 /// # Errors
 /// If a comparison fails, or if there is an I/O error.

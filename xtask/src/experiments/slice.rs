@@ -1,5 +1,5 @@
-//! Chooses the runs of published experiments that are repeated after every change. A seed determines their order, and a
-//! time limit their number.
+//! Chooses the runs of published experiments that are repeated after every change. A seed determines the order of the
+//! runs, and a time limit their number.
 
 use anyhow::{Result, ensure};
 

@@ -20,8 +20,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// The number of new inputs after which a new process replaces the one that runs them. It is limited because a run
-/// never frees the memory of its simulated kernel.
+/// The number of new inputs that one process runs before a new process replaces it. The number is limited, because a
+/// run never frees the memory of its simulated kernel.
 const RUNS: u32 = 2000;
 
 /// How the fuzzing ended.

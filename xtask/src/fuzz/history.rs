@@ -6,7 +6,7 @@ pub(super) fn line_of(result: &str) -> Option<(Vec<&str>, &str)> {
     Some((line.split(' ').collect(), said))
 }
 
-/// Returns whether some memory was registered with a userfaultfd for read-write protection.
+/// Returns whether the script has registered memory with a userfaultfd for read-write protection.
 pub(super) fn counts_accesses(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result).is_some_and(|(line, said)| {
@@ -16,7 +16,8 @@ pub(super) fn counts_accesses(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether a move may have left its old range, or parts of it, mapped (`MREMAP_DONTUNMAP`).
+/// Returns whether the script has moved memory so that its old range, or parts of it, may still be mapped
+/// (`MREMAP_DONTUNMAP`).
 pub(super) fn was_kept(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result).is_some_and(|(line, _)| {
@@ -26,7 +27,7 @@ pub(super) fn was_kept(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether some memory was registered with a userfaultfd.
+/// Returns whether the script has registered memory with a userfaultfd.
 pub(super) fn was_watched(before: &[String]) -> bool {
     before.iter().any(|result| {
         line_of(result)
@@ -34,7 +35,7 @@ pub(super) fn was_watched(before: &[String]) -> bool {
     })
 }
 
-/// Returns whether there was a move after some memory was registered with a userfaultfd.
+/// Returns whether the script has moved memory after it registered memory with a userfaultfd.
 pub(super) fn was_moved_watched(before: &[String]) -> bool {
     let moves =
         |result: &String| line_of(result).is_some_and(|(line, _)| line.get(1) == Some(&"remap"));

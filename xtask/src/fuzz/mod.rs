@@ -75,7 +75,7 @@ struct Settings {
     seed: u64,
     /// The seeds of the searches against the model, which run one after another. They replace `seed`.
     seeds: Vec<u64>,
-    /// The number of seeds of the complete search. `seeds` are the seeds of one part of it.
+    /// The number of seeds of the complete search. `seeds` can be a part of them.
     all_seeds: usize,
     /// The CPUs, the memory and the number of calls for the target `sequences`.
     guest: sequences::Guest,
@@ -87,7 +87,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Returns settings for a comparison over this number of operations, with scripts from seed 1.
+    /// Returns settings for a comparison over `operations` operations, with scripts from seed 1.
     fn of(against: Against, operations: usize) -> Self {
         Self {
             against,
@@ -149,7 +149,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Sets the seeds of `--seeds`, or the part of them that `--shard` selects.
+    /// Sets the seeds that `--seeds` names, or the part of them that `--shard` selects.
     fn take_seeds(&mut self, seeds: Option<&str>, shard: Option<Shard>) -> Result<()> {
         if shard.is_some() {
             ensure!(

@@ -16,7 +16,8 @@ pub fn run(settings: &Settings) -> Result<()> {
     run_built(settings, &["--release"])
 }
 
-/// Like [`run`], but builds with these options of cargo. Without options, runs the binary that the tests use.
+/// Like [`run`], but builds with `options`, which are options of cargo. Without options, runs the binary that the tests
+/// use.
 pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&settings.folder)?;
     for script in &settings.replay {

@@ -13,7 +13,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the script reached its end, that is, its alarm did not kill it.
+    /// Returns whether the script reached its end. If it did not, its alarm has killed it.
     pub fn has_ended(&self) -> bool {
         self.results.last().is_some_and(|last| last == "end 0")
     }

@@ -113,7 +113,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether all results after this difference can also differ. If so, they are not compared.
+    /// Returns whether all results after this difference can also differ. If they can, they are not compared.
     pub fn ends(self) -> bool {
         matches!(
             self,
@@ -442,8 +442,8 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// Returns whether this area may stay separate from its neighbour because only one of the two is accounted. This is
-    /// so if it is private anonymous memory that is not writable.
+    /// Returns whether this area may stay separate from its neighbour because only one of the two areas is accounted.
+    /// That is possible for private anonymous memory that is not writable.
     fn is_promised_by_guard(&self) -> bool {
         self.path.is_empty() && !self.rights.contains('w')
     }

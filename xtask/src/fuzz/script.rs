@@ -19,9 +19,9 @@ pub struct Script {
 }
 
 /// The numbers of the `madvise` advice in scripts (include/uapi/asm-generic/mman-common.h of Linux 7.2). A number that
-/// occurs more than once is more frequent. They are NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, FREE, REMOVE,
-/// DONTFORK, DOFORK, DONTDUMP, DODUMP, WIPEONFORK, KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED,
-/// and two invalid numbers.
+/// occurs more than once is more frequent. The numbers are those of NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED,
+/// FREE, REMOVE, DONTFORK, DOFORK, DONTDUMP, DODUMP, WIPEONFORK, KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE,
+/// DONTNEED_LOCKED, and two invalid numbers.
 const ADVICE: &[u64] = &[
     0, 1, 2, 3, 8, 8, 8, 4, 4, 4, 4, 9, 10, 11, 16, 17, 18, 19, 20, 22, 22, 23, 23, 24, 7, 77,
 ];

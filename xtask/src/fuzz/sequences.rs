@@ -72,7 +72,7 @@ pub fn run(guest: &Guest, seed: u64) -> Result<()> {
 }
 
 /// Returns the maximum number of kernel instructions without a scheduling point, from the account of the run. `None`
-/// with several CPUs, because QEMU does not count the instructions of each CPU.
+/// with several CPUs, because QEMU does not count instructions per CPU.
 fn longest_stretch(account: &str) -> Result<Option<u64>> {
     let (_, after) = account
         .split_once("\"instructions_stretch\":")

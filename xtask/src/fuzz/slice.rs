@@ -60,8 +60,8 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
     }
 }
 
-/// If the host runs the reference Linux, runs the saved scripts and generated ones on it and on Memwright. In the full
-/// tier, also compares with the newer Linux, if its kernel was added.
+/// If the host runs the reference Linux, runs the saved scripts and generated ones on that Linux and on Memwright. In
+/// the full tier, also compares with the newer Linux, if its kernel was added.
 ///
 /// # Errors
 /// If there is a difference, if a guest fails, or if the build fails.

@@ -35,11 +35,11 @@ pub struct Edit {
 pub enum Misfit {
     /// The file has no such function.
     NoFunction,
-    /// The file has several such functions, and this is their number.
+    /// The file has several such functions. Contains their number.
     SeveralFunctions(usize),
     /// The function does not contain the code.
     NotFound,
-    /// The function contains the code several times, and this is the number.
+    /// The function contains the code several times. Contains the number of times.
     FoundSeveral(usize),
     /// The replacement has the same tokens as the code.
     Same,

@@ -35,7 +35,7 @@ struct Tests {
 }
 
 impl Tests {
-    /// Returns the tests of these binaries that are not ignored, each as a binary and a name.
+    /// Returns the tests of `binaries` that are not ignored, each as a binary and a name.
     fn runs(&self, binaries: &BTreeSet<&str>) -> Result<BTreeSet<(String, String)>> {
         let mut runs = BTreeSet::new();
         let named = self.binaries.iter();
@@ -127,8 +127,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Enables the mistakes with these names one at a time, or all if `names` is empty. The simulated machine is the one of
-/// x86-64, or the one with the name `simulated`. Skips the mistakes whose tests that architecture does not run.
+/// Enables the mistakes with these names one at a time, or all if `names` is empty. Uses the simulated machine with the
+/// name `simulated`, or that of x86-64 if it is `None`. Skips the mistakes whose tests that machine does not run.
 fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
     let mut chosen = Vec::new();
     for name in names {
@@ -170,7 +170,7 @@ fn plant(list: &List, names: &[&str], simulated: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Runs each test of these mistakes without a mistake.
+/// Runs the test of each of the mistakes `chosen`, without a mistake.
 ///
 /// # Errors
 /// If a test fails.
@@ -188,8 +188,8 @@ fn check_unmodified(tests: &Tests, chosen: &[&Mistake]) -> Result<()> {
     })
 }
 
-/// Runs the test of each mistake with the mistake, and prints how it ended. Returns the number of mistakes that no
-/// assertion noticed.
+/// Runs the test of each of the mistakes `chosen`, with the mistake, and prints how it ended. Returns the number of
+/// mistakes that no assertion noticed.
 fn count_unnoticed(tests: &Tests, chosen: &[&Mistake]) -> Result<usize> {
     let mut unnoticed = 0;
     println!("{:<24} {:<60} noticed", "mistake", "test");

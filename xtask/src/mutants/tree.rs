@@ -63,7 +63,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Makes the folder contain exactly these files. Returns the number of files that were written or removed.
+/// Makes `folder` contain exactly `files`. Returns the number of files that were written or removed.
 fn write(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
     let mut changed = 0;
     for (name, contents) in files {

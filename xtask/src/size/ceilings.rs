@@ -3,8 +3,8 @@
 /// A feature of `memwright`.
 pub struct Feature {
     pub name: &'static str,
-    /// The modules whose functions are in the program only with the feature. The compiler may inline every function of
-    /// one module, but not of all modules.
+    /// The modules whose functions are in the program only with the feature. The compiler may inline all functions of
+    /// some of these modules, but not of all of them.
     pub modules: &'static [&'static str],
     /// The features that enable this one.
     pub enabled_by: &'static [&'static str],
@@ -67,7 +67,7 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "reclaim",
-        // The program does not call its operations.
+        // The program does not call the operations of this feature.
         modules: &[],
         enabled_by: &["swap"],
     },
@@ -101,7 +101,7 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "tracking",
-        // The program does not call its operations.
+        // The program does not call the operations of this feature.
         modules: &[],
         enabled_by: &[],
     },
@@ -119,7 +119,7 @@ pub struct Ceiling {
     pub most: u64,
 }
 
-/// The ceilings: with all features, and with none. The goal for the second is 60.
+/// The ceilings: with all features, and with none. The goal for the program without features is 60.
 pub const CEILINGS: [Ceiling; 2] = [
     Ceiling {
         title: "with all features",
@@ -136,7 +136,7 @@ pub const CEILINGS: [Ceiling; 2] = [
 const SLACK: u64 = 1;
 
 impl Ceiling {
-    /// Returns the number of kilobytes that have room for `bytes`.
+    /// Returns the size in kilobytes, rounded up.
     pub fn kilobytes(bytes: u64) -> u64 {
         bytes.div_ceil(1000)
     }

@@ -1,4 +1,5 @@
-//! The tables of what each feature of the memory manager costs, beside other crates, in `docs/embedding.md`.
+//! Measures the tables in `docs/embedding.md`: what each feature of the memory manager costs, and what the memory
+//! manager costs compared with other crates.
 
 use std::fs;
 use std::path::Path;
@@ -15,11 +16,12 @@ use crate::walk::trace;
 
 const PAGE: &str = "docs/embedding.md";
 
-/// The symbols in `crates/memwright-size`.
+/// The symbols of `crates/memwright-size` that are measured.
 const AREA: &str = "AREA_BYTES";
 const FAULT: &str = "measured_fault";
 
-/// The differences from the page that are no change: the code of a crate differs a little from compiler to compiler.
+/// The largest differences from the page that do not count as a change, because the code of a crate differs a little
+/// from compiler to compiler.
 const SLACK_BYTES: u64 = 1000;
 const SLACK_PERCENT: u64 = 5;
 
@@ -34,11 +36,11 @@ struct Program {
 /// The figures of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cost {
-    /// The text, in units of 100 bytes.
+    /// The size of the code and constants, in units of 100 bytes.
     hundreds: u64,
-    /// The size of an area.
+    /// The size of an area, in bytes.
     area: u64,
-    /// The instructions of a fault.
+    /// The number of instructions of a fault.
     instructions: u64,
 }
 
@@ -79,7 +81,7 @@ impl Cost {
         })
     }
 
-    /// Returns whether the page may have these figures although `now` is measured.
+    /// Returns whether the page may keep these figures when `now` is measured, because they differ by little.
     fn is_current(self, now: Self) -> bool {
         let bytes = self.hundreds.abs_diff(now.hundreds) * 100;
         let fault = self.instructions.abs_diff(now.instructions) * 100;
@@ -102,7 +104,7 @@ pub fn tables(write: bool) -> Result<()> {
     )
 }
 
-/// Measures the programs of the table of other crates, prints them, and compares them with the page.
+/// Measures the programs of the table that compares crates, prints their figures, and compares these with the page.
 ///
 /// # Errors
 /// As for [`tables`].
@@ -188,7 +190,7 @@ fn with(first: &[&str], features: &[&str]) -> Vec<String> {
     all.map(|name| (*name).to_owned()).collect()
 }
 
-/// Compares a row of the page with a program that is built for another check.
+/// Compares a row of the page with the figures of a program that was built for another check.
 ///
 /// # Errors
 /// If the program cannot be traced, or if the row is not current.

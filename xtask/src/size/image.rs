@@ -7,7 +7,7 @@ use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 
-/// What is measured of a program.
+/// The measured properties of a program.
 pub struct Image {
     /// The sum of the sizes of `.text` and `.rodata`.
     pub bytes: u64,
@@ -15,7 +15,7 @@ pub struct Image {
     pub functions: Vec<(String, u64)>,
     /// The address and the size of each symbol whose name is not mangled.
     pub symbols: HashMap<String, (u64, u64)>,
-    /// The words to which a loader adds the address of the image: their addresses and values.
+    /// The words to which a loader adds the address of the image, each as its address and its value.
     pub relocations: Vec<(u64, u64)>,
 }
 

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(choices.len(), 2 + 2 * FEATURES.len());
         for Feature { name, .. } in FEATURES {
             let having = choices.iter().filter(|list| list.contains(name)).count();
-            // It is also left out with each feature that it needs.
+            // A feature is also left out together with each feature that it needs.
             let needed = FEATURES
                 .iter()
                 .filter(|other| other.enabled_by.contains(name));

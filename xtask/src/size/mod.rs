@@ -1,8 +1,8 @@
 //! `cargo xtask size`: measures the size of the memory manager in a program without an operating system.
 //!
 //! The program is `crates/memwright-size`. It is built for `x86_64-unknown-none` by the profile `size`: for size, with
-//! LTO across all crates, and with panics that abort. The figure is the sum of its `.text` and `.rodata`, less that of
-//! the same program without the memory manager. Each figure has a ceiling, which may only be lowered.
+//! LTO across all crates, and with panics that abort. The figure is the sum of its `.text` and `.rodata`, minus that
+//! sum of the same program without the memory manager. Each figure has a ceiling, which may only be lowered.
 
 mod ceilings;
 mod cost;
@@ -26,11 +26,11 @@ const PACKAGE: &str = "memwright-size";
 const LARGEST: usize = 60;
 
 /// Prints the size with all features and with none, and checks both against their ceilings. Checks that the symbols of
-/// each feature are in the program with all features, and that none is in the program without. With `--each`, also
-/// prints the size without each single feature. With `--functions`, prints the largest functions instead, with all
-/// features or with those named in a list separated by commas; `none` is the empty list. With `--beside`, prints the size
-/// beside that of other crates. With `--table`, measures everything that the tables of `docs/embedding.md` have, and
-/// compares it with them; `--write` writes them instead.
+/// each feature are in the program with all features, and that the program without features has none of them. With
+/// `--each`, also prints the size without each single feature. With `--functions`, prints the largest functions
+/// instead, with all features or with those named in a list separated by commas; `none` is the empty list. With
+/// `--beside`, prints the sizes of Memwright and of other crates. With `--table`, measures everything that the tables
+/// of `docs/embedding.md` contain, and compares it with the tables; `--write` writes the tables instead.
 ///
 /// # Errors
 /// If the program cannot be built, if a figure is not at its ceiling or not that of the page, if the symbols of a feature
@@ -122,12 +122,12 @@ fn functions(features: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the features of the program that has these features of the memory manager.
+/// Returns the features of the program that includes the memory manager with `features`.
 fn memory_manager<'a>(features: &[&'a str]) -> Vec<&'a str> {
     [&["manager", "fork"], features].concat()
 }
 
-/// Builds the program with these features, and reads it. Without a feature, the program is empty.
+/// Builds the program with `features`, and reads its image. Without a feature, the program is empty.
 fn built(features: &[&str]) -> Result<(Image, PathBuf)> {
     let folder = shell::target_folder().join("size");
     let mut command = shell::cargo(["build", "-q", "--locked", "-p", PACKAGE]);

@@ -14,7 +14,7 @@ pub struct Binary {
     pub path: PathBuf,
     /// The folder of the package, which is the working directory of tests.
     pub folder: PathBuf,
-    /// Whether the executable is a test binary, and not a program.
+    /// Whether the executable is a test binary. If it is not, it is a program.
     tests: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn build_chosen(arguments: &[&str]) -> Result<Vec<Binary>> {
     Ok(executables(arguments)?.0)
 }
 
-/// Builds with these arguments of `cargo test`. Returns the test binaries and the programs.
+/// Builds with `arguments`, which are arguments of `cargo test`. Returns the test binaries and the programs.
 fn executables(arguments: &[&str]) -> Result<(Vec<Binary>, Vec<Binary>)> {
     let mut command = shell::cargo(["test", "--no-run"]);
     command

@@ -181,7 +181,7 @@ fn passes(binary: &Binary, filters: &[String]) -> Result<bool> {
     Ok(command.status()?.success())
 }
 
-/// Returns the prefixes of the names of the tests of these folders, by the name of the binary.
+/// Returns the prefixes of the names of the tests that exercise `folders`, by the name of the binary.
 fn filters(folders: &[&str]) -> Result<BTreeMap<String, Vec<String>>> {
     let mut chosen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in folders {

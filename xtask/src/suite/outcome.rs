@@ -53,7 +53,8 @@ pub fn line(line: &str) -> Option<(&str, Outcome)> {
     Some((name, outcome))
 }
 
-/// Returns the outcome of each of these tests, from the output of their process. A test without a line has failed.
+/// Returns the outcome of each of the tests `names`, from the output of their process. A test without a line has
+/// failed.
 pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
     let mut seen: BTreeMap<&str, Outcome> = printed.lines().filter_map(line).collect();
     let marked = printed.lines().find_map(|line| line.strip_prefix(MARK));

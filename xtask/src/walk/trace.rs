@@ -28,8 +28,8 @@ pub enum Event {
 }
 
 /// Runs `program` and returns the calls and returns of `functions`. Recording begins with the first call of a function
-/// for whose path `begins` returns true, and ends with its return. If a function that is not in `functions` makes a
-/// call, such as one of the standard library, the call appears as one by the caller of that function.
+/// for whose path `begins` returns true, and ends with its return. If a function that is not in `functions`, such as
+/// one of the standard library, makes a call, the caller of that function appears as the caller.
 ///
 /// # Errors
 /// If the program cannot be traced, fails, or calls no such function.
@@ -179,8 +179,8 @@ impl Traced {
             let Some(&breakpoint) = self.breakpoints.get(&address) else {
                 bail!("the program stopped at {address:#x}, where no breakpoint is");
             };
-            // Also compare the stack pointer, because a jump, or the return of another call in a recursion, can reach
-            // the same address.
+            // Also compare the stack pointer. A jump, or the return of another call in a recursion, can reach the same
+            // address.
             let returns =
                 |frame: &Frame| (frame.returns_to, frame.stack) == (address, registers.rsp);
             if frames.last().is_some_and(returns) {

@@ -10,7 +10,7 @@ const MARK: &str = " \\*";
 pub struct Count {
     /// The count of the first run.
     pub value: u64,
-    /// Whether all counts of the second run were those of the first.
+    /// Whether all counts of the second run were equal to those of the first.
     pub repeats: bool,
 }
 

@@ -13,14 +13,14 @@ use crate::command::{self, Profile};
 use crate::experiments::releases::{Release, published};
 use crate::install;
 
-/// What the arguments select.
+/// The task that the arguments select.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Task<'a> {
-    /// Install the packages of the scripts first.
+    /// Whether to install the packages of the scripts first.
     install: bool,
-    /// Measure Memwright's columns only, and keep those of Linux.
+    /// Whether to measure only Memwright's columns, and keep those of Linux.
     memwright: bool,
-    /// Run only scripts that run on all releases of Linux.
+    /// Whether to run only the scripts that run on all releases of Linux.
     releases: bool,
     /// The names of the scripts; none for all.
     names: Vec<&'a str>,
@@ -91,8 +91,8 @@ pub fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the kernels of Linux on which a script runs. `table` has those of the page about releases if the script has
-/// a row in it.
+/// Returns the kernels of Linux on which a script runs; none if only Memwright is measured. `table` has the kernels of
+/// the page about releases, or is `None` if the script has no row in that page.
 fn kernels(memwright: bool, table: Option<&[Release]>) -> Vec<&str> {
     match table {
         _ if memwright => Vec::new(),

@@ -24,7 +24,7 @@ const ON_LINUX: usize = 6;
 /// Writes the row of a script into the page. Keeps the other rows, and the count on Linux if it was not measured.
 ///
 /// # Errors
-/// If a kept count is of other packages, or if the page cannot be read or written, or has no table.
+/// If a kept count is of other versions of the packages, or if the page cannot be read or written, or has no table.
 pub fn write(script: &Script, versions: &[String], measured: &Measured) -> Result<()> {
     let path = shell::root().join(PAGE);
     let text = fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;

@@ -10,7 +10,7 @@ use super::page;
 use crate::experiments::releases::{PAGE, Release, head, put, row};
 use crate::shell;
 
-/// The scripts of the table: programs whose work is that of memory management in the main, and that run in a minute.
+/// The scripts of the table: programs whose work is mainly memory management, and which run for about a minute.
 pub const PROGRAMS: [&str; 10] = [
     "gcc-build",
     "java-g1",
