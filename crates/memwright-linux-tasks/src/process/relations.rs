@@ -113,7 +113,7 @@ impl TaskTable {
             return (orphans, REAPER);
         }
         let mut heir = self.heir_of(id);
-        // If there is no memory to enlarge the heir's list of children, the reaper adopts the orphans, because
+        // If there is no memory to enlarge the new parent's list of children, the reaper adopts the orphans, because
         // `make_room_for_orphans` has already enlarged the reaper's list.
         let room = self.members.get_mut(&heir);
         let room = room.map(|member| member.children.try_make_room(orphans.len()));
