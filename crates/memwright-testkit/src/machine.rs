@@ -74,8 +74,8 @@ pub trait TestMachine: Machine + Sized {
         Ok(())
     }
 
-    /// Calls `visit` for each page that has a translation in `table`, with its frame and rights. By default, the entries
-    /// are read through the library. A machine in software can walk the tables instead, as its processors do.
+    /// Calls `visit` for each page that has a translation in `table`, with its frame and rights. By default, the
+    /// entries are read with [`Table::look`]. A simulated machine can instead walk the tables as its processors do.
     fn translations(&self, table: &Table<Self>, visit: &mut dyn FnMut(Page, Frame, Rights)) {
         let mut cursor = table.look(Self::Arch::USER);
         while let Some(extent) = cursor.next_filled() {

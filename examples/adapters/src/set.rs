@@ -104,7 +104,7 @@ pub enum Refusal {
     Map(MapError),
     /// The unmapping failed.
     Unmap(UnmapError),
-    /// The protection change failed. Areas of Memwright below the address of the error have changed.
+    /// The protection change failed. Areas of Memwright below the address in the error, if it has one, have changed.
     Protect(ProtectError),
 }
 

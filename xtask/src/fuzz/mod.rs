@@ -189,7 +189,7 @@ impl Settings {
     }
 }
 
-/// Compares the results of generated scripts, or of the named ones.
+/// Runs generated scripts, or the scripts that `arguments` names, on both sides, and compares the results.
 ///
 /// # Errors
 /// If there is a difference, if a guest fails, or if the arguments are invalid.

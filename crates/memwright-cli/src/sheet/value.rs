@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// Formats the value for other programs: digits alone.
+    /// Formats the value for other programs: not rounded, and without separators of thousands.
     pub fn plain(self) -> String {
         match self {
             Self::Count(count) => count.to_string(),

@@ -153,8 +153,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns the categories of an entry in an area registered for read-write protection: `found`, and `ACCESSED` if the
-/// entry's page was accessed.
+/// Returns the categories of `entry`, which is in an area registered for read-write protection: the categories in
+/// `found` except `WRITTEN`, and `ACCESSED` if the entry is a marker or its page was accessed.
 fn by_access(entry: Entry, found: Categories) -> Categories {
     let bits = match entry {
         Entry::Present(page) => Some(page.bits),

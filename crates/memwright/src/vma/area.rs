@@ -21,7 +21,7 @@ bitflags! {
         const GROWSDOWN = 1 << 1;
         /// The initial stack of a program: `[stack]` in /proc/PID/maps.
         const STACK = 1 << 2;
-        /// The program break: `[heap]` in /proc/PID/maps.
+        /// The heap, which ends at the program break: `[heap]` in /proc/PID/maps.
         const HEAP = 1 << 3;
         /// Pages stay resident (`mlock`).
         const LOCKED = 1 << 4;

@@ -101,7 +101,7 @@ impl Drop for World {
         }
         assert_eq!(self.machine.take_violations(), Vec::<String>::new());
         assert_eq!(self.memory.commit().committed(), 0, "promises left");
-        // Two kinds of frames remain allocated: the zero frame, and the huge zero page once it was used.
+        // Two kinds of frames remain allocated: the zero frame, and the huge zero page if it was used.
         let huge = self.account().count(Row::FaultHugeZeroPage) > 0;
         let kept = if huge { 1 + 512 } else { 1 };
         assert_eq!(

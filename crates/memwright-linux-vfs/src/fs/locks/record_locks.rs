@@ -18,7 +18,7 @@ use memwright_table::OutOfMemory;
 /// The reason why a lock was not taken. The locks of the holder are unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireError {
-    /// A lock of another holder conflicts. This is the first such lock.
+    /// A lock of another holder conflicts. The field is the first such lock.
     Conflict(Record),
     /// There is no memory for the lock.
     OutOfMemory,

@@ -1,7 +1,7 @@
 //! System calls that create, bind, connect and shut down sockets.
 //!
-//! Supported are Unix sockets, TCP and UDP between addresses of this machine, and netlink sockets. For all other
-//! families, `socket` returns `EAFNOSUPPORT`, like a Linux kernel without these families does, so that libraries detect
+//! Unix sockets, TCP and UDP between addresses of this machine, and netlink sockets are supported. For all other
+//! families, `socket` returns `EAFNOSUPPORT`, as a Linux kernel without these families does, so that libraries detect
 //! at once that a family is missing.
 
 mod control;
