@@ -122,9 +122,10 @@ impl OomKiller {
     }
 
     /// Kills the largest process in `group`, which is over its limit, or in the groups below it. Kills none if one of
-    /// these processes is being killed already. `thread` waits for the memory; it need not be in the group. `is_over`
-    /// returns whether the group is still over its limit: a process of the group may have exited since the group was
-    /// measured (`mem_cgroup_out_of_memory` checks this as well).
+    /// these processes, except that of `thread`, is being killed already, or if `is_over` returns false. `thread` waits
+    /// for the memory; it need not be in the group. `is_over` returns whether the group is still over its limit: a
+    /// process of the group may have exited since the group was measured (`mem_cgroup_out_of_memory` checks this as
+    /// well).
     pub fn relieve_group(
         &self,
         thread: &Arc<Thread>,

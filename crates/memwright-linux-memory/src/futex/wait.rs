@@ -31,7 +31,7 @@ impl Futexes {
             return Ok(0);
         };
         if !self.withdraw(thread) {
-            // A signal interrupted the wait, but a waker had already removed the thread from the bucket.
+            // A signal or the deadline ended the wait, but a waker had already removed the thread from the bucket.
             return Ok(0);
         }
         let Some(deadline) = request.deadline else {

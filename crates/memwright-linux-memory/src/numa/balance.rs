@@ -24,7 +24,7 @@ pub struct Balancing {
     is_on: AtomicBool,
     /// The time between two steps in milliseconds (`sysctl_numa_balancing_scan_period_min`).
     period: AtomicU32,
-    /// The MiB that one step scans (`sysctl_numa_balancing_scan_size`).
+    /// The number of MiB that one step scans (`sysctl_numa_balancing_scan_size`).
     size: AtomicU32,
     next: Daemon,
     memory: Arc<Memory>,

@@ -13,8 +13,8 @@ use memwright_linux_abi::M;
 use memwright_linux_base::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
-/// The minimum number of bytes of a page's compressed form at which the page is stored uncompressed, because the
-/// compressed form would occupy a frame as well (`huge_class_size`).
+/// The minimum length in bytes of a compressed form that is not stored. The page is then stored uncompressed, because
+/// its compressed form would occupy a frame as well (`huge_class_size`).
 const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
 
 /// The way in which the page of a slot is stored.

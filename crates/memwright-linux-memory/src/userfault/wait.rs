@@ -41,7 +41,8 @@ pub enum Waited {
     Again,
     /// A signal is pending. The caller must retry the access after the signal has been delivered.
     Interrupted,
-    /// The context does not handle the fault, so the caller must deliver the contained signal.
+    /// The context does not handle the fault, or the thread is being killed. The caller must deliver the contained
+    /// signal.
     Refused(Resolved),
 }
 

@@ -271,8 +271,9 @@ pub fn report_change(process: &Arc<Process>, change: Change) {
     notice.into_iter().for_each(ChangeNotice::wake);
 }
 
-/// Returns whether a child whose exit sends `signal` becomes a zombie, for which `parent` must wait. The child becomes
-/// no zombie if the signal is SIGCHLD and `parent` ignores it or has set `SA_NOCLDWAIT`, or if `parent` is the reaper.
+/// Returns whether a child whose exit sends `signal` becomes a zombie, for which `parent` must wait. The child does not
+/// become a zombie if the signal is SIGCHLD and `parent` ignores it or has set `SA_NOCLDWAIT`, or if `parent` is the
+/// reaper.
 pub fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;

@@ -16,7 +16,7 @@ pub type ProcessorWriter = fn(&View<'_>, u32, &mut Text) -> fmt::Result;
 pub enum ProcessorEntry {
     /// A file whose text the contained function writes.
     Text(ProcessorWriter),
-    /// A directory of the CPU or NUMA node with further entries.
+    /// A directory with further entries about the same CPU or NUMA node.
     Directory(&'static ProcessorDirectory),
 }
 

@@ -12,7 +12,7 @@ pub enum Kind {
     Number(u64),
     /// A constant text.
     Text(&'static str),
-    /// The value of the field or file that is named.
+    /// The value of the field or file with the contained name.
     Copy(&'static str),
     /// The value that a program wrote to the file last. The kernel ignores the value.
     Unused,

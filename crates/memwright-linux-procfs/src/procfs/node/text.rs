@@ -92,9 +92,9 @@ pub(in crate::procfs) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// The length in bytes from which on a piece receives no further record. So a piece with its last record is rarely
-/// longer than a page, which is the maximum that one read of a generated file returns on Linux (`seq_read_iter` of
-/// Linux 7.2, `fs/seq_file.c`).
+/// The minimum length in bytes of a piece to which no further record is added. So a piece with its last record is
+/// rarely longer than a page, which is the maximum that one read of a generated file returns on Linux (`seq_read_iter`
+/// of Linux 7.2, `fs/seq_file.c`).
 const FULL: usize = 3584;
 /// Initial capacity of a piece in bytes.
 const FIRST_ROOM: usize = 1024;

@@ -84,7 +84,7 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// The entry bits of which at least one is set if userfaultfd write-protects the page.
+/// The entry bits that each show that userfaultfd write-protects the page.
 const PROTECTED: Bits = Bits::UFFD_WP.union(Bits::IDLE);
 
 /// Returns the flags of a present page whose page-table entry has the bits `bits` (`pte_to_pagemap_entry`). A page with

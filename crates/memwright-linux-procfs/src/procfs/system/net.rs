@@ -200,8 +200,8 @@ fn write_header(text: &mut Text, protocol: Protocol, family: Family) -> fmt::Res
     line.text("\n").write(text)
 }
 
-/// Appends the address and the port of `endpoint`. The address is in network byte order; each four bytes of it are
-/// written as the hexadecimal word that the CPU would load from them.
+/// Appends the address and the port of `endpoint`. The address is in network byte order. Each group of four bytes is
+/// written as the hexadecimal word that the CPU would load from it.
 fn endpoint(line: &mut Line, family: Family, endpoint: Endpoint) {
     let words = |line: &mut Line, bytes: &[u8]| {
         for word in bytes.chunks_exact(4) {

@@ -289,8 +289,9 @@ impl InetSocket {
         self.writable.wake_all();
     }
 
-    /// Returns the number of bytes that the peer can send to this socket now. The inbox can contain `beyond` bytes more
-    /// than the receive buffer size. If less than a third of the inbox is free, records that the peer waits for room.
+    /// Returns the number of bytes that the peer can send to this socket now. The capacity of the inbox is the receive
+    /// buffer size plus `beyond` bytes. If less than a third of this capacity is free, records that the peer waits for
+    /// room.
     pub(super) fn room_for(&self, beyond: usize) -> usize {
         let mut state = self.state.lock();
         let most = state.settings.receive_buffer + beyond;

@@ -32,8 +32,8 @@ impl FileLimits {
         /// (`eventpoll_init`).
         const WATCH: u64 = 192;
         const PART: u64 = 25;
-        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit on pages allows as many pipes
-        /// with the default size.
+        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit on pages allows `DESCRIPTORS`
+        /// pipes of the default size.
         const DESCRIPTORS: u64 = 1024;
         let page = PAGE_SIZE as u64;
         Self {

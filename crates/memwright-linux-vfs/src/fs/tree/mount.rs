@@ -93,7 +93,7 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
             return true;
         }
         match pending.pop() {
-            // Besides this function, only the parent directory has a reference to the entry.
+            // The parent directory has one reference to the entry, which does not count as use.
             Some(next) => (here, known) = (next, 1),
             None => return false,
         }

@@ -91,7 +91,7 @@ impl Watch {
         self.found.get()
     }
 
-    /// Checks the file for the requested events. Returns whether at least one of them was found.
+    /// Checks the file for the requested events, and for errors and hangups. Returns whether an event was found.
     fn look(&self, current: &Current<'_>) -> bool {
         let always = Readiness::ERROR | Readiness::HANGUP;
         let found = match &self.open {
