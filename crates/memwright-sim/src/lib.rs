@@ -2,7 +2,7 @@
 //!
 //! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames, CPUs, and for each
 //! CPU a TLB and paging-structure caches that keep their entries until an invalidation drops them. A translation that
-//! the tables no longer contain still *works* here, as on hardware but unlike under most emulators. A missing
+//! the tables no longer contain still *works* here, as it does on hardware but not under most emulators. A missing
 //! invalidation of a translation that a CPU has cached therefore leads to a wrong byte or a failed
 //! [audit](SimulatedMachine::audit).
 //! ```text

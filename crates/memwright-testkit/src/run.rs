@@ -148,7 +148,8 @@ enum Setup {
     Collapse,
 }
 
-/// The setups without huge pages. A saved script runs in each of them; a random program runs in one of them, in turn.
+/// The setups without huge pages. A saved script without huge pages runs in each of them; a random program without huge
+/// pages runs in one of them, in turn.
 const SMALL: [Setup; 3] = [Setup::Plain, Setup::Swap, Setup::Folios];
 
 /// The setups for scripts with huge pages.

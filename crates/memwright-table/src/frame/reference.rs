@@ -315,7 +315,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Calls `change` with the owner of the page in `frame`, and stores the result as the owner. The index stays. The
-    /// caller must prevent simultaneous calls for one frame, because one of the changes could be lost.
+    /// caller must prevent simultaneous changes of the owner, because one of them could be lost.
     ///
     /// # Panics
     /// If `frame` holds no data.

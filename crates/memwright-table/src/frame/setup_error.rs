@@ -20,8 +20,9 @@ pub enum SetupError {
     CpuCount(usize),
     /// This field of the registers that [`Machine::registers`](crate::Machine::registers) returned has a wrong value.
     Register(WrongRegister),
-    /// The allocator manages the frame that [`Machine::template`](crate::Machine::template) returned, and the embedder
-    /// has not allocated it as a frame of the kind [`Kernel`](super::FrameKind::Kernel).
+    /// [`Machine::has_memory`](crate::Machine::has_memory) accepts the frame that
+    /// [`Machine::template`](crate::Machine::template) returned, and the embedder has not allocated it as a frame of
+    /// the kind [`Kernel`](super::FrameKind::Kernel).
     ManagedTemplate(Frame),
     /// The region that begins at this frame has no frames.
     EmptyRegion(Frame),

@@ -34,8 +34,9 @@ pub(crate) const ABOVE: u8 = 2;
 /// The number of pages that a last-level table maps.
 pub(crate) const TABLE_PAGES: u64 = slot_pages(ABOVE);
 
-/// The value of `owner` in the metadata of a last-level table that several roots share (`shared.rs`). Tables that one
-/// root uses never have this value.
+/// The value of `owner` in the metadata of a last-level table that several roots share (`shared.rs`). It differs from
+/// the value of every root. A shared table keeps this value when only one root is left, until that root takes the
+/// table.
 pub(crate) const SHARED_OWNER: u64 = u64::MAX;
 
 /// The value of `owner` in the metadata of a table: the root's frame number, and the level of the table.

@@ -22,12 +22,12 @@
 //!   walks again if it does not. Code that violates the protocol can therefore read an unexpected entry, but not a
 //!   frame that is no longer a table.
 //! - **Two locks at a time** are held only by a fork, by `free_tables` and `cut_tables`, by a collapse, by a move of
-//!   whole tables, and when an address space gets a table of its own (`own_tables.rs`). The lock of the first table has
-//!   rank `Table`. The lock of the second table, which is the child's or the lower one, has rank `TableChild`. While
-//!   the first cursor of a fork moves, the second holds no lock. A cursor that links a new table also holds two locks,
-//!   because it locks the new table before it links it. A move of single entries holds one lock at a time. During a
-//!   move, the write lock of the address space prevents other threads from looking up a page that has left its old
-//!   address and has not reached its new one.
+//!   whole tables, when an address space gets a table of its own (`own_tables.rs`), and when a cursor links a new
+//!   table. The lock of the first table has rank `Table`. The lock of the second table, which is the child's or the
+//!   lower one, has rank `TableChild`. While the first cursor of a fork moves, the second holds no lock. A cursor locks
+//!   a new table before it links it; both locks then have the rank of the cursor. A move of single entries holds one
+//!   lock at a time. During a move, the write lock of the address space prevents other threads from looking up a page
+//!   that has left its old address and has not reached its new one.
 //! - **Markers** can be in any entry that covers up to 1 GiB, and apply to all pages of the entry. [`Cursor::fill`]
 //!   pushes a marker down one level at a time. [`Cursor::split_edges`] pushes down the markers, and splits the huge
 //!   pages, that are only partly in a range. After that, every operation on the range works on whole slots and cannot

@@ -304,8 +304,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Handles consecutive slots of the locked table from the position on: marks empty slots, and skips pages and slots
-    /// that already have `marks`. Returns `false` if the slot at the position is neither empty, nor a page, nor already
-    /// has `marks`.
+    /// that already have `marks`. Returns whether it handled any slot: `false` if the slot at the position has another
+    /// entry, is in the root table, or is only partly in the range.
     fn mark_alike(&mut self, marks: Marks, mapped: &mut PageRange) -> bool {
         let start = self.slot_start();
         let pages = slot_pages(self.level);

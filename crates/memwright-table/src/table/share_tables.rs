@@ -20,8 +20,8 @@ const TOGETHER: usize = 256;
 /// Which tables are shared, decided once per fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareRule {
-    /// The minimum number of entries of a table that is shared. Copying fewer entries costs less than to stop sharing
-    /// the table later.
+    /// The minimum number of entries of a table that is shared. Copying fewer entries costs less than ending the
+    /// sharing of the table later.
     pub least: u32,
     /// Whether entries can have state that belongs to one address space. If they can, each entry is read, and a table
     /// with such an entry is not shared.

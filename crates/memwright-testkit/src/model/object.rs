@@ -60,9 +60,9 @@ impl Model {
         }
     }
 
-    /// Returns the pages of private mappings of a part of an object that a userfaultfd handler filled with zeroes and
-    /// to which the process has not stored since then. Punching a hole in the object also removes such a page if it
-    /// maps the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    /// Returns the pages at which the process privately maps one of the `pages` pages of the object from `index` on, if
+    /// a userfaultfd handler filled them with zeroes and the process has not stored to them since then. Punching a hole
+    /// in the object also removes such a page if it maps the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
     pub fn filled_with_zeroes(
         &self,
         process: usize,

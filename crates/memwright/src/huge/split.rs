@@ -326,7 +326,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Splits every huge entry that maps the anonymous huge page. Does nothing if the page has references besides those
-    /// of its entries.
+    /// of these entries.
     fn split_everywhere(&self, mapped: &MappedPage<M>) -> Result<(), OutOfMemory> {
         let mappers = mapped.mappers(self)?;
         let references = self.memory.frames().references_of_whole(mapped.frame);

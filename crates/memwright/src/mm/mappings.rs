@@ -51,7 +51,7 @@ pub(crate) struct Mapped {
 
 /// The position of a visit in the list: the places of one address space that are still to be visited.
 pub(crate) struct Places {
-    /// A key in the list that precedes the next place.
+    /// A key that precedes the next place in the order of the list.
     key: IntervalKey,
     /// The next interval after `key`, possibly of another address space, and the change counter of the list when the
     /// interval was found.

@@ -25,8 +25,8 @@ impl<M: Machine> Merging<M> {
         key_of(frames.digest(frame), node)
     }
 
-    /// Records a page that maps the KSM frame with this key. If the frame has so many records that most of them must be
-    /// stale, first drops its other records. The next search then finds the entries again.
+    /// Records a page that maps the KSM frame `frame`, whose key is `key`. If the frame has so many records that most
+    /// of them must be stale, first drops its other records. The next search then finds the entries again.
     pub(crate) fn note_place(
         &self,
         memory: &Memory<M>,

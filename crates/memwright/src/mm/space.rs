@@ -22,10 +22,10 @@ pub(crate) const PAGES: u32 = 64;
 /// The memory of a process: its areas and its page table.
 ///
 /// Every operation takes `&self` and does its own locking. Most operations that change only pages (a fault,
-/// `MADV_DONTNEED`, populating) take the lock shared. Operations that change areas, or replace or free page tables,
-/// take it exclusively. No lock is held when an operation returns, and no operation sleeps: if an object would have to
-/// wait, the operation returns an error, and the caller waits and retries. Only a swap device may sleep, in
-/// [`SwapDevice::complete`](crate::SwapDevice::complete), before which a swap-in releases the locks.
+/// `MADV_DONTNEED`, populating) take the lock of the areas shared. Operations that change areas, or replace or free
+/// page tables, take it exclusively. No lock is held when an operation returns, and no operation sleeps: if an object
+/// would have to wait, the operation returns an error, and the caller waits and retries. Only a swap device may sleep,
+/// in [`SwapDevice::complete`](crate::SwapDevice::complete), before which a swap-in releases the locks.
 ///
 /// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
 pub struct AddressSpace<M: Machine> {

@@ -1,8 +1,9 @@
-//! The tree of the machine's address spaces: each is a child of the address space from which it was forked.
+//! The forest of the machine's address spaces: each is a child of the address space from which it was forked.
 //!
 //! A private page is mapped by the address space that created it and by descendants of that address space (Linux 7.2
 //! `mm/rmap.c`, `struct anon_vma`, which Linux has for each area). A search for the entries of a page therefore begins
-//! with an address space that maps the page and its descendants, and ascends until all entries are found.
+//! with an address space that maps the page, continues with the descendants of that address space, and ascends until
+//! all entries are found.
 
 use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};

@@ -1,6 +1,6 @@
 //! Groups of operations of an address space, called themes. The type of a theme only refers to the address space.
 //!
-//! The operations of a theme, like those of [`AddressSpace`] itself, are in the folder named after what they do.
+//! The operations of a theme, like those of [`AddressSpace`] itself, are in the folder for what they do.
 
 use memwright_table::Machine;
 

@@ -118,8 +118,8 @@ fn for_pages(
 impl<M: Machine> AddressSpace<M> {
     /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
     /// `get_user_pages` with `FOLL_GET`). Later stores by this process to the page can become visible in the frame.
-    /// Stores by other processes cannot: because of the additional reference the page is not exclusive, so they copy
-    /// it.
+    /// Stores by other processes cannot: the additional reference prevents the page from becoming exclusive to another
+    /// process, so these stores copy it.
     ///
     /// # Errors
     /// The error that a load by the program would get; `Denied` for secret memory and device memory.
