@@ -63,7 +63,7 @@ struct Slurm {
 
 impl Drop for Slurm {
     fn drop(&mut self) {
-        // The controller is killed last, so that it never runs without the node's daemon.
+        // Each daemon is killed before the daemons that were started earlier, because it uses them.
         for daemon in self.daemons.iter_mut().rev() {
             let _ = daemon.kill();
             let _ = daemon.wait();

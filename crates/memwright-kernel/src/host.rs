@@ -382,7 +382,7 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
     }
 }
 
-/// Converts any trap except a page fault in the way of `trap_of`.
+/// Converts a trap that is not a page fault, like `trap_of`.
 // Not inlined, so that page faults do not become slower.
 #[cold]
 #[inline(never)]

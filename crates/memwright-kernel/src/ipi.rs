@@ -27,7 +27,7 @@
 //! never returns to user mode, the kernel hangs.
 //!
 //! # Why no wakeup is lost
-//! A CPU announces that it halts, checks the condition for which it waits again, and halts. Interrupts are disabled
+//! A CPU announces that it halts, checks once more the condition for which it waits, and halts. Interrupts are disabled
 //! from the announcement to the STI directly before the HLT. So an interrupt of [`wake`] that arrives after the
 //! announcement is pending at the HLT, or ends it. Other events during a halt (the end of a time slice, a kick, control
 //! bytes) are recorded, and [`resume`] raises their interrupts again once the wait is over. If they were raised

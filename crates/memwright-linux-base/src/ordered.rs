@@ -13,7 +13,7 @@ use memwright_table::{OutOfMemory, TryPush};
 /// The index of a node; [`NONE`] for none.
 type Place = u32;
 
-/// The index that stands for no node.
+/// The index that means no node.
 const NONE: Place = Place::MAX;
 
 /// A child of a node.

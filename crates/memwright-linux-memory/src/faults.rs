@@ -18,8 +18,8 @@ use memwright_linux_sched::scheduler::Scheduler;
 use memwright_linux_tasks::process::Thread;
 use memwright_table::VirtAddr;
 
-/// The maximum number of consecutive retries of a fault that finds no free frame, because other threads allocate all
-/// frames that become free (`MAX_RECLAIM_RETRIES`). After these retries, the OOM killer runs.
+/// The maximum number of consecutive retries of a fault that finds no free frame because other threads have allocated
+/// all frames that became free (`MAX_RECLAIM_RETRIES`). After these retries, the OOM killer runs.
 const MOST_WAITS: u32 = 16;
 
 /// Resolves page faults.
@@ -127,9 +127,9 @@ impl Faults {
     }
 
     /// Reclaims memory for a fault that found no free frame, and retries the fault. If no page can be reclaimed, lets
-    /// other threads run and retries the fault. Runs the OOM killer once the other threads have found no memory either,
-    /// or have taken all freed memory [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
-    /// `should_reclaim_retry`).
+    /// other threads run and retries the fault. Runs the OOM killer once such a retry fails although no thread has
+    /// allocated a frame in the meantime, or once other threads have taken all freed memory [`MOST_WAITS`] times in a
+    /// row (Linux 7.2 `mm/page_alloc.c`, `should_reclaim_retry`).
     #[cold]
     fn starved(
         &self,

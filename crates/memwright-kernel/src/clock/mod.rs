@@ -35,7 +35,7 @@ static PAUSES: AtomicU32 = AtomicU32::new(0);
 /// The value of a deadline that is not set.
 pub const NEVER: u64 = u64::MAX;
 
-/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings. They stand for
+/// Ticks that are subtracted for each pause in addition to the difference of its two counter readings. They account for
 /// the instructions of the pause before the first reading and after the second reading.
 const OVERHEAD: u64 = 0;
 
@@ -156,8 +156,8 @@ pub fn stop() {
 }
 
 /// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turn of a CPU by a
-/// separate clock, which stops while all CPUs are halted. Because of this function, all CPUs are halted at some time
-/// during every pause. Without it, the host would determine whether they are.
+/// separate clock, which stops while all CPUs are halted. A pause that calls this function has a time at which all CPUs
+/// are halted. Without the call, the host would determine whether it has one.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();

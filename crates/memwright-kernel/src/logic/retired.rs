@@ -6,8 +6,7 @@
 //! raising of the exception (`gen_exception` of target/i386/tcg/translate.c). Such an instruction stays in the count
 //! although it did not retire.
 
-/// Debug exception. Its stub takes the longer path, which exceptions take that can occur while the user's GS base is
-/// loaded.
+/// Debug exception. Its stub takes the longer path of the exceptions that can occur while the user's GS base is loaded.
 const DEBUG: u8 = 1;
 /// Invalid opcode.
 const INVALID_OPCODE: u8 = 6;

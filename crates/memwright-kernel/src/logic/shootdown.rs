@@ -55,7 +55,7 @@ struct Request {
     count: AtomicUsize,
 }
 
-/// One word per CPU, with a bit for each CPU whose request this CPU must serve.
+/// The word of one CPU, with a bit for each CPU whose request this CPU must serve.
 #[repr(align(64))]
 struct Asked(AtomicU64);
 

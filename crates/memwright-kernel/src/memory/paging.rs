@@ -49,13 +49,13 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// writes to the kernel's tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// The right of text.
+    /// The rights of text.
     ReadExecute,
-    /// The right of constants.
+    /// The rights of constants.
     Read,
-    /// The right of data.
+    /// The rights of data.
     ReadWrite,
-    /// The right of device registers, which are uncached.
+    /// The rights of device registers, which are uncached.
     Device,
 }
 

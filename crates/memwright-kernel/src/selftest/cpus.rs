@@ -317,7 +317,8 @@ fn write_to_shared() {
         if own_index() % 2 == 1 {
             clock::set_deadline(Some(clock::now() + TICK));
             user::run(&mut state);
-            // Without this, if the clock counts instructions, a CPU that faults repeatedly would keep its turn.
+            // End the turn of this CPU. Otherwise, if the clock counts instructions, a CPU that faults repeatedly would
+            // keep its turn.
             ipi::relax();
         } else {
             let _ = HARDWARE.copy_to_user(user::DATA + 64, &[7; 32]);

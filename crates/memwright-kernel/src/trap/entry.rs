@@ -426,9 +426,9 @@ trap_any:
     wrgsbase rbx
     jmp trap_return
     // A debug exception at the first instruction of its own stub. QEMU raises this second exception after an
-    // instruction that is single-stepped and also accesses watched data. The second exception has overwritten the saved
-    // address of the instruction in user mode, so the thread gets a trap without an address. All other registers still
-    // have the user's values.
+    // instruction that is single-stepped and also accesses watched data. The second exception has overwritten the
+    // instruction address, the flags and the stack pointer that the first one saved, so the thread gets a trap without
+    // them. The other registers still have the user's values.
 7:
     mov qword ptr [rsp + 16], 0
     mov qword ptr [rsp + 24], {user_code}
@@ -527,7 +527,7 @@ trap_save:
 /// Sets the registers that SYSCALL and SYSRET use on this CPU.
 pub fn setup() {
     // SAFETY: EFER has enabled system calls since boot. The selectors are those of `percpu` (SYSRET adds 16 and 8 to
-    // its base), and the entry point is in this module. The entry clears TF, IF, DF, IOPL, NT and AC, as the kernel
+    // its base), and the entry point is in this module. SYSCALL clears TF, IF, DF, IOPL, NT and AC, as the kernel
     // requires.
     unsafe {
         let kernel = u64::from(KERNEL_CODE) << 32;

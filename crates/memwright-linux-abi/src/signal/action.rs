@@ -21,7 +21,7 @@ flags! {
     pub struct ActionFlags: u64 {
         /// No SIGCHLD is sent when a child stops.
         const NOCLDSTOP = 1;
-        /// Children become no zombies when they exit.
+        /// Children do not become zombies when they exit.
         const NOCLDWAIT = 2;
         /// The handler is called with three arguments.
         const SIGINFO = 4;

@@ -16,7 +16,7 @@ enum Change {
     Xor,
 }
 
-/// The comparison of the second word's old value.
+/// The comparison of the second word's old value with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Equal,
