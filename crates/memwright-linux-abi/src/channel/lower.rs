@@ -168,7 +168,7 @@ impl<'a> LowerEntry<'a> {
     }
 
     /// Decodes the entry at the start of `bytes`. Returns the entry and the bytes after it, or `None` if bytes are
-    /// missing.
+    /// missing or the kind of its node is unknown.
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&length, rest) = bytes.split_first()?;
