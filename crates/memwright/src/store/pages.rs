@@ -257,7 +257,7 @@ impl<M: Machine> Pages<M> {
         self.note_end(index + 1);
     }
 
-    /// Records that pages up to the one before `end` have been stored.
+    /// Records that the page before index `end` has been stored.
     #[inline(always)]
     fn note_end(&mut self, end: u64) {
         self.end = self.end.max(u32::try_from(end).unwrap_or(u32::MAX));

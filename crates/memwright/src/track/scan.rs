@@ -156,8 +156,8 @@ struct Known {
     run: AlikeRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the entries of the run map pages. If they do, they are protected together unless one of the pages is
-    /// pinned.
+    /// Whether the entries of the run map pages. If they do, they are protected together, unless the address space may
+    /// have pinned pages.
     present: bool,
     arm: Prepared,
 }
