@@ -45,8 +45,8 @@ impl<M: Machine> Residency<'_, M> {
     /// Locks the pages that overlap the `length` bytes from `address` on. Unless `on_fault` is set, also faults them
     /// in.
     ///
-    /// As on Linux, a length that overflows when it is rounded up to pages is taken modulo 2^64: `u64::MAX` becomes 0,
-    /// and nothing is locked.
+    /// As on Linux, a length that overflows when it is rounded up to pages is taken modulo 2^64: at an address that is
+    /// a multiple of the page size, `u64::MAX` becomes 0, and nothing is locked.
     ///
     /// # Errors
     /// See [`LockError`]. For [`LockError::Hole`], the areas below the hole are locked.

@@ -302,7 +302,7 @@ impl<M: Machine> Core<M> {
     /// lock of the areas. Returns the page to continue with.
     ///
     /// # Errors
-    /// `stopped` itself, if it did not stop for such reads, or the error of the page that was read.
+    /// `stopped` itself, if `touch` has not stopped for such reads, or the error of the page that was read.
     #[cold]
     fn finish_touch(&self, stopped: Stopped) -> Result<Page, Stopped> {
         let page = stopped.at.page();

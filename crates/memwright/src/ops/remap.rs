@@ -159,10 +159,10 @@ impl<M: Machine> AddressSpace<M> {
         Ok(moved.start)
     }
 
-    /// Like [`remap`](Self::remap), but if locked memory grows, leaves populating it to the caller. Calls `witness`,
-    /// with the address space locked, for each event that a userfaultfd context receives: the unmapping of areas at the
-    /// new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The unmap events are sent
-    /// even if the move fails.
+    /// Like [`remap`](Self::remap), but if locked memory grows, leaves it to the caller to populate the added pages.
+    /// Calls `witness`, with the address space locked, for each event that a userfaultfd context receives: the
+    /// unmapping of areas at the new range, the move, and the unmapping at the old range (Linux 7.3 `notify_uffd`). The
+    /// unmap events are sent even if the move fails.
     ///
     /// # Errors
     /// See [`remap`](Self::remap).

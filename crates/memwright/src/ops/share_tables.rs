@@ -19,7 +19,8 @@ use crate::vma::area::AreaFlags;
 pub(super) struct Sharing {
     /// The rule that selects the tables to share, or `None` if no table may be shared.
     rule: Option<ShareRule>,
-    /// The end of the last area whose entries must not be shared. A later table with pages below this end is copied.
+    /// The end of the last area whose entries the fork has already handled or must not share. A table that begins below
+    /// this end is not shared any more, because it has such entries.
     barrier: Page,
     /// The pages of the areas that were skipped most recently. If one of these pages has an entry, its table must not
     /// be shared.

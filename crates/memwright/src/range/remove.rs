@@ -26,8 +26,8 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Frees the lowest-level page tables of `range`, in which nothing is mapped, because a huge page cannot be mapped
-    /// where such a table exists.
+    /// Frees the lowest-level page tables of `range`, so that huge pages can be mapped there. No page of `range` may be
+    /// mapped yet.
     #[cold]
     pub(crate) fn clear_way(&self, range: PageRange) {
         self.remove_entries(self.cpu(), range);

@@ -15,7 +15,7 @@ use crate::types::stats::Row;
 use crate::vma::area::AreaFlags;
 use crate::vma::idle::aging;
 
-/// The pages that a zap (the removal of page-table entries by an object) selects.
+/// The pages that a zap selects. A zap removes the entries of pages, and the area stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// All pages: the object's, and private copies.

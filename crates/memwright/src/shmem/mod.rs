@@ -378,7 +378,7 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates the page at the vacant index `vacancy` that a lookup returned.
+    /// Creates the page at the vacant index that a lookup returned as `vacancy`.
     #[inline(always)]
     fn create(
         &self,

@@ -40,7 +40,7 @@ impl<M: Machine> Pages<M> {
         Lookup::Vacant(Vacancy { index, node })
     }
 
-    /// Stores a frame, with its reference, at the index `vacancy` that a lookup found vacant.
+    /// Stores a frame, with its reference, at the vacant index that a lookup returned as `vacancy`.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).

@@ -52,9 +52,9 @@ pub struct Pages<M: Machine> {
     height: u32,
     /// The number of pages, in memory and in swap.
     count: u64,
-    /// The index after the last page that was ever stored, or `u32::MAX` if the index is larger. The lookup of an index
-    /// at or after `end` finds no page without reading a node. Such lookups are frequent, because pages are often
-    /// created in ascending order.
+    /// The index after the last page that was ever stored, or `u32::MAX` if the index is larger. A lookup of an index
+    /// at or after `end` reads no node, because no page is stored there, unless `end` is `u32::MAX`. Such lookups are
+    /// frequent, because pages are often created in ascending order.
     end: u32,
     /// The number of pages in swap. 32 bits suffice for 16 TiB.
     swapped: u32,
@@ -257,13 +257,13 @@ impl<M: Machine> Pages<M> {
         self.note_end(index + 1);
     }
 
-    /// Records that all pages that were ever stored are before `end`.
+    /// Records that the page before index `end` has been stored.
     #[inline(always)]
     fn note_end(&mut self, end: u64) {
         self.end = self.end.max(u32::try_from(end).unwrap_or(u32::MAX));
     }
 
-    /// Returns true if no page was ever stored at `index` or after it. False means unknown.
+    /// Returns true only if no page was ever stored at `index` or after it. False means that this is unknown.
     #[inline(always)]
     pub(super) fn ends_before(&self, index: u64) -> bool {
         index >= self.end.into() && self.end != u32::MAX

@@ -67,7 +67,8 @@ impl Room {
         fits(self.used(), pages, self.most())
     }
 
-    /// Adds `pages` to the number of pages in use, unless the sum exceeds the limit. Returns whether it did.
+    /// Adds `pages` to the number of pages in use, unless the sum exceeds the limit. Returns whether the pages were
+    /// added.
     pub(super) fn take(&self, pages: u64) -> bool {
         let most = self.most();
         let taken = self

@@ -125,8 +125,8 @@ pub(super) struct Look<'a, M: Machine, T> {
 
 impl<M: Machine, T: Take> Look<'_, M, T> {
     /// Offers the pages of an entry to the callback, and returns how many the callback took. If only a part of a huge
-    /// page can be protected, splits the huge page first, before it is reported (Linux 7.3 `pagemap_scan_thp_entry`).
-    /// Returns `None` if the scan does not select the small pages after the split.
+    /// page can be protected, offers the pages as small pages: Linux splits the huge page first, before it is reported
+    /// (Linux 7.3 `pagemap_scan_thp_entry`). Returns `None` if the scan does not select the small pages.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
         let mut take =
             |categories, share| self.take.take(pages, categories, share).min(pages.len());
@@ -156,8 +156,8 @@ struct Known {
     run: AlikeRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the entries of the run map pages. If they do, they are protected together unless one of the pages is
-    /// pinned.
+    /// Whether the entries of the run map pages. If they do, they are protected together, unless the address space may
+    /// have pinned pages.
     present: bool,
     arm: Prepared,
 }

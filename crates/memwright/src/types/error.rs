@@ -27,7 +27,7 @@ pub enum Limit {
 /// The reason why an address space could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceError {
-    /// The layout breaks the rule in this value.
+    /// The layout is invalid, for this reason.
     BadLayout(LayoutError),
     /// No frame is free for the page table, or the heap has no room.
     OutOfMemory,

@@ -29,7 +29,8 @@ impl Memcg {
         Self(raw)
     }
 
-    /// Returns the number of the memcg, or 0 if there is no memcg.
+    /// Returns the value that [`from_raw`](Self::from_raw) accepts: the number of the memcg plus 1, or 0 for
+    /// [`NOBODY`](Self::NOBODY).
     #[must_use]
     pub const fn raw(self) -> u16 {
         self.0

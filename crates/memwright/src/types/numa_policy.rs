@@ -39,7 +39,7 @@ pub struct PlacePolicy {
 pub struct PolicyId(u16);
 
 impl PolicyId {
-    /// No policy of the area. The policy of the thread applies.
+    /// No policy of the area or object. The policy of the thread applies.
     pub const NONE: Self = Self(0);
 
     /// Returns the number.

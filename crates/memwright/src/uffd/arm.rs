@@ -112,8 +112,8 @@ impl<M: Machine> Core<M> {
         Arming::of(area, Grant::new(area.view(), policy))
     }
 
-    /// Arms the pages of `range`, a part of `area`. Skips a page table if no page of the table was accessed after it
-    /// was armed.
+    /// Arms the pages of `range`, a part of `area`. Skips a page table if none of its pages was accessed after the
+    /// pages were armed.
     pub(super) fn arm_part(&self, area: &Area<M>, range: PageRange, gather: &mut Gather<'_, M>) {
         let arming = self.arming(area);
         let by_accessed = self.arms_by_accessed(area);

@@ -105,8 +105,8 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Executes a poison fill or a fill with the object's page. Returns `FillError::NotApplicable` for any other fill, or if
-    /// the page is not the first page of a huge page.
+    /// Executes a poison fill or a fill with the object's page. Returns `FillError::NotApplicable` for any other fill,
+    /// or if the page is not the first page of a huge page.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::NotApplicable);

@@ -1,4 +1,4 @@
-//! userfaultfd read-write protection (RWP): it determines how pages are armed, and which pages of an area count as
+//! userfaultfd read-write protection (RWP): the ways in which pages are armed, and the pages of an area that count as
 //! accessed.
 //!
 //! | An armed entry | An access |
@@ -95,9 +95,9 @@ impl Arming {
         }
     }
 
-    /// Returns the edit that makes the next access fault, for an entry with these bits. It changes only an entry that
-    /// is armed by its accessed bit. If the page was already accessed, it disarms the entry. Otherwise it arms the
-    /// entry without rights.
+    /// Returns the edit of an entry with these bits after which the next access to an armed page faults and is no
+    /// longer recorded by the accessed bit. The edit changes only an entry that is armed by its accessed bit: it
+    /// disarms the entry if the page was already accessed, otherwise it arms the entry without rights.
     pub(crate) fn make_fault(self, bits: Bits) -> Edit {
         if !bits.contains(Bits::IDLE) {
             Edit::NONE

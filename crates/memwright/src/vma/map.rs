@@ -260,7 +260,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the area that contains `page`, and its position. Checks first the area that the previous call found,
+    /// Returns the area that contains `page`, and its position. Checks first the area that was last found or inserted,
     /// because consecutive changes often concern the same area.
     #[cfg_attr(feature = "inline", inline(always))]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
@@ -499,8 +499,9 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Returns the anon_vma of a neighbour that `area` can share when its first private page is created, or `None` if
-    /// there is no such neighbour. `area` must be in the map. A protection change must be able to make the neighbour
-    /// mergeable with `area`. The upper neighbour is checked first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
+    /// there is no such neighbour. `area` must be in the map. Only a neighbour that a protection change could make
+    /// mergeable with `area` can share its anon_vma. The upper neighbour is checked first (Linux 7.2 `mm/vma.c`,
+    /// `find_mergeable_anon_vma`).
     pub(crate) fn anon_vma_around(&self, area: &Area<B>) -> Option<AnonVma> {
         let here = self.at_or_after(area.range.start)?;
         let shared = |kin: bool, anon_vma: AnonVma| {
@@ -561,8 +562,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Merges the area at `position` with the area after it, which is at `next`.
     fn absorb_next(&mut self, position: Position, next: Position) {
-        // `right` can be dropped here, with locks held, because the merged area keeps a reference to the same backing.
-        // No file system code therefore runs.
+        // `right` can be dropped here, with locks held, because the merged area keeps a reference to the same backing,
+        // so that no file system code runs.
         let right = self.take(next);
         let area = self.get_mut(position);
         area.range.end = right.range.end;
