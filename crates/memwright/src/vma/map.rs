@@ -590,7 +590,9 @@ impl<B: Backed> AreaMap<B> {
             // The new area follows the last area of a full chunk. Start a new chunk, so that insertions in ascending
             // order fill every chunk completely.
             let after = self.take_spare();
-            self.order.insert_after(chunk, after, area.range.start, 0);
+            let rooms = [self.room(chunk), 0];
+            self.order
+                .insert_after(chunk, after, area.range.start, rooms);
             (chunk, slot) = (after, 0);
         } else if self.areas(chunk).len() == CHUNK {
             let upper = self.take_spare();
@@ -599,7 +601,7 @@ impl<B: Backed> AreaMap<B> {
             moved.extend(lower.areas.drain(CHUNK / 2..));
             let (start, room) = (moved[0].range.start, lower.room);
             self.chunks[upper as usize] = Chunk { areas: moved, room };
-            self.order.insert_after(chunk, upper, start, room);
+            self.order.insert_after(chunk, upper, start, [room; 2]);
             self.tighten(chunk);
             self.tighten(upper);
             if slot > CHUNK / 2 {

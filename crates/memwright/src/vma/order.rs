@@ -182,9 +182,16 @@ impl Order {
     }
 
     /// Inserts `chunk` after the chunk `before`. `start` is a page at or below the areas of `chunk` and above those of
-    /// `before`. `room` is an upper bound of the gaps below the areas of `chunk`, and also of those below the areas of
-    /// `before`.
-    pub(super) fn insert_after(&mut self, before: ChunkId, chunk: ChunkId, start: Page, room: u64) {
+    /// `before`. `rooms` has upper bounds of the gaps below the areas of `before` and below those of `chunk`. The first
+    /// bound is used only if `before` is alone, because otherwise the tree has it already.
+    pub(super) fn insert_after(
+        &mut self,
+        before: ChunkId,
+        chunk: ChunkId,
+        start: Page,
+        rooms: [u64; 2],
+    ) {
+        let [room_before, room] = rooms;
         if self.height == 0 {
             (self.first, self.last) = (before, before);
             self.links[before as usize] = Link::ALONE;
@@ -206,7 +213,7 @@ impl Order {
             room,
         };
         if self.height == 0 {
-            self.add_root(before, room, child);
+            self.add_root(before, room_before, child);
         } else {
             self.add_child(parent, before, child);
         }
@@ -575,9 +582,10 @@ mod tests {
             match place.checked_sub(1) {
                 None => self.order.root = number,
                 Some(before) => {
-                    let before = self.plain[before].0;
+                    let (before, _, room_before) = self.plain[before];
+                    let rooms = [room_before, room];
                     self.order
-                        .insert_after(before, number, Page::new(start), room);
+                        .insert_after(before, number, Page::new(start), rooms);
                 }
             }
             self.order.lower(number, room);
@@ -644,7 +652,7 @@ mod tests {
         order.reserve(chunks, chunks).unwrap();
         order.root = 0;
         for chunk in 1..chunks as u32 {
-            order.insert_after(chunk - 1, chunk, Page::new(chunk.into()), 0);
+            order.insert_after(chunk - 1, chunk, Page::new(chunk.into()), [0; 2]);
         }
         assert_eq!(order.find(Page::new(chunks as u64 / 2)), chunks as u32 / 2);
     }
@@ -654,8 +662,8 @@ mod tests {
         let mut order = Order::EMPTY;
         order.reserve(3, 3).unwrap();
         order.root = 0;
-        order.insert_after(0, 1, Page::new(100), 0);
-        order.insert_after(1, 2, Page::new(200), 0);
+        order.insert_after(0, 1, Page::new(100), [0; 2]);
+        order.insert_after(1, 2, Page::new(200), [0; 2]);
         assert_eq!(order.find(Page::new(150)), 1);
         order.lower_start(2, Page::new(150));
         assert_eq!(order.find(Page::new(150)), 2);

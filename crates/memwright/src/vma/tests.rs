@@ -392,6 +392,23 @@ fn insertions_in_order_need_what_was_reserved() {
 }
 
 #[test]
+fn a_gap_in_the_first_chunk_is_found_after_insertions_in_order() {
+    // The gap below the fourth area has 10 pages, all others have one page.
+    let start = |index: u64| 2 * index + if index < 3 { 0 } else { 9 };
+    let mut map: AreaMap<char> = AreaMap::EMPTY;
+    let areas = CHUNK as u64 + 2;
+    map.reserve_in_order(areas as usize).unwrap();
+    for index in 0..areas {
+        map.insert(area(start(index), start(index) + 1, 'a'));
+        let bounds = range(0, start(index) + 1);
+        let expected = (index >= 3).then(|| Page::new(10));
+        assert_eq!(map.highest_room(5, bounds), expected, "{index}");
+        let expected = (index >= 3).then(|| Page::new(5));
+        assert_eq!(map.lowest_room(5, bounds), expected, "{index}");
+    }
+}
+
+#[test]
 fn a_bin_keeps_the_near_and_the_far() {
     let mut bin = AreaBin::new();
     bin.reserve(10).unwrap();
