@@ -16,8 +16,7 @@
 #include <sched.h>
 
 #define SLOT (4UL << 20)
-/* The number of pages that a worker uses in a round. It is less than the capacity of a per-CPU list of free
- * frames. */
+/* The number of pages that a worker uses in a round. It is less than what a CPU keeps in its list of free frames. */
 #define PAGES 128UL
 #define MOST_WORKERS 64
 /* The number of slots whose page-table entries share a cache line. */

@@ -1,5 +1,4 @@
-/* Which pages does a program use, and can all other pages be paged out without a fault on the pages that
- * stay?
+/* Which pages does a program use, and can all others be paged out without a fault on those that stay?
  *
  * The program keeps its working set in memory. In each interval it arms all of its memory (asynchronous read-write
  * protection of userfaultfd), accesses some pages, uses PAGEMAP_SCAN to find the pages in memory that were not
@@ -36,8 +35,8 @@ static void arm(void)
 	MUST(uffd_arm(watcher, memory, pages * PAGE) == 0);
 }
 
-/* Calls `act`, if it is not NULL, with each run of pages that have all categories of `all` after inversion by
- * `inverted`. Returns the total number of these pages. */
+/* Calls `act`, if it is not NULL, with each run of pages that have these categories after inversion. Returns the total
+ * number of these pages. */
 static size_t each_run(uint64_t all, uint64_t inverted, void (*act)(char *start, size_t size))
 {
 	struct pagemap_scan scan = { .size = sizeof scan, .regions = (uintptr_t)regions, .room = ROOM };

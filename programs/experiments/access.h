@@ -1,5 +1,4 @@
-/* Definitions that the experiments on accesses share: userfaultfd's read-write protection (Linux 7.3
- * include/uapi/linux/userfaultfd.h). */
+/* What the experiments on accesses share: userfaultfd's read-write protection (Linux 7.3 include/uapi/linux/userfaultfd.h). */
 #ifndef ACCESS_H
 #define ACCESS_H
 

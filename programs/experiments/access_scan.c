@@ -19,7 +19,7 @@ static uint32_t *chosen;
 static char *memory;
 static size_t pages, size;
 
-/* Chooses about `count` pages. Returns the number of different pages. */
+/* Chooses about `count` pages. Returns how many are different. */
 static uint64_t choose(size_t count, int clustered, uint64_t *random)
 {
 	size_t first = clustered && count < pages ? next_random(random) % (pages - count) : 0;
@@ -65,8 +65,7 @@ static long scan_accessed(void)
 	return found;
 }
 
-/* Checks that the scan reported the pages that were accessed, and no others. Linux 7.3 reports some accessed
- * pages twice. */
+/* Checks that the scan reported the pages that were accessed, and no others. Linux 7.3 reports some of them twice. */
 static void check_found(long found, uint64_t different)
 {
 	uint64_t told = 0;
@@ -145,8 +144,7 @@ int main(int count, char **arguments)
 	wanted = calloc(pages, 1);
 	chosen = calloc(pages, sizeof *chosen);
 	MUST(rounds > 0 && regions && wanted && chosen && size % HUGE == 0);
-	/* The value is not zero, because a compiler removes a memset to zero after calloc, and the pages must
-	 * be populated. */
+	/* Not zero: a compiler drops what calloc has done already, and the pages must be there. */
 	memset(regions, 1, pages * sizeof *regions);
 	memset(chosen, 1, pages * sizeof *chosen);
 	memset(wanted, 1, pages);

@@ -13,7 +13,7 @@ static struct region *regions;
 static unsigned char *wanted;
 static size_t pages;
 
-/* Writes to about `dirty` pages, and records the pages written. */
+/* Writes to about `dirty` pages, and records which. */
 static uint64_t write_some(char *memory, size_t dirty, int clustered, uint64_t *random, uint64_t *instructions)
 {
 	size_t within = clustered ? dirty : pages, first = clustered ? next_random(random) % (pages - dirty) : 0;
@@ -91,7 +91,7 @@ static void arm(const char *name, int file, char *memory, size_t size, size_t un
 	record_value(name, "arming, per page", "instructions", (double)(clock_now() - start) / (size / unit));
 }
 
-/* Measures 2 MiB pages: whether they are protected whole, and split where they are written. */
+/* Pages of 2 MiB: protected as they are, and split where they are written. */
 static void huge_pages(int file, size_t size)
 {
 	char *memory = aligned(size, HUGE, 0);
@@ -132,8 +132,7 @@ int main(int count, char **arguments)
 	write_pages(memory, size);
 	snprintf(name, sizeof name, "%lu MiB", size / MIB);
 	arm(name, file, memory, size, PAGE);
-	/* After arming, the first scan reports every page that was accessed before. Its result is not
-	 * measured. */
+	/* Pages accessed before count as written once. */
 	MUST(scan_written(pagemap, memory, size, regions, pages) == 0);
 	rounds_of("nothing touched", memory, size, 0, 0, rounds);
 	rounds_of("1 %, clustered", memory, size, pages / 100, 1, rounds);

@@ -1,9 +1,9 @@
 /* Does memory follow the threads that use it?
  *
- * A small form of two access patterns that are used to evaluate NUMA balancing. numa01: two processes on two
- * nodes, whose threads each write all memory of their process. numa02: one process whose threads each write a
- * part of its memory. All memory is first touched on node 0, so half of it is on the wrong node. Threads stay
- * on their CPUs: whether they should be moved to their memory instead is a question for a scheduler.
+ * The access patterns of the programs that are used to evaluate NUMA balancing, in small: numa01, two processes on two
+ * nodes, each of which has threads that write all of its memory; numa02, one process whose threads write a part of its
+ * memory each. All memory is first touched on node 0, so half of it is on the wrong node. Threads stay on their CPUs:
+ * whether they should be moved to their memory instead is a question for a scheduler.
  *
  * Usage: autonuma numa01|numa02 [PASSES [KIB_OF_A_THREAD]]
  */
@@ -11,8 +11,7 @@
 
 enum { THREADS = 4 };
 
-/* The barriers: `ready` for the processes, after their memory is populated, and `begin` for all threads and
- * processes, before the threads start to write. */
+/* Barriers: for the processes after their memory is populated, and for all threads before they start. */
 static struct {
 	pthread_barrier_t ready, begin;
 } *meeting;
@@ -35,8 +34,7 @@ static void *write_part(void *argument)
 	return NULL;
 }
 
-/* Runs `threads` threads, on the CPUs from `first` on. Each writes all of the memory if `is_shared`, and
- * otherwise its own part. Returns when they have ended. */
+/* Runs threads on these CPUs that write all of the memory, or a part each. Returns when they have ended. */
 static void run_threads(int first, int threads, char *memory, size_t size, int is_shared)
 {
 	struct part parts[THREADS];
@@ -68,7 +66,7 @@ int main(int count, char **arguments)
 	int processes = is_shared ? 2 : 1, own = THREADS / processes, status = 0;
 	pthread_barrierattr_t shared;
 	pid_t other = 0;
-	/* In numa01 each thread writes the memory of all threads of its process, so it makes fewer passes. */
+	/* A thread of numa01 also writes the other threads' parts. */
 	passes /= processes;
 	MUST(is_shared || strcmp(shape, "numa02") == 0);
 	size = each * own;
@@ -91,7 +89,7 @@ int main(int count, char **arguments)
 	struct balancing before = balancing_now();
 	uint64_t start = clock_now();
 	run_threads(is_shared && !other ? own : 0, own, memory, size, is_shared);
-	/* The exit code of the second process is the percentage of its pages that are on its node. */
+	/* The exit code is the percentage of the process's pages that are on its node. */
 	if (is_shared && !other)
 		_exit(pages_on(1, memory, size) * 100 * PAGE / size);
 	if (is_shared)

@@ -1,4 +1,4 @@
-/* Code that the experiments share: the clock, the counters, and the records that they print.
+/* What the experiments share: the clock, the counters, and the records that they print.
  *
  * An experiment measures with RDTSC, which under the instruction clock counts retired instructions, kernel and user, and
  * reads counters of the kernel before and after. It prints only after everything is measured. Each record is one line of
@@ -8,7 +8,7 @@
  *     series  CASE  MEASURE  UNIT  MINIMUM  MEDIAN  MEAN  MAXIMUM
  *     note    TEXT
  *
- * A counter that the kernel does not have gives no record, so the same file runs on any Linux.
+ * A counter that the kernel does not have gives no record. The same file runs on any Linux.
  */
 #ifndef EXPERIMENT_H
 #define EXPERIMENT_H
@@ -101,8 +101,7 @@ static int compare_values(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* Returns the median of the kept values. If the number of values is even, the median is the lower of the two
- * middle ones. */
+/* Returns the median of the kept values. If their number is even, this is the lower of the two middle ones. */
 static inline uint64_t median_of(const struct series *series)
 {
 	uint64_t sorted[SAMPLES];
@@ -231,7 +230,7 @@ static inline void record_statistics(const char *which, const char *measure, con
 	keep("series\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\n", which, measure, unit, minimum, median, mean, maximum);
 }
 
-/* Records the statistics of a series per part, where every value of the series covers `parts` equal parts. */
+/* A series in which every value covers `parts` equal parts: its statistics are recorded per part. */
 static inline void record_parts(const char *which, const char *measure, const char *unit, const struct series *series,
 				double parts)
 {
@@ -258,7 +257,7 @@ static inline void record_value(const char *which, const char *measure, const ch
 	keep("value\t%s\t%s\t%s\t%.2f\n", which, measure, unit, value);
 }
 
-/* Records the change of the counters from `before` to `after`, per round. */
+/* Records the change of the counters per round. */
 static inline void record_counters(const char *which, struct counters before, struct counters after, double rounds)
 {
 	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local",
@@ -322,8 +321,7 @@ static inline void read_pages(const char *memory, size_t size)
 		(void)*(volatile const char *)(memory + at);
 }
 
-/* The costs of an mprotect that removes write permission, of one that restores it, and of the writes after
- * it. */
+/* The cost of an mprotect that removes the right to write and restores it, and of the writes after it. */
 struct protection {
 	struct series read_only, read_write, writes;
 	struct counters before, after;

@@ -107,8 +107,7 @@ int main(int count, char **arguments)
 	frames_before = malloc(size / PAGE * 8);
 	frames_after = malloc(size / PAGE * 8);
 	MUST(frames_before && frames_after);
-	/* The first measurement is discarded, because the first fork affects the pages of this program itself
-	 * in another way than later forks. */
+	/* The first fork counts differently for the pages of this program itself: a first measurement is discarded. */
 	size_t kept = records_length;
 	one_case("", IDLE, 0);
 	records_length = kept;

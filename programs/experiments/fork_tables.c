@@ -1,7 +1,7 @@
 /* What do a fork, the child's exit and exec, and the first writes after the fork cost as memory grows?
  *
- * Nearly all entries map the zero page, as 4 KiB pages, so that a small guest has enough memory for large
- * sizes. One page is written, because Linux copies no entries of an area without a written page.
+ * Large sizes consist of the page of zeroes, in small entries, so that a small guest has room for them: one page is
+ * written, without which Linux copies no entries.
  *
  * Usage: fork_tables [SIZE_IN_MIB]...
  */
@@ -54,7 +54,7 @@ static uint64_t end_child(struct pipes *pipes, pid_t child)
 	return ended;
 }
 
-/* Measures a fork, and the exit of a child that touches nothing. */
+/* The cost of a fork, and of the exit of a child that touches nothing. */
 static void fork_and_exit(const char *name)
 {
 	struct pipes pipes;
@@ -64,7 +64,7 @@ static void fork_and_exit(const char *name)
 	record_value(name, "exit and wait", "instructions", (double)ended);
 }
 
-/* Measures a child that executes a program at once. */
+/* The cost of a child that executes a program at once. */
 static void fork_and_exec(const char *name)
 {
 	uint64_t start = clock_now();
@@ -96,7 +96,7 @@ static void write_regions(const char *name, const char *what, char *memory, size
 	record_value(name, measure, "faults per region", (double)faults / regions);
 }
 
-/* Measures writes after a fork, while the child lives and after it has exited. */
+/* Writes after a fork, while the child lives and after it has exited. */
 static void writes(const char *name, size_t size)
 {
 	struct pipes pipes;
@@ -112,7 +112,7 @@ static void writes(const char *name, size_t size)
 	record_value(name, "fork", "instructions", (double)forked);
 	record_value(name, "exit and wait, one page of each region written", "instructions", (double)ended);
 
-	/* After the child's exit, every page belongs to the parent alone. */
+	/* A child that has gone leaves every page to the parent. */
 	write_regions(name, "all pages after the exit", memory, size, all);
 	start_child(&pipes, &child);
 	write_regions(name, "all pages while the child lives", memory, size, all);
@@ -135,8 +135,7 @@ int main(int count, char **arguments)
 		return 0;
 	size_t sizes = count > 1 ? (size_t)count - 1 : sizeof usual / sizeof *usual;
 	begin();
-	/* The first measurement is discarded, because the first fork affects the pages of this program itself
-	 * in another way than later forks. */
+	/* The first fork counts differently for the pages of this program itself: a first measurement is discarded. */
 	size_t kept = records_length;
 	fork_and_exit("");
 	fork_and_exec("");

@@ -1,10 +1,10 @@
-/* How does the cost of an operation grow with the number of objects that exist?
+/* How does the cost of an operation grow with what there is?
  *
- * Each run repeats its operations while the number of one kind of object grows: areas, MiB of resident
- * memory, descriptors, directory entries, processes, forks, processes that map a page, futex waiters, swapped
- * pages, merged pages, cgroups, MiB of a cgroup's limit, mounts, connections or levels of cgroups. The figure
- * is the cheapest of a few repetitions. For each operation a last record has the exponent of the growth
- * between the smallest and the largest size: 0 for a constant cost, 1 for a cost proportional to the size.
+ * Each run repeats its operations while one thing becomes more: areas, resident memory, descriptors,
+ * directory entries, processes, forks, processes that map a page, futex waiters, swapped pages, merged pages,
+ * cgroups, the limit of a cgroup, mounts, connections or levels of cgroups. The figure is the cheapest of a
+ * few repetitions. For each operation a last record has the exponent of the growth between the smallest and
+ * the largest size: 0 for a constant cost, 1 for a cost proportional to the size.
  *
  * Usage: growth areas|memory|descriptors|directory|processes|depth|mappers|waiters|swapped|merged|cgroups|limit|
  *               mounts|connections|levels
@@ -103,7 +103,7 @@ static void grow_memory(unsigned long n)
 {
 	if (!resident) {
 		resident = mapped(MOST_RESIDENT * MIB, PROT_READ | PROT_WRITE);
-		/* All pages have the same size, at whatever address the mapping is. */
+		/* Pages of one size, wherever the mapping is. */
 		madvise(resident, MOST_RESIDENT * MIB, MADV_NOHUGEPAGE);
 	}
 	write_pages(resident + resident_size, n * MIB - resident_size);

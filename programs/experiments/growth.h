@@ -1,5 +1,4 @@
-/* Definitions that the parts of the experiment on growth share: an operation, a kind of object whose number
- * grows, and simple operations. */
+/* What the parts of the experiment on growth share: an operation, the growth of one thing, and simple operations. */
 #ifndef GROWTH_H
 #define GROWTH_H
 
@@ -14,21 +13,21 @@ enum { MOST_SIZES = 6, MOST_OPERATIONS = 10, TIMES = 8 };
 /* The cost of an operation that the kernel or the machine does not offer. Such an operation has no record. */
 #define UNAVAILABLE UINT64_MAX
 
-/* An operation that is measured while `n` objects exist. */
+/* An operation on the N existing things. */
 struct operation {
 	const char *name;
 	/* Executes the operation once, and returns its cost. */
 	uint64_t (*measure)(unsigned long n);
 };
 
-/* A kind of object whose number grows. */
+/* A kind of thing whose number grows. */
 struct dimension {
 	const char *word, *things;
 	unsigned long sizes[MOST_SIZES];
-	/* Creates objects of this kind until there are `n`. */
+	/* Creates things of this kind until there are N. */
 	void (*grow)(unsigned long n);
 	struct operation operations[MOST_OPERATIONS];
-	/* Returns whether the kernel has objects of this kind. NULL if every kernel has them. */
+	/* Returns whether the kernel has things of this kind. NULL if every kernel has. */
 	int (*is_offered)(void);
 };
 

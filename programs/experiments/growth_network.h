@@ -17,8 +17,7 @@ static unsigned long connection_count;
 static int connection_set = -1, listening = -1;
 static struct sockaddr_in server_name;
 
-/* Brings the loopback interface up, if it is down, and starts to listen. Returns whether there is such an
- * interface. */
+/* Brings the loopback interface up, if it is not, and starts to listen. Returns whether there is such an interface. */
 static int has_network(void)
 {
 	struct ifreq interface = { .ifr_name = "lo" };
@@ -44,8 +43,7 @@ static void connect_ends(int ends[2])
 	MUST((ends[1] = accept(listening, NULL, NULL)) >= 0);
 }
 
-/* Measures an exchange: a client sends a message on `connection`; the server, which waits on all connections,
- * answers. */
+/* A client sends a message. The server waits for one on all connections, and answers. */
 static uint64_t exchange_over(unsigned long connection)
 {
 	static char message[MESSAGE];

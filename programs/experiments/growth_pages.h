@@ -1,4 +1,4 @@
-/* The experiment on growth, with pages in a special state: swapped and merged. */
+/* The experiment on growth, with pages in a state of their own: swapped and merged. */
 #ifndef GROWTH_PAGES_H
 #define GROWTH_PAGES_H
 
@@ -31,7 +31,7 @@ static char *any_swapped(unsigned long n)
 	}
 }
 
-/* Swaps `page` out again, together with its neighbours, which a kernel may have read ahead. */
+/* Swaps a page out again, with those around it that a kernel may have read ahead. */
 static void swap_out_around(char *page)
 {
 	size_t block = PAGES_AROUND * PAGE;
@@ -90,7 +90,7 @@ static long merging_count(const char *name)
 	return strtol(text, NULL, 10);
 }
 
-/* Starts ksmd, waits until all of the pages are merged, and then stops it. */
+/* Starts ksmd until all of the pages are merged, then stops it. */
 static void grow_merged(unsigned long n)
 {
 	if (!merged) {

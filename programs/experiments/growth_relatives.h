@@ -7,7 +7,7 @@
 
 #include <sys/mount.h>
 
-/* The futex operations, for which some C libraries have no header. */
+/* Not every C library has a header with these. */
 enum { FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE };
 
 #ifndef MPOL_MF_MOVE_ALL
@@ -40,8 +40,8 @@ static void make_inheritance(void)
 	*common_page = 1;
 }
 
-/* Forks until the chain of processes is `n` deep. The newest child continues the experiment. Every other
- * process waits for its child, and ends with the child's exit code. */
+/* Lets a child go on with the experiment, whose own child goes on at the next step. Each process waits for its child, and
+ * ends as that one does. */
 static void grow_depth(unsigned long n)
 {
 	if (!inherited)
@@ -87,7 +87,7 @@ static uint64_t drop_inherited(unsigned long n)
 	return clock_now() - start;
 }
 
-/* Returns whether this process maps `page`, which it reads from /proc/self/pagemap. */
+/* Returns whether this process maps the page, from /proc/self/pagemap. */
 static int is_present(const char *page)
 {
 	uint64_t entry;
@@ -97,7 +97,7 @@ static int is_present(const char *page)
 	return entry >> 63;
 }
 
-/* ---- cgroups in which pages are reclaimed ---- */
+/* ---- cgroups, in which pages are reclaimed ---- */
 
 static const char *group_root = "/sys/fs/cgroup";
 
@@ -132,16 +132,15 @@ static int has_groups(void)
 
 enum { MEMBERS = 1000, FILE_PAGES = 64 };
 static pid_t members[MEMBERS];
-/* The number of `members` that map the pages: the first ones. This process maps the pages too. */
+/* The processes that map the page are the first ones. This process is another one. */
 static unsigned long mappers;
 static int page_file;
-/* The pages of a file, and a page that processes share because they inherited it. */
+/* The page of a file, with others after it, and a page that processes share because they inherited it. */
 static char *file_pages, *inherited_page;
-/* Each process that maps the pages touches them once in each `round`. `pending` counts the processes that
- * have not done so: the last one wakes this process. */
+/* The processes that map the pages touch them once in each round. The last one ends the round. */
 static struct {
 	uint32_t round, pending;
-	/* The cost that a child measured, for its parent. */
+	/* The cost that a child measured. */
 	uint64_t cost;
 } *meeting;
 
@@ -158,8 +157,7 @@ static void touch_for_ever(uint32_t seen)
 	}
 }
 
-/* Starts the process `members[which]`. It maps the pages and touches them if `is_mapper`, and otherwise
- * unmaps them. */
+/* Starts a process that maps the pages, or one that does not. */
 static void start_member(unsigned long which, int is_mapper)
 {
 	uint32_t seen = meeting->round;
@@ -204,7 +202,7 @@ static void touch_by_all(void)
 			break;
 		futex(&meeting->pending, FUTEX_WAIT, pending);
 	}
-	/* Gives the last process time to start waiting again. */
+	/* Gives the last process time to wait again. */
 	usleep(1000);
 }
 
@@ -220,8 +218,7 @@ static void make_pages(void)
 		start_member(which, 0);
 }
 
-/* Replaces processes that do not map the pages by ones that do, until `n` processes map them, this one
- * included. */
+/* Replaces processes by ones that map the pages. This process maps them too. */
 static void grow_mappers(unsigned long n)
 {
 	if (!meeting)
@@ -233,7 +230,7 @@ static void grow_mappers(unsigned long n)
 	touch_by_all();
 }
 
-/* Measures the truncation of the file by its last page. */
+/* Truncates the file by its last page. */
 static uint64_t truncate_page(unsigned long n)
 {
 	(void)n;
@@ -289,8 +286,8 @@ static unsigned long pages_gone(void)
 	return gone;
 }
 
-/* Fills the file in a separate cgroup, then lowers the cgroup's limit to half of the file. Returns the cost
- * per reclaimed page of the file. */
+/* Fills the file in a cgroup of its own, whose limit then falls to half of the file. Returns the cost per page of the file
+ * that is reclaimed. */
 static uint64_t lower_limit(void)
 {
 	char text[32];
@@ -306,9 +303,8 @@ static uint64_t lower_limit(void)
 	return gone > 0 ? cost / gone : UNAVAILABLE;
 }
 
-/* Measures the reclaim of file pages by a cgroup's limit, because MADV_PAGEOUT does not reclaim pages that
- * other processes map. A child lowers the limit, because the kernel kills the process that lowers it if
- * nothing can be reclaimed. */
+/* Reclaims pages of the file by the limit of a cgroup: MADV_PAGEOUT does not reclaim pages that other processes map. A
+ * child lowers the limit, because the kernel kills the process that lowers it if nothing can be reclaimed. */
 static uint64_t reclaim_file_pages(unsigned long n)
 {
 	(void)n;

@@ -1,4 +1,4 @@
-/* The experiment on growth, with objects of the system: futex waiters, cgroups, their limits and mounts. */
+/* The experiment on growth, with things that the system keeps: futex waiters, cgroups, their limits and mounts. */
 #ifndef GROWTH_SYSTEM_H
 #define GROWTH_SYSTEM_H
 
@@ -13,8 +13,7 @@
 
 enum { MOST_WAITERS = 8000, STACK = 16 * 1024 };
 static unsigned long waiter_count;
-/* The words on which the threads wait. Every second thread has its own word. The others wait on the first
- * word. */
+/* Every second thread waits at a word of its own. The others wait at the first word. */
 static uint32_t words[MOST_WAITERS + 1];
 static uint32_t *const lonely_word = &words[MOST_WAITERS];
 
@@ -48,7 +47,7 @@ static void grow_waiters(unsigned long n)
 	usleep(1000000);
 }
 
-/* Wakes at most one thread, and gives it time to start waiting again. */
+/* Wakes at most one thread, and gives it time to wait again. */
 static uint64_t wake_at(uint32_t *word, long expected)
 {
 	uint64_t start = clock_now();
@@ -114,9 +113,8 @@ static uint64_t create_and_remove_group(unsigned long n)
 
 /* ---- cgroups in cgroups ---- */
 
-/* Creates nested cgroups until the chain is `n` deep, and enters the last one. Each has a limit that it does
- * not reach. This process first moves to the root cgroup, because a cgroup that contains processes cannot
- * enable a controller for the cgroups below it.
+/* Creates cgroups in the one of this process until it is `n` deep, each with a limit that it does not reach. A cgroup with
+ * processes cannot have a controller in the ones below it.
  */
 static void grow_levels(unsigned long n)
 {
@@ -149,7 +147,7 @@ static int has_limits(void)
 	return has_groups() && has_swap();
 }
 
-/* Raises the limit of the cgroup to `n` MiB, and writes a quarter more than that. */
+/* Raises the limit of the cgroup, and writes a quarter more than that. */
 static void grow_limit(unsigned long n)
 {
 	char text[32];
@@ -175,8 +173,8 @@ static char *next_in_swap(void)
 	}
 }
 
-/* Returns the cost per page of writes to swapped pages, or, if `fresh`, to pages whose swapped contents were
- * discarded. For each page written, another page must be swapped out. */
+/* Returns the cost per page of writes to pages in swap; if `fresh`, after these have lost their contents. Another page must
+ * go to swap for each one. */
 static uint64_t write_in_swap(int fresh)
 {
 	static char *pages[PAGES_TOGETHER];

@@ -2,10 +2,9 @@
  *
  * Usage: huge_protect [ROUNDS [SIZE_IN_MIB]]
  *
- * The memory has MADV_HUGEPAGE, so that the settings "always" and "madvise" give the same result. The cost of
- * the first write is also recorded without that of zeroing a 2 MiB page, which the program measures by a REP
- * STOSQ of its own. A page is split by discarding 4 KiB of it; the cost of discarding 4 KiB more afterwards
- * is subtracted.
+ * The memory has MADV_HUGEPAGE, so that the settings always and madvise are alike. The first write is also given without the
+ * cost of zeroing as much in the program itself, eight bytes with each instruction of a REP STOSQ. A page is split by
+ * discarding 4 KiB of it; the cost of discarding 4 KiB more afterwards is subtracted.
  */
 #include "experiment.h"
 
@@ -70,7 +69,7 @@ int main(int count, char **arguments)
 	char name[64];
 	MUST(rounds > 0 && pages > 0 && size % HUGE == 0);
 	begin();
-	/* `begin` disables huge pages, because the other experiments use small pages only. */
+	/* The other experiments use small pages only. */
 	MUST(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0);
 	char *room = mmap(NULL, size + 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	MUST(room != MAP_FAILED);

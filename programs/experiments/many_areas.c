@@ -1,7 +1,7 @@
 /* One mprotect over 64 areas: how much work, and how many flushes?
  *
- * Pages alternate between two protections, so that each page is an area. One call gives all of them the same
- * protection. A kernel that gathers what it must invalidate flushes once; others flush once for each area.
+ * Pages alternate between two protections, so that each is an area. One call gives all of them the same. A kernel that
+ * gathers what it must invalidate flushes once; others flush once for each area.
  *
  * Usage: many_areas [ROUNDS]
  */

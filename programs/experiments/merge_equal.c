@@ -28,15 +28,14 @@ static void set(const char *name, const char *value)
 	close(file);
 }
 
-/* Returns the number of merged pages, including one for each shared frame. */
+/* Returns the number of merged pages, one for each shared frame included. */
 static long merged_now(void)
 {
 	return setting("pages_sharing") + setting("pages_shared");
 }
 
-/* Starts ksmd and waits until all `pages` count as merged. Linux 6.1 still counts pages that have been
- * written since, until ksmd scans them again: if all pages count from the start, the function waits for two
- * full scans. */
+/* Starts ksmd and waits until it has nothing left to merge: every page except for the frames that they share. Linux 6.1
+ * still counts pages that have been written until ksmd scans them again: there the function waits for that. */
 static void merge(const char *name, size_t pages)
 {
 	char measure[64];

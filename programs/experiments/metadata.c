@@ -1,9 +1,9 @@
-/* How many bytes of kernel memory does each kind of object take that a program can create?
+/* How many bytes of kernel memory does each thing take that a program creates?
  *
- * The program creates objects of one kind, and divides the change of free memory by their number. The pages
- * that the program itself touched are subtracted. A kernel may have free pages in per-CPU lists, which do not
- * count as free, so the program creates as many objects before the first measurement. A kernel may also keep
- * freed memory for the next object of the same kind, so each kind has a run of its own.
+ * Free memory before and after, divided by the number of things. The pages that the program itself touched
+ * are subtracted. A kernel may have free pages in lists of each CPU, which do not count as free, so the
+ * program creates as many things before the first measurement. A kernel may also keep what was freed for the
+ * next thing of the kind, so each kind has a run of its own.
  *
  * Usage: metadata KIND
  */
@@ -33,11 +33,11 @@ static char *mapped(size_t size)
 	return memory;
 }
 
-/* A kind of object. */
+/* A kind of thing. */
 struct kind {
 	const char *word, *name;
 	unsigned long count;
-	/* Creates `count` objects, and returns how many bytes of memory the program itself touched for them. */
+	/* Creates the things, and returns the bytes that they hold for the program. */
 	unsigned long (*create)(unsigned long count);
 };
 
@@ -172,7 +172,7 @@ static unsigned long create_file_areas(unsigned long count)
 {
 	int file = memfd_create("metadata", 0);
 	MUST(file >= 0 && ftruncate(file, 2 * count * PAGE) == 0);
-	/* The areas are mapped in descending order of their offsets, so that no two of them merge. */
+	/* In an order in which no two of them merge. */
 	for (unsigned long i = count; i-- > 0;)
 		MUST(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, file, 2 * i * PAGE) != MAP_FAILED);
 	return 0;

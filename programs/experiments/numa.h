@@ -1,5 +1,4 @@
-/* Code that the experiments on several nodes share: threads pinned to a CPU, the node of a page, and the
- * counts of NUMA balancing.
+/* What the experiments on several nodes share: threads pinned to a CPU, the node of a page, and the counts of NUMA balancing.
  *
  * A machine of 2n CPUs has the first n on node 0, and the others on node 1.
  */
@@ -65,8 +64,7 @@ static inline int write_setting(const char *path, const char *value)
 	return written > 0;
 }
 
-/* Enables NUMA balancing with ten times its usual scan rate. Must be called before the threads are created,
- * because a thread gets its scan rate when it is created. */
+/* Enables NUMA balancing with ten times its usual scan rate. Call it before the threads are created whose rate it sets. */
 static inline void balance_quickly(void)
 {
 	if (access(PACE, F_OK) != 0)
@@ -74,7 +72,7 @@ static inline void balance_quickly(void)
 	MUST(write_setting("/proc/sys/kernel/numa_balancing", "1"));
 	MUST(write_setting(PACE "scan_period_min_ms", "100"));
 	MUST(write_setting(PACE "scan_size_mb", "1024"));
-	/* Only a kernel that adapts the scan rate has these settings. */
+	/* Only a kernel that adapts the scan rate has these. */
 	write_setting(PACE "scan_delay_ms", "100");
 	write_setting(PACE "scan_period_max_ms", "100");
 }
@@ -95,7 +93,7 @@ static inline int node_of(void *page)
 	return node;
 }
 
-/* Returns the number of pages of `memory` that are on `node`. */
+/* Returns the number of pages of the memory on a node. */
 static inline size_t pages_on(int node, char *memory, size_t size)
 {
 	size_t count = 0;

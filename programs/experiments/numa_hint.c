@@ -1,9 +1,8 @@
 /* What do NUMA hint entries cost a program that writes all the time?
  *
- * A thread on node 0 loads and stores a byte of each page, over and over, while another thread sleeps on node
- * 1. There are three cases: the pages are on the thread's own node (own); they are on the other node and are
- * migrated (other); or they are on the other node and cannot be migrated, because the thread's own node is
- * full (full). If a hint fault does not restore write permission too, the store causes a second fault.
+ * A thread on node 0 loads and stores a byte of each page, over and over, while another sleeps on node 1. The pages are on
+ * the thread's own node, or on the other one, from which they are migrated, or cannot be, because the thread's own node is
+ * full. A hint fault should be the only one: if it does not restore write permission too, the store causes another.
  *
  * Usage: numa_hint own|other|full [MILLIONS_OF_INSTRUCTIONS [SIZE_IN_KIB]]
  */
@@ -21,8 +20,8 @@ static void touch(void)
 	write_pages(memory, size);
 }
 
-/* Sleeps on the other node, because Linux does not scan a process with a single thread. Touches the pages
- * first, if they are to be on the other node. */
+/* Sleeps on the other node, because Linux does not scan a process with a single thread. Touches the pages first, if they
+ * are to be on that node. */
 static void *neighbour(void *touches_first)
 {
 	stay_on_cpu(1);
@@ -47,7 +46,7 @@ static void fill_node(void)
 	give_up("the node has more than %zu bytes", room);
 }
 
-/* Loads and stores a byte of each page, in two instructions, so that either may fault. */
+/* A load and a store of each page, as two instructions, so that either may fault. */
 static void write_all(void)
 {
 	for (size_t at = 0; at < size; at += PAGE) {
@@ -58,8 +57,7 @@ static void write_all(void)
 	}
 }
 
-/* The writing thread is created after the scan rate is set, because Linux sets a thread's scan rate when the
- * thread is created. */
+/* Linux sets a thread's scan rate when the thread is created: the writing thread is created after the rate is set. */
 static void *measure(void *unused)
 {
 	struct series passes = { 0 };
@@ -88,7 +86,7 @@ static void *measure(void *unused)
 	double hints = moved_by(&before, &after, HINTS);
 	record_balancing(place, &before, &after);
 	record_value(place, "pages on the own node in the end, of all", "%", 100.0 * pages_on(0, memory, size) * PAGE / size);
-	/* The difference also includes the instructions of scans and ticks. */
+	/* The difference includes scans and ticks. */
 	if (hints > 0)
 		record_value(place, "more than without, per hint fault", "instructions",
 			     (double)(passes.sum - passes.count * passes.min) / hints);

@@ -40,8 +40,7 @@ static void read_byte(const char *page)
 static char *rooms[ROOMS];
 static int room_count;
 
-/* Maps a block at a multiple of its size, between inaccessible memory, so that it never merges with a
- * neighbour. */
+/* A block at a multiple of its size, between memory without access, so that it is never merged with a neighbour. */
 static char *block_of(int flags, int file)
 {
 	char *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -254,7 +253,7 @@ static void page_out(struct series *costs)
 
 /* ---- faults ---- */
 
-/* Counts the first access to each page of a block except the block's first page. */
+/* Counts the first access to each page of a block but the first one. */
 static void first_accesses(struct series *costs, char *memory, int is_write)
 {
 	if (is_write)
@@ -342,8 +341,7 @@ static void reuse(struct series *costs)
 	first_accesses(costs, memory, 1);
 }
 
-/* One measurement covers the whole block, because a kernel may swap in neighbours of a page, so that not
- * every page faults. */
+/* A kernel may swap in neighbours of a page, so that not every page faults. */
 static void swap_in(struct series *costs)
 {
 	char *memory = populated();

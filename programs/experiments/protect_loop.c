@@ -1,8 +1,7 @@
 /* What do mprotect(R) and mprotect(RW) cost for one page, in a loop of both and a write?
  *
- * The page is a separate mapping, or is inside a larger one, which is split and merged each time. The loop
- * runs with and without the write, and alone or while another thread of the process is busy on another CPU,
- * which may have to be interrupted.
+ * For a separate mapping, and for a page inside a larger one, which is split and merged each time; with and without
+ * the write; alone, or while another thread of the process is busy on another CPU, which may have to be interrupted.
  *
  * Usage: protect_loop [THREADS [ROUNDS]]
  */
@@ -12,7 +11,7 @@
 
 static volatile int stop, running;
 
-/* Spins with PAUSE, so that emulated CPUs that take turns yield their turn. */
+/* Spins, with PAUSE, so that CPUs that take turns yield theirs. */
 static void *be_busy(void *unused)
 {
 	running = 1;

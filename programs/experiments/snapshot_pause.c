@@ -1,8 +1,7 @@
 /* How long is a program paused while all its memory is write-protected for a snapshot?
  *
- * Memory of growing size is populated, and then write-protected by one userfaultfd call, whose duration is
- * the pause before a background snapshot. Then a large, sparsely populated mapping is protected: does the
- * pause grow with the size of the mapping?
+ * Memory of growing size is populated, and protected by one userfaultfd call: the pause before a background snapshot. Then
+ * a large, sparsely populated mapping: does the pause grow with the size of the mapping?
  *
  * Usage: snapshot_pause [ROUNDS [SIZE_IN_MIB]...]
  */

@@ -1,4 +1,4 @@
-/* Code that the experiments on swap share. */
+/* What experiments on swap share. */
 #ifndef SWAP_H
 #define SWAP_H
 

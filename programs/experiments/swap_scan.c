@@ -1,9 +1,7 @@
-/* A program uses one and a half times as much memory as the machine has. What does each access cost, and how
- * many accesses fault?
+/* A program uses one and a half times the memory that there is. What does each access cost, and how many fault?
  *
- * The program accesses all of its memory from one end to the other, by loads and by stores, and then pages at
- * random, where a fifth of the pages gets four of five accesses. A quarter of each page is noise, because its
- * compression is part of what is measured.
+ * It accesses all of it from one end to the other, by loads and by stores, then pages at random, of which a fifth gets four
+ * of five accesses. A quarter of each page is noise: how it compresses is part of what is measured.
  *
  * Usage: swap_scan [MEBIBYTES]
  */

@@ -1,7 +1,7 @@
 /* Pages are swapped out, and swapped in by a load of each; then each is stored to. Does the store fault again?
  *
- * There are three kinds of pages: they repeat one byte, or compress to about a half, or cannot be compressed.
- * What the swap device does with them is part of what is measured.
+ * The pages repeat one byte, or compress to about a half, or not at all: what the device does with them is part of
+ * what is measured.
  *
  * Usage: swapin_reuse [SIZE_IN_KIB]
  */
@@ -37,9 +37,8 @@ static uint64_t sum(const char *memory)
 	return sum;
 }
 
-/* Records the cost per page in `instructions`. `plain` is NULL, or keeps the cost of the first kind of pages,
- * which repeat one byte; for other pages the difference to that cost is recorded too. The device stores only
- * the byte of a page that repeats it, and compresses other pages. */
+/* Records the cost per page and, unless the page repeats a byte, by how much it exceeds that of a page that does. The
+ * device stores only the byte of a page that repeats it, and compresses other pages. */
 static void record_page(const char *name, const char *what, double instructions, double *plain)
 {
 	char measure[64];

@@ -1,8 +1,7 @@
-/* Code that the experiments on write tracking share: userfaultfd's write protection, and scans for written
- * pages.
+/* What the experiments on write tracking share: userfaultfd's write protection, and scans for written pages.
  *
- * The structures and numbers are copied from include/uapi/linux/userfaultfd.h and fs.h, because the headers
- * of some C libraries are too old.
+ * The structures and numbers are those of include/uapi/linux/userfaultfd.h and fs.h: not every C library's headers are new
+ * enough.
  */
 #ifndef TRACK_H
 #define TRACK_H
@@ -68,7 +67,7 @@ static inline int uffd_open(uint64_t features)
 	return file;
 }
 
-/* Ends the experiment if the kernel lacks the measured feature, `what`. The figures are then "not measured". */
+/* Ends the experiment if the kernel lacks the measured feature. The figures are then "not measured". */
 static inline void need(int there, const char *what)
 {
 	if (there)
@@ -89,9 +88,8 @@ static inline int uffd_protect(int file, const void *start, size_t size, int on)
 	return ioctl(file, UFFD_WRITEPROTECT, &wanted);
 }
 
-/* Finds the pages written since they were protected, and protects them again. Returns the number of regions.
- * The call is repeated until it reports the end, because Linux 6.12 may report that it stopped before the end
- * although it had reached it. */
+/* Finds the pages written since they were protected, and protects them again. Returns the number of regions. Linux 6.12
+ * may report that it stopped before the end although it had reached it: the call is repeated until it reports the end. */
 static inline long scan_written(int pagemap, const void *start, size_t size, struct region *regions, size_t room)
 {
 	struct pagemap_scan scan = { .size = sizeof scan, .flags = SCAN_PROTECTS | SCAN_ASYNC_ONLY };

@@ -1,7 +1,7 @@
 /* What does a write cost after userfaultfd has write-protected the memory and removed the protection?
  *
- * The measurement is that of write_after_protect.c, with userfaultfd in place of mprotect. No thread handles
- * faults here: a write that the kernel does not permit at once, without a handler, would never end.
+ * Like write-after-protect for mprotect. No thread handles faults here: a write that the kernel does not permit at once,
+ * without a handler, would never end.
  *
  * Usage: unprotect [ROUNDS [SIZE_IN_KIB]...]
  */

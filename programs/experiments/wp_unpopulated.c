@@ -1,9 +1,9 @@
 /* What does it cost to write-protect untouched memory, and to use it later?
  *
- * DEFAULT protects only populated pages. PRE-READ and MADV_POPULATE_READ map the zero page everywhere first.
- * WP_UNPOPULATED installs markers. Each range is protected once. Then 64 pages, spread over the range, are
- * read for the first time and written for the first time. At last the protection is removed, and the memory
- * unmapped. Without "async" a second thread removes the protection of each written page.
+ * DEFAULT protects only populated pages. PRE-READ and MADV_POPULATE_READ map the zero page everywhere first. WP_UNPOPULATED
+ * installs markers. Each range is protected once; then 64 pages all over it are read for the first time, and written for
+ * the first time; then the protection is removed, and the memory unmapped. Without "async" a second thread removes the
+ * protection of each written page.
  *
  * Usage: wp_unpopulated [SIZE_IN_MIB [SIZE_OF_A_SPARSE_FILE_IN_MIB]]
  */
@@ -54,7 +54,7 @@ static void touches(const char *name, const char *measure, char *memory, size_t 
 	record_value(name, what, "faults per page", (double)(faults_now() - before) / TOUCHES);
 }
 
-/* Protects, accesses and unmaps `memory`, which is registered with the userfaultfd. */
+/* Protects, accesses and unmaps `memory`, which is registered. */
 static void one_case(const char *name, const struct method *method, char *memory, size_t size)
 {
 	unsigned long tables = table_frames();

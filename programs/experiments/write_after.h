@@ -1,5 +1,5 @@
-/* Code that the experiments on a write after a change of the memory share: fresh private memory is written,
- * written again, changed, and written a third time.
+/* What the experiments on the cost of a write after a change of the memory share: fresh private memory is written, written
+ * again, changed, and written a third time.
  */
 #ifndef WRITE_AFTER_H
 #define WRITE_AFTER_H
@@ -10,10 +10,10 @@
 struct change {
 	/* The name of the change in "write after ...". */
 	const char *name;
-	/* The names of the steps, in order; the second may be NULL. */
+	/* The steps, in order; the second may be NULL. */
 	const char *steps[2];
 	void (*step[2])(char *memory, size_t size);
-	/* `begin` is called before the first write, and `end` at the end. Each may be NULL. */
+	/* Called before the first write and at the end. May be NULL. */
 	void (*begin)(char *memory, size_t size);
 	void (*end)(void);
 };

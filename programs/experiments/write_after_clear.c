@@ -34,7 +34,7 @@ static void finish(void)
 	close(file);
 }
 
-/* Returns whether the kernel has soft-dirty bits: some kernels are built without them. */
+/* Returns whether the kernel tracks soft-dirty: some kernels are built without it. */
 static int keeps_soft_dirty(void)
 {
 	uint64_t word = 0;
@@ -69,7 +69,7 @@ int main(int count, char **arguments)
 		close(probe);
 		write_after(count, arguments, ", asynchronous protection", &async);
 	}
-	/* Soft-dirty tracking is measured last, because the memory stays tracked. */
+	/* This is measured last, because the memory stays tracked. */
 	if (keeps_soft_dirty())
 		write_after(count, arguments, ", soft-dirty", &soft_dirty);
 	print_records();

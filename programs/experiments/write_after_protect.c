@@ -1,8 +1,8 @@
 /* What does a write cost after mprotect has removed the right to write and restored it?
  *
- * Fresh private memory is written, written again, made read-only and writable again, and written a third
- * time. In a kernel whose mprotect restores write permission in the page-table entries, the third write is as
- * cheap as the second. In any other kernel, each page takes a fault.
+ * Fresh private memory is written, written again, made read-only and writable again, and written a third time.
+ * A kernel that restores the right in the entries when mprotect does makes the third write as cheap as the second; one
+ * that does not pays a fault for every page.
  *
  * Usage: write_after_protect [ROUNDS [SIZE_IN_KIB]...]
  */

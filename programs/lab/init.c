@@ -1,21 +1,18 @@
 /* Process 1 of a Linux guest: runs one program, and reports what it printed and how it ended.
  *
- * It mounts what programs read, loads modules, and lets the kernel's boot-time work finish: under the
- * instruction clock, 30 guest seconds of sleep cost nothing. Then it writes to the port of QEMU's panic
- * device, where QEMU can stop the machine and save its state. Nothing before that depends on the program.
+ * It mounts what programs read, loads modules, lets the kernel's boot-time work finish (30 guest seconds of sleep cost
+ * nothing under the instruction clock), and writes to the port of QEMU's panic device: there QEMU can stop the machine, and
+ * its state can be saved. Nothing before that depends on the program.
  *
- * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, with its
- * output redirected to files. It writes the output to the port of QEMU's debug console only after the run,
- * because a serial line would cause interrupts. All output is in frames: a letter, the length in four bytes,
- * little-endian, and the bytes. The letters are: 'r' the machine may be saved next, 'o' output, 'e' errors,
- * 'w' what could not be set up, 'm' a path that the program did not find (names.h), 'f' the archive cannot be
- * unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait status; the last
- * two have four bytes. The files of init are in /.memwright. "modules" is part of the boot image. The others
- * are from the archive: "argv" (the program's path, then its arguments) and "env", strings that each end in a
- * zero byte; "folder", the working directory; "input", the program's standard input; "swap" with the kind of
- * the swap device and its size in bytes; and "root" if the program finds the files of a root. If this file is
- * executed with the argument "functions", not as process 1, it prints the names and addresses of the kernel's
- * functions.
+ * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, with its output redirected to
+ * files. Only after that it writes the output to the port of QEMU's debug console: a serial line would cause interrupts.
+ * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set up,
+ * 'm' a path that the program did not find (names.h), 'f' the archive cannot be unpacked, 'b' the notes of the kernel's
+ * image, 'n' an error number of execve, 'x' a wait status, the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
+ * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
+ * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, "swap" with
+ * the kind of the swap device and its size in bytes, and "root" if the program finds the files of a root. As any other process,
+ * with the argument "functions", it prints the names and addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -43,8 +40,7 @@ enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, PANIC_PORT = 0x505, MOST_STRINGS =
 
 #include "unpack.h"
 
-/* Addresses without memory. The kernel's faults on them show the beginning and the end of a run in QEMU's
- * log, where marks are not visible. */
+/* Addresses without memory: the kernel's faults on them appear in QEMU's log, where marks are not visible. */
 #define RUN_BEGINS ((const char *)0x4d5700000000)
 #define RUN_ENDS ((const char *)0x4d5700001000)
 
@@ -90,8 +86,8 @@ static char **read_strings(const char *path)
 	return strings;
 }
 
-/* Stops the machine if QEMU is to save it. Reports the time that the machine's clock had just before the
- * stop, because QEMU may advance the clock to the next timer while CPUs stop.
+/* Stops the machine if QEMU is to save it, and reports what its clock read just before: while CPUs stop, QEMU may advance
+ * the clock to the next timer.
  */
 static void stand_still(void)
 {
@@ -103,7 +99,7 @@ static void stand_still(void)
 	const void *bytes = &frame;
 	long length = sizeof frame;
 
-	/* Interrupts are disabled, so that the distance from RDTSC to the stop is always the same. */
+	/* Without an interrupt in between, so that the distance from RDTSC to the stop is always the same. */
 	__asm__ volatile("cli\n\t"
 			 "rdtsc\n\t"
 			 "mov %%eax, %c[low](%%rsi)\n\t"
@@ -124,7 +120,7 @@ static void warn(const char *what)
 	send_frame('w', what, strlen(what));
 }
 
-/* Loads the modules of the boot image, in the order of their names. Returns whether all were loaded. */
+/* Loads the modules that came along, in the order of their names. Returns whether all were loaded. */
 static int load_modules(void)
 {
 	struct dirent **modules;
@@ -146,7 +142,7 @@ static int load_modules(void)
 	return loaded;
 }
 
-/* Brings the loopback interface up, as on Memwright. Returns whether it is up or the kernel has no networks. */
+/* Brings the loopback interface up, as on Memwright. Returns whether it is up, or the kernel has no networks. */
 static int raise_loopback(void)
 {
 	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
@@ -157,8 +153,8 @@ static int raise_loopback(void)
 	return raised;
 }
 
-/* Provides what a program expects on its own machine: the loopback interface, POSIX shared memory, and the
- * names of its own descriptors.
+/* Provides what a program finds on its own machine: the loopback interface, POSIX shared memory, and the names of its own
+ * descriptors.
  */
 static void serve_root(void)
 {
@@ -184,7 +180,7 @@ static int write_to(const char *path, const void *bytes, size_t length)
 	return done;
 }
 
-/* Prepares a compressed device of `bytes` bytes. Returns whether it exists. */
+/* Prepares a compressed device of this many bytes. Returns whether it exists. */
 static int make_zram(const char *bytes)
 {
 	/* The algorithm that Memwright uses, if the kernel has it. */
@@ -193,8 +189,7 @@ static int make_zram(const char *bytes)
 	return write_to("/sys/block/zram0/disksize", bytes, strlen(bytes));
 }
 
-/* Writes the header of swap (union swap_header of linux/swap.h) to a device of `bytes` bytes, and enables the
- * device. */
+/* Writes the header of swap (union swap_header of linux/swap.h) to a device of this many bytes, and enables it. */
 static int enable_swap(const char *device, const char *bytes)
 {
 	static uint32_t header[PAGE / sizeof(uint32_t)];
@@ -225,8 +220,8 @@ static void redirect(int to, const char *path, int flags)
 		close(file);
 }
 
-/* Writes to the log that the run begins, executes the mark, and executes the program, without another
- * instruction of init between the mark and the exec. Returns an error number.
+/* Writes to the log that the run begins, executes the mark, and executes the program, without another instruction of this
+ * program between the mark and the exec. Returns an error number.
  */
 static int execute(const char *path, char **arguments, char **environment)
 {
@@ -249,7 +244,7 @@ static int execute(const char *path, char **arguments, char **environment)
 	return -result;
 }
 
-/* Passes the listener of the names to the first process. Each end of the socket is closed at exec. */
+/* Passes the listener of the names to the first process. Both ends of the socket are closed at exec. */
 static void let_names_be_watched(int socket)
 {
 	int listener = install_listener();
@@ -339,8 +334,7 @@ int main(int count, char **words)
 		else
 			warn("names that the program does not find are not reported: the kernel has no seccomp filters\n");
 	}
-	/* Makes the page of `status` exclusive to this process before the run begins, so that the kernel need
-	 * not copy it in the wait. */
+	/* Makes the page exclusive to this process before the run begins: then the kernel need not copy it in the wait. */
 	*(volatile int *)&status = 0;
 	while (waitpid(child, &status, 0) != child)
 		;

@@ -1,11 +1,10 @@
-/* Runs a program, and reports how its memory was mapped. This is the guest's program in a separate run, of
- * which nothing is counted.
+/* Runs a program, and reports how its memory was mapped: the guest's program of a separate run, of which nothing is
+ * counted.
  *
- * It traces the program and its descendants, and sends a frame 'p' (init.c) with the text of /proc/PID/maps
- * before a process unmaps or moves memory, executes another program or ends. A frame begins with three
- * fields: the number of the image, which counts the execs of the run from 1, the process, and its name. A
- * process that forks shares the image's number with the child. A frame that equals the last one of its
- * process is not sent again.
+ * It traces the program and its descendants, and sends a frame 'p' (init.c) with the text of /proc/PID/maps before a
+ * process unmaps or moves memory, executes another program or ends. A frame begins with the number of the image, which
+ * counts the execs of the run from 1, the process, and its name: a process that forks shares its image with the child.
+ * A frame that equals the last one of its process is not sent again.
  *
  * A system call has two stops, at its begin and at its return.
  */
@@ -95,7 +94,7 @@ static void send_maps(struct task *task)
 	emit(text, length);
 }
 
-/* Returns whether the call may remove mappings. */
+/* Returns whether memory can be gone after the call. */
 static int loses_memory(const struct user_regs_struct *registers)
 {
 	switch (registers->orig_rax) {
@@ -142,8 +141,8 @@ static int at_stop(struct task *task, int status)
 		return 0;
 	case PTRACE_EVENT_EXEC:
 		task->image = ++images;
-		/* The next stop is at the return of execve. The first task had no stop at the entry of its
-		 * execve. */
+		/* The next stop is at the return of execve. For the first task, there was no stop at its
+		 * beginning. */
 		task->in_call = 1;
 		return 0;
 	case PTRACE_EVENT_EXIT:

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Reads by mincore which pages of populated memory are resident: docs/cases/mincore-scan.md. Region 1 is the
- * calls.
+ * Asks which pages of populated memory are resident: docs/cases/mincore-scan.md. Region 1 is the calls.
  */
 #include <stddef.h>
 #include <sys/mman.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program whose calls in the kernel are hard to follow from outside: its children and threads make tasks
- * switch, signals arrive, system calls fault, and it runs long enough for interrupts. Region 1 is executed
- * twice.
+ * What makes the calls of a kernel hard to follow from outside: children and threads, so that tasks switch; signals; faults
+ * in system calls; enough time for interrupts. Region 1 is executed twice.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -59,7 +58,7 @@ int main(void)
 			getppid();
 		MARK_END(1);
 	}
-	/* Faults in read(2), once for each page, and then passes a bad address. */
+	/* Faults in read(2), and then a bad address. */
 	for (int i = 0; i < PAGES; i++)
 		if (write(pipes[1], "x", 1) != 1 || read(pipes[0], memory + i * PAGE, 1) != 1)
 			return 1;

@@ -1,17 +1,15 @@
-/* Reports the names that the program looks up but does not find.
+/* Reports the names that the program looks up in vain.
  *
- * The program runs under a seccomp filter that stops each system call with a path. The first process holds
- * the filter's listener; when it has looked at the path, the call continues. The program may use ptrace, fork
- * and execute files as without the filter. If nothing is at the path, the first process sends a frame 'm'
- * with the path, made absolute. Each path is sent once, by a table of hashes. Calls of another architecture
- * are not stopped.
+ * The program runs under a seccomp filter that stops each system call with a path until the first process, which holds the
+ * filter's listener, has looked at the path. The program may use ptrace, fork and execute files as without the filter. If
+ * nothing is at the path, the first process sends a frame 'm' with the path, made absolute: once for each, by a table of
+ * hashes. Calls of another architecture are not stopped.
  */
 #include <poll.h>
 #include <stddef.h>
 #include <sys/uio.h>
 
-/* Copied from linux/seccomp.h, linux/filter.h, linux/bpf_common.h and linux/audit.h, because musl has no
- * kernel headers. */
+/* musl has no headers of the kernel: linux/seccomp.h, linux/filter.h, linux/bpf_common.h and linux/audit.h. */
 struct call_data {
 	int32_t number;
 	uint32_t architecture;
@@ -59,7 +57,7 @@ static const struct {
 };
 enum { CALLS_WITH_PATH = sizeof calls_with_path / sizeof calls_with_path[0] };
 
-/* Puts this process under the filter. Returns the filter's listener, or -1. */
+/* Puts this process under the filter. Returns the listener, or -1. */
 static int install_listener(void)
 {
 	struct filter_step steps[CALLS_WITH_PATH + 5];
@@ -104,7 +102,7 @@ static size_t read_path(pid_t process, uint64_t from, char *path)
 	size_t length = 0;
 
 	while (length < NAME) {
-		/* A part never crosses a page boundary, because the next page may be unmapped. */
+		/* A part never crosses a page: the next page may be unmapped. */
 		size_t part = PAGE - (from + length) % PAGE;
 		if (part > NAME - length)
 			part = NAME - length;

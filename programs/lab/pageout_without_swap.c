@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Calls MADV_PAGEOUT for 16 MiB on a machine without swap, then writes to the memory:
- * docs/cases/pageout-without-swap.md. Region 1 is the call, region 2 the writes. The memory is aligned to 2
- * MiB, so that it can consist of huge pages.
+ * Asks for 16 MiB to be paged out where there is no swap, then writes to it: docs/cases/pageout-without-swap.md. Region 1 is
+ * the call, region 2 the writes. The memory is aligned to 2 MiB, so that it can consist of huge pages.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,5 @@
-/* Increments bytes of 200,000 pages that are drawn at random from 192 MiB, with a fixed seed, and prints how
- * many of the accesses read a page from swap. Must run with less than 192 MiB of memory. An eighth of each
- * page is not compressible.
+/* Increments bytes of 200,000 pages that are drawn at random from 192 MiB, with a fixed seed, and prints how many of the
+ * accesses read a page from swap. Run with less memory. An eighth of each page is not compressible.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -39,7 +39,7 @@ __attribute__((noreturn)) static void fail(const char *what)
 
 static void start_redis(void)
 {
-	/* Removes an older snapshot, which Redis would load. */
+	/* Redis would load an older snapshot. */
 	unlink("/tmp/dump.rdb");
 	if (fork() == 0) {
 		execl("/usr/bin/redis-server", "redis-server", "--port", "0", "--unixsocket", SOCKET, "--save", "", "--dir",
@@ -97,9 +97,8 @@ static int is_saving(void)
 	return field("persistence", "rdb_bgsave_in_progress")[0] == '1';
 }
 
-/* Sets records at random. The existing records have the keys that DEBUG POPULATE has given them. The commands
- * are sent in batches, because Redis may answer only once in each time slice: until its slice ends, the
- * saving child has the CPU.
+/* Sets records at random. The existing ones have the keys that DEBUG POPULATE has given them. The commands are sent in
+ * batches, because Redis may answer only once in each time slice: until its slice ends, the saving child has the CPU.
  */
 static void write_records(const char *prefix, long writes, long records)
 {

@@ -1,9 +1,8 @@
-/* Two threads, each on its own CPU. Tests check the exact counts of their regions:
+/* Two threads, each on a CPU of its own. Tests check the exact counts of their regions:
  *
- *     two_cpus PASSES PAGES   region 1 is a loop of PASSES passes on CPU 0; at the same time, region 2 is a loop of twice
- *                             as many passes on CPU 1; a region has 1 + 2 * its passes instructions, the first of which
- *                             is the begin mark; then, in region 3, CPU 0 unmaps PAGES pages one by one while the other
- *                             thread runs on CPU 1
+ *     two_cpus PASSES PAGES   region 1 is a loop of PASSES on CPU 0, and region 2 at the same time one of twice as many on
+ *                             CPU 1: a region has 1 + 2 * its passes instructions, the first of which is the begin mark;
+ *                             then, in region 3, CPU 0 unmaps PAGES one by one while the other thread runs on CPU 1
  *     two_cpus move PASSES    a thread begins region 1 on CPU 0 and ends it on CPU 1, PASSES times
  */
 #define _GNU_SOURCE
@@ -36,7 +35,7 @@ static void meet(void)
 		__asm__ volatile("pause");
 }
 
-/* A loop between the marks of a region, without any other instruction. */
+/* A loop between the marks of a region, with no other instruction. */
 #define LOOP(region, count) \
 	do { \
 		unsigned long left = (count); \

@@ -1,10 +1,9 @@
 /* Unpacks the archive of the program and its files into the guest's file system.
  *
- * The archive (cpio, "newc") is a file of QEMU's firmware configuration device. It is read only when the
- * machine runs with the program, so that the kernel's boot does not depend on it. The device copies the
- * archive into memory by physical address, because reading 24 MB through a port, byte by byte, would take
- * seconds. Files get the owner, mode and times that the kernel's own unpacker (init/initramfs.c) would give
- * them.
+ * The archive (cpio, "newc") is a file of QEMU's firmware configuration device. It is read once the machine runs with the
+ * program, so that the kernel's boot does not depend on it. The device copies it into memory by physical address: byte by
+ * byte, through a port, 24 MB would take seconds. Files get the owner, mode and times that the kernel's own unpacker
+ * (init/initramfs.c) would give them.
  */
 #include <endian.h>
 #include <sys/mman.h>
@@ -14,7 +13,7 @@
 enum { SELECTOR_PORT = 0x510, DATA_PORT = 0x511, DMA_HIGH_PORT = 0x514, DMA_LOW_PORT = 0x518, DIRECTORY = 0x19 };
 enum { DMA_ERROR = 1, DMA_READ = 2, DMA_SELECT = 8 };
 #define PROGRAM_FILE "opt/memwright/program"
-/* The name of the archive's file if the names that the program does not find must be reported. */
+/* The item with the same archive if the program must report the names that it does not find. */
 #define WATCHED_PROGRAM_FILE "opt/memwright/watched-program"
 
 struct transfer {
@@ -30,8 +29,7 @@ struct directory_entry {
 
 enum { PIECE_PAGES = 64, PIECE = PIECE_PAGES * PAGE, HEADER = 110, NAME = 4096 };
 
-/* The source of the archive: pages that keep their place in physical memory, with a piece of the archive in
- * them. */
+/* Pages that keep their place in physical memory, and the part of the archive that is in them. */
 static struct {
 	unsigned char *bytes;
 	volatile struct transfer *transfer;
@@ -39,8 +37,7 @@ static struct {
 	/* A pipe that holds references to the pages: a page with such a reference is not migrated. */
 	int pins[2];
 	int has_addresses;
-	/* The read position in `bytes`, the number of bytes of the archive in `bytes`, and the number of
-	 * bytes that are still to be read from the device. */
+	/* The read position in the pages, how much they hold, and what the device still has. */
 	size_t at, held, left;
 	int is_watched;
 } source;
@@ -65,8 +62,7 @@ static int find_addresses(void)
 	return known;
 }
 
-/* Transfers `length` bytes to `to`, from where the last transfer ended, or from the start of the file that
- * `select` names. */
+/* Transfers bytes to `to`, from where the last transfer ended, or from the start of the file that `select` names. */
 static int transfer_page(uint64_t to, uint32_t length, uint32_t select)
 {
 	source.transfer->control = htobe32(DMA_READ | select);
@@ -77,7 +73,7 @@ static int transfer_page(uint64_t to, uint32_t length, uint32_t select)
 	return source.transfer->control == 0;
 }
 
-/* Fills the pages with the next `length` bytes. If `key` is not 0, it selects another file first. */
+/* Fills the pages; `key` selects another file first, if it is not 0. */
 static int fill(size_t length, int key)
 {
 	if (!source.has_addresses) {
@@ -129,8 +125,7 @@ static void close_source(void)
 	munmap(source.bytes, PIECE + PAGE);
 }
 
-/* Returns the number of the next bytes of the archive, at most `length`, and stores their address in
- * `*bytes`. */
+/* Returns the number of the next bytes of the archive, at most `length`, and where they are. */
 static size_t next_bytes(unsigned char **bytes, size_t length)
 {
 	if (source.at == source.held && source.left) {
@@ -224,7 +219,7 @@ static int unpack_folder(const struct entry *entry, struct folder_time **folders
 	strcpy(folder->name, entry->name);
 	folder->next = *folders;
 	*folders = folder;
-	/* The kernel's own file systems may refuse these changes. */
+	/* The kernel's own file systems may refuse. */
 	if (chown(entry->name, entry->owner, entry->group) == 0)
 		chmod(entry->name, entry->mode & 07777);
 	return 1;

@@ -9,8 +9,8 @@
  *     page_fault     11 for each of these faults
  *     flush          3 with the RET, and 4 for each of FLUSHES pages: INVLPG
  *
- * The kernel exits with STATUS by isa-debug-exit. With -DPOWEROFF it turns the power off instead, and with -DHANG it
- * never ends. With -DTRIPLE it raises an exception at its first instruction, when it has no exception handlers.
+ * It exits with STATUS by isa-debug-exit; with -DPOWEROFF it turns the power off, with -DHANG it never ends, and with
+ * -DTRIPLE it has no exception handlers when it raises an exception, at its first instruction.
  */
 #ifndef FAULTS
 #define FAULTS 7
@@ -26,7 +26,7 @@
 #define VECTORS 0x280000
 #define STACK 0x400000
 #define FRAME 0x500000
-/* The pages that fault, which are in the second GiB. */
+/* The pages that fault: in the second GiB. */
 #define PAGES 0x40000000
 
 #ifdef MULTIBOOT
@@ -102,7 +102,7 @@ long_mode:
 	movl $VECTORS + 14 * 16, %edi
 	call make_gate
 	lidt vectors_at
-	/* The log of this exception shows the address of the exception vectors. */
+	/* The log of this exception shows where the vectors are. */
 	int3
 	movl $line, %esi
 	movl $line_end - line, %ecx

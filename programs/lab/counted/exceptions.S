@@ -1,8 +1,8 @@
-/* 35 + 83 * TIMES instructions: TIMES rounds of nine instructions that do not retire, which a handler skips, and of one
- * trap that retires, INT3.
+/* TIMES rounds of nine instructions that do not retire, which a handler skips, and one that does: INT3, a trap.
+ * 35 + 83 * TIMES instructions.
  */
 #include "program.h"
-#define RIP 0xa8				/* the offset of uc_mcontext.gregs[REG_RIP] in struct ucontext */
+#define RIP 0xa8				/* of a struct ucontext: uc_mcontext.gregs[REG_RIP] */
 _start:
 	handle	4				/* SIGILL, 6 */
 	handle	5				/* SIGTRAP, 6 */
@@ -11,8 +11,7 @@ _start:
 	handle	11				/* SIGSEGV, 6 */
 	mov	$TIMES, %ebp			/* 1 */
 	movabs	$0x8000000000000000, %rbx	/* 1 */
-	/* In each round 9 times: 1 instruction that sets the address to continue at, 5 in the handler, 2 in the
-	 * restorer. */
+	/* In each round 9 times: 1 that sets the address to continue at, 5 in the handler, 2 in the restorer. */
 1:	lea	2f(%rip), %r12
 	ud2
 2:	lea	2f(%rip), %r12
@@ -31,13 +30,13 @@ _start:
 	mov	0, %al				/* nothing is mapped there */
 2:	lea	2f(%rip), %r12
 	div	%r13d				/* by zero */
-	/* Once more the same 8 instructions, and INT3, which retires. */
+	/* And once the same with an instruction that retires. */
 2:	lea	2f(%rip), %r12
 	int3
 2:	dec	%ebp				/* 2 in each round */
 	jnz	1b
 	leave_program				/* 3 */
-	/* 5 instructions: makes the interrupted context continue at the address in its R12. */
+	/* 5 instructions: makes the interrupted context continue at its R12. */
 handler:
 	mov	%r12, RIP(%rdx)
 	nop

@@ -1,5 +1,5 @@
-/* Calls a function in each of TIMES pages of its own text: 5 + 5 * TIMES instructions. The instruction fetches fault;
- * how many of them fault depends on the kernel's fault-around.
+/* Calls a function in each of TIMES pages of its own text: 5 + 5 * TIMES instructions. The fetches fault; how many of them
+ * do depends on the kernel's fault-around.
  */
 #include "program.h"
 _start:

@@ -1,6 +1,5 @@
-/* Macros that the hand-counted programs share. The header of each program states how many instructions it
- * retires in user mode as a function of TIMES, a macro of the compiler's command line. The programs are
- * static, and have no C library.
+/* What the hand-counted programs share. The header of each states how many instructions it retires in user mode as a
+ * function of TIMES, a macro of the compiler's command line. They are static, and have no C library.
  */
 #ifndef TIMES
 #define TIMES 100

@@ -1,5 +1,5 @@
-/* REP string instructions over TIMES bytes, and over none, and 15 other instructions. A REP instruction counts as the
- * documentation of the account says: its number of iterations, and one more at which the instruction ends.
+/* REP string instructions over TIMES bytes, and over none. 15 instructions beside them, and for the REP instructions what
+ * the documentation of the account says: the number of iterations, and one at which the instruction ends.
  *
  *     15 + (TIMES + 1) + (TIMES + 1) + (TIMES + 1) + 1
  */

@@ -1,5 +1,5 @@
-/* 18 + 2 * TIMES instructions: counts down from TIMES while a timer of one millisecond runs, whose signal is ignored.
- * Region 1 has 1 + 2 * TIMES of the instructions, however often the timer interrupts.
+/* Counts down from TIMES while a timer of one millisecond runs whose signal is ignored: 18 + 2 * TIMES instructions, of which
+ * 1 + 2 * TIMES are in region 1, however often the timer interrupts.
  */
 #include "program.h"
 #define SYS_setitimer 38
@@ -15,7 +15,7 @@ _start:
 	mark	2				/* region 1 begins */
 1:	dec	%ecx				/* 2 * TIMES */
 	jnz	1b
-	mark	3				/* region 1 ends */
+	mark	3				/* it ends */
 	leave_program				/* 3 */
 	.data
 	.balign	8

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A kernel whose instructions were counted by hand, for the tests of profiles. It is accepted as an image of Linux, and
- * "runs a program" that makes TIMES system calls by INT $0x80. Each call executes, in the kernel,
+ * A kernel whose instructions were counted by hand, for the tests of profiles: it passes for an image of Linux, and "runs a
+ * program" that makes TIMES system calls by INT $0x80. Each is, in the kernel,
  *
  *     entry     3: two CALLs and IRETQ
  *     work      6 with the CALL and the RET
  *     helper    4 with the RET; with -DINLINED 3 that are part of `work`, without the CALL and the RET
  *     other     2 with the RET; with -DLONGER one more
  *
- * It is entered in 32-bit protected mode, as Xen's documentation of PVH says.
+ * It is entered as Documentation of Xen's PVH says, in 32-bit protected mode.
  */
 #ifndef TIMES
 #define TIMES 10
@@ -26,8 +26,7 @@
 	.code32
 	.globl start
 start:
-	/* The PML4, and one table of each lower level, to which both halves of the address space refer. They map the
-	 * first GiB in 2 MiB pages. */
+	/* PML4, and below both of its halves one table of each kind: the first GiB in pages of 2 MiB. */
 	movl $TABLES, %edi
 	xorl %eax, %eax
 	movl $0xc00, %ecx
@@ -84,7 +83,7 @@ long_mode:
 	movl $0x505, %edx
 	movl $1, %eax
 	outb %al, %dx
-	/* The log of this exception shows the address of the table. */
+	/* The log of this exception shows where the table is. */
 	int3
 	movl $TIMES, %ebx
 	.byte 0x0f, 0x1f, 0x80
@@ -92,7 +91,7 @@ long_mode:
 1:	int $0x80
 	decl %ebx
 	jnz 1b
-	/* The load of CR3 that switches away from the program, at which a run ends. */
+	/* The switch from the program at which a run ends. */
 	movq $TABLES | 8, %rax
 	movq %rax, %cr3
 	.byte 0x0f, 0x1f, 0x80
