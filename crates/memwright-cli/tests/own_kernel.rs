@@ -1,5 +1,5 @@
-//! Tests `--kernel memwright`: runs, comparisons and profiles in which QEMU counts the instructions of Memwright's
-//! kernel.
+//! Tests `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel in which QEMU counts, and not the
+//! kernel itself.
 
 use std::fs;
 use std::io::Write;
