@@ -1,5 +1,4 @@
-//! Tests `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel in which QEMU counts, and not the
-//! kernel itself.
+//! Tests `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel, with the counts that QEMU makes.
 
 use std::fs;
 use std::io::Write;
