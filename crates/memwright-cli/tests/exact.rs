@@ -147,7 +147,7 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // The instructions of these programs fault. The plugin counts an instruction at each attempt to execute it. The
+        // Instructions of these programs fault. The plugin counts an instruction at each attempt to execute it. The
         // attempts that fault are then subtracted.
         let faults = &document["run"]["user_faults"];
         let kind = match name {

@@ -1,4 +1,4 @@
-//! Tests kernel images under a real QEMU: small images that misbehave, which the tests generate, and Debian's image.
+//! Tests kernel images under a real QEMU: small images that misbehave, which the tests generate, and Debian's images.
 
 mod elsewhere;
 mod skipped;

@@ -1,5 +1,4 @@
-//! Tests `--kernel memwright`: runs, comparisons and profiles in which QEMU counts the instructions of Memwright's
-//! kernel.
+//! Tests `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel, with the counts that QEMU makes.
 
 use std::fs;
 use std::io::Write;

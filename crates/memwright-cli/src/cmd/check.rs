@@ -260,8 +260,8 @@ fn differences(
     with_lines(found)
 }
 
-/// Returns the kinds of failures, and one line for each failure: for each limit that the run exceeds or whose row was
-/// not measured, and for each difference in the behaviour of the program.
+/// Returns the kinds of failures, and one line for each failure: for each limit that the run exceeds, or whose row does
+/// not exist or was not measured, and for each difference in the behaviour of the program.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,

@@ -39,8 +39,8 @@ pub struct Tally {
     cpus: u8,
     marker: Marker,
     idt: Option<u64>,
-    // CR3 and the address of the interrupt descriptor table at the start of the run. `None` before the start, and after
-    // the caller has taken the values.
+    // CR3 and the address of the interrupt descriptor table at the start of the run or, for a kernel that runs alone,
+    // at the last mark of a region. `None` before that, and after the caller has taken the values.
     gates: Option<(u64, u64)>,
     // The counts when CR3 last changed, and the number of kernel instructions that had begun at that change.
     at_switch: Option<(Counts, Option<u64>)>,
@@ -314,7 +314,7 @@ impl Tally {
 
     /// Processes a mark that a thread executed on a CPU. A region belongs to the CPU that began it. A begin mark in an
     /// open region restarts the pass. An end mark ends no pass if another thread, or another CPU, executed the begin
-    /// mark.
+    /// mark, unless it is that of [`THE_RUN`].
     fn mark(&mut self, region: u16, begins: bool, cpu: usize, thread: u64) {
         let now = self.counts_at(region, begins, cpu);
         if begins {
@@ -644,7 +644,7 @@ mod tests {
         let fault = "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000";
         let counted = counted_on_two(
             &[
-                // CPU 1 has received an exception in the kernel, so the log has shown its task state segment.
+                // CPU 1 has received an exception in the kernel, so its task state segment is known.
                 "    1: v=ec e=0000 i=0 cpl=0 IP=0010:ffffffff81000000",
                 IN_KERNEL[1],
                 SEGMENTS[1],

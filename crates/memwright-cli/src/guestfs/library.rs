@@ -1,8 +1,9 @@
 //! Finds the interpreter and the libraries of a dynamic program in the order in which its loader searches.
 //!
-//! The order is that of ld.so(8): 1. DT_RPATH of the object and of the chain of objects that need it, but only if the
-//! object has no DT_RUNPATH; 2. LD_LIBRARY_PATH; 3. DT_RUNPATH; 4. the folders of /etc/ld.so.conf (through the cache
-//! file /etc/ld.so.cache); 5. the default folders.
+//! The order is that of ld.so(8), except that the folders of /etc/ld.so.conf are last: 1. DT_RPATH of the object and of
+//! the chain of objects that need it, but only if the object has no DT_RUNPATH; 2. LD_LIBRARY_PATH; 3. DT_RUNPATH; 4.
+//! the default folders; 5. the folders of /etc/ld.so.conf, which the loader finds through the cache file
+//! /etc/ld.so.cache. The guest gets the cache file only if a library is in none of the other folders.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

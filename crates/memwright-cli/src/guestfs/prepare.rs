@@ -333,8 +333,8 @@ fn say_skipped(tree: &Tree) {
     }
 }
 
-/// Adds the file or folder of one `--file`, and returns its entry for documents. If a file is a program, its
-/// dependencies are added as for PROGRAM.
+/// Adds the file or folder of one `--file`, and returns its entry for documents. If it is an executable ELF file, its
+/// interpreter and its libraries are also added.
 fn add_file(
     tree: &mut Tree,
     argument: &OsStr,

@@ -89,8 +89,8 @@ pub fn is_found_through_path(name: &OsStr) -> bool {
     !name.as_bytes().contains(&b'/') && !Path::new(name).is_file()
 }
 
-/// Returns the working folder of PROGRAM. If PROGRAM's path is relative, this is the working folder of this command, so
-/// that a program that executes itself by its name succeeds. Otherwise it is the root.
+/// Returns the working folder of PROGRAM. If PROGRAM is a path relative to the working folder of this command, this is
+/// that folder, so that a program that executes itself by its name succeeds. Otherwise it is the root.
 pub fn working_folder(name: &OsStr) -> PathBuf {
     let given = Path::new(name);
     let bare = !name.as_bytes().contains(&b'/');

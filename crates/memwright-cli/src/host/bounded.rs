@@ -57,7 +57,8 @@ impl From<io::Error> for Unanswered {
 
 /// Runs a program without input until it exits, and returns its output.
 ///
-/// The program runs in a new process group, which is killed if this function returns an error.
+/// The program runs in a new process group, which is killed if this function returns an error before the program has
+/// exited.
 ///
 /// # Errors
 /// See [`Unanswered`].

@@ -63,7 +63,7 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
-/// Stores the image of the Debian package with the name `name`, if it is not stored already.
+/// Stores the image of the Debian package to which the name `name` refers, if it is not stored already.
 ///
 /// # Errors
 /// The errors of [`add`].

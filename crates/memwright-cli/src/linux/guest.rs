@@ -134,8 +134,8 @@ impl Guest {
     /// Returns the arguments that depend on how the guest starts.
     fn start(&self, start: Start<'_>) -> Vec<OsString> {
         let program = match start {
-            // The fw_cfg file exists even though there is no program yet, because a snapshot without the file would
-            // depend on whether a program is passed.
+            // The fw_cfg file exists even though there is no program yet, so that the snapshot does not depend on the
+            // program, and the guest that starts from the snapshot has the same fw_cfg files.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
                 let name = match self.reports_names {

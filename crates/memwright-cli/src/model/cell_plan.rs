@@ -1,6 +1,6 @@
-//! What a bench runs, divided into cells. A cell is one run on one kernel. The run is a run of an experiment, a
-//! workload, or a program with one combination of its parameters' values. Cells are independent of each other, so that
-//! several workers can share them.
+//! What a bench runs, divided into cells. A cell is one run on one kernel: a run of an experiment, of a workload, or of
+//! a program with one combination of its parameters' values. Cells are independent of each other, so that several
+//! workers can share them.
 
 use std::collections::BTreeMap;
 

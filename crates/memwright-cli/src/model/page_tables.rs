@@ -11,13 +11,13 @@ pub struct PageTables {
     pub small_writable: u64,
     /// Read-only 4 KiB pages.
     pub small_read_only: u64,
-    /// 4 KiB pages, writable or read-only, whose hardware dirty bit or Linux software dirty bit is set.
+    /// 4 KiB pages, writable or read-only, whose hardware dirty bit or software dirty bit is set.
     pub small_dirty: u64,
     /// Writable 2 MiB pages.
     pub large_writable: u64,
     /// Read-only 2 MiB pages.
     pub large_read_only: u64,
-    /// 2 MiB pages, writable or read-only, whose hardware dirty bit or Linux software dirty bit is set.
+    /// 2 MiB pages, writable or read-only, whose hardware dirty bit or software dirty bit is set.
     pub large_dirty: u64,
     /// 1 GiB pages.
     pub giant: u64,

@@ -14,7 +14,8 @@ const LINES: usize = 24;
 const COLUMNS: usize = 80;
 /// The width of the column of counts, in characters.
 const COUNT: usize = 16;
-/// The minimum number of kinds of faults for which the account has a separate line.
+/// The minimum number of kinds of faults that the account lists in separate lines, even if it then has more than
+/// [`LINES`] lines.
 const LEAST_KINDS: usize = 2;
 
 /// The rows that follow the faults, in this order. Rows that are 0 are omitted.

@@ -53,7 +53,7 @@ pub enum NextTimer {
 pub enum ClockError {
     /// The stream does not contain exactly one instruction clock.
     NotFound,
-    /// The saved clock is earlier than the time that the guest reported.
+    /// The saved clock is earlier than the guest's clock when the machine stopped.
     Early,
 }
 
@@ -72,7 +72,8 @@ impl std::error::Error for ClockError {}
 /// instructions after the guest had read `time` from its clock. Returns whether QEMU ran a timer after the stop.
 ///
 /// # Errors
-/// If the stream does not have the format that QEMU writes, or if the saved clock is earlier than `time`.
+/// If the stream does not have the format that QEMU writes, or if the saved clock is earlier than the guest's clock
+/// when the machine stopped.
 pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(CLOCK, stream)?;
     let added = number(stream, place)?;

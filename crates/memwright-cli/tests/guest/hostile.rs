@@ -1,4 +1,5 @@
-//! Tests unusual inputs, outputs and environments. Each test must give a message and an exit code, and must not hang.
+//! Tests unusual inputs, outputs and environments. In each of them, the command must give a message and an exit code,
+//! and must not hang.
 
 use crate::support::{
     described, ends, first_line, has_ended, run, run_true, start, within, within_to,

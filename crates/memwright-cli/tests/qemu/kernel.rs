@@ -133,7 +133,7 @@ fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
 fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
     ending.expect_code(124)?;
-    // CPUs 0 and 1 loop in user mode, but one of them can be in a timer tick when the panic stops it.
+    // CPUs 0 and 1 loop in user mode, but one of them can be in a timer tick when it is stopped for the report.
     let in_user_mode = |cpu: u8| ending.expect_line(&[&format!("CPU {cpu} in user mode:")]);
     in_user_mode(0).or_else(|_| in_user_mode(1))?;
     expect_places(&ending)
