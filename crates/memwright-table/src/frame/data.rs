@@ -216,23 +216,18 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns the words that processors read in the machine's template, for copying its kernel half, or `None` if the
-    /// machine has no template.
+    /// Returns the words that processors read in `root`, the machine's template, for copying its kernel half.
     ///
     /// # Errors
-    /// [`SetupError::ManagedTemplate`] if the template is a frame of this allocator whose kind is not
-    /// [`FrameKind::Kernel`].
-    pub(crate) fn template_words(&self) -> Result<Option<&[AtomicU64; 512]>, SetupError> {
-        let Some(root) = self.machine().template() else {
-            return Ok(None);
-        };
+    /// [`SetupError::ManagedTemplate`] if `root` is a frame of this allocator whose kind is not [`FrameKind::Kernel`].
+    pub(crate) fn template_words(&self, root: Frame) -> Result<&[AtomicU64; 512], SetupError> {
         match self.kind_at(root.number()) {
             None | Some(FrameKind::Kernel) => {}
             Some(_) => return Err(SetupError::ManagedTemplate(root)),
         }
         // SAFETY: the machine's contract makes the words of its template valid, and the embedder writes them only as
         // hardware would. The allocator and the library write to no frame of the kind `Kernel`.
-        Ok(Some(unsafe { &*frame_pointer(self.base, root).cast() }))
+        Ok(unsafe { &*frame_pointer(self.base, root).cast() })
     }
 
     /// Checks that `frame` is a data frame and the bytes are inside it, and returns a pointer to the bytes.

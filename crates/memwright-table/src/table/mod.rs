@@ -110,7 +110,10 @@ impl<M: Machine> Table<M> {
     /// [`FrameKind::Kernel`](crate::FrameKind::Kernel). [`SetupError::OutOfFrames`] or [`SetupError::OutOfHeap`] if the
     /// root, or the per-CPU shares on the heap, cannot be allocated.
     pub fn new(frames: Arc<Frames<M>>) -> Result<Self, SetupError> {
-        let template = frames.template_words()?;
+        let template = match frames.machine().template() {
+            Some(root) => Some(frames.template_words(root)?),
+            None => None,
+        };
         let mut others = Vec::new();
         let more = frames.machine().cpu_count() - 1;
         others.try_make_room(more)?;

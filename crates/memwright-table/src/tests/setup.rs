@@ -222,7 +222,7 @@ fn the_kernel_half_is_copied_from_the_template() {
     let frames = Arc::new(Frames::new(Odd::new(), &[region]).unwrap());
     let template = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
     *frames.machine().template.lock().unwrap() = Some(template.frame());
-    let words = frames.template_words().unwrap().unwrap();
+    let words = frames.template_words(template.frame()).unwrap();
     for index in [0, 511] {
         words[index].store(0x1003, Relaxed);
     }
