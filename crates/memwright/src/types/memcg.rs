@@ -29,8 +29,8 @@ impl Memcg {
         Self(raw)
     }
 
-    /// Returns the value that [`from_raw`](Self::from_raw) accepts: the number of the memcg plus 1, or 0 for
-    /// [`NOBODY`](Self::NOBODY).
+    /// Returns the value that [`from_raw`](Self::from_raw) accepts: the number of the memcg plus 1, or 0 if there is no
+    /// memcg.
     #[must_use]
     pub const fn raw(self) -> u16 {
         self.0
