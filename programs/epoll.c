@@ -16,7 +16,7 @@ static int control(int set, int operation, int file, uint32_t events, uint64_t d
 	return epoll_ctl(set, operation, file, &event);
 }
 
-/* The last event that `found` received. */
+/* The last event that `found` received. `found` returns the number of ready events. */
 static struct epoll_event last;
 
 static int found(int set)

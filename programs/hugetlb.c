@@ -326,8 +326,8 @@ static void shown(void)
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 }
 
-/* Reads pagemap of hugetlb memory that is registered with userfaultfd. For an absent page, pagemap also sets
- * the bit of huge pages, and does not report a swap entry. */
+/* Reads pagemap of hugetlb memory that is registered with userfaultfd. PAGEMAP_SCAN reports the category of
+ * huge pages for absent pages too, and their entries in pagemap are not those of swapped pages. */
 static void watched(void)
 {
 	enum { IS_HUGE = 1 << 6 };

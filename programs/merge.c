@@ -246,7 +246,8 @@ static void moved_files(void)
 	move(pages, 2, pages + 6 * PAGE, MREMAP_DONTUNMAP);
 	map_file(pages + 2 * PAGE, 2, file, 2);
 	CHECK_EQ(areas_in(pages, 4), 1);
-	/* Areas that differ only in their permissions do not share an anon_vma, so they stay separate when
+	/* Areas that differ only in their permissions share an anon_vma only if the addresses at which their
+	 * private pages are created are adjacent. These areas do not share one, so they stay separate when
 	 * their permissions become equal. */
 	pages = room(10);
 	map_file(pages, 2, file, 0);

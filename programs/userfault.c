@@ -517,7 +517,8 @@ static void all_of_it(int fd, struct handler *handler)
 }
 
 /* Resolves three faults, and reads one move event. Linux reports missing pages before the move event, but
- * rejects their resolution until the event was read. After that, the pages are not registered any more. */
+ * rejects their resolution with EAGAIN until the event has been read. A page whose resolution is rejected is
+ * unregistered. */
 static void *answer(void *argument)
 {
 	static char contents[PAGE];

@@ -14,8 +14,8 @@ pub enum Unsupported {
     NotUser,
     /// The entry of the page would not be present.
     NotPresent,
-    /// The flags contain these bits, which only entries of other memory have: global pages, cache modes of memory that
-    /// the allocator manages, and bits that Memwright uses itself.
+    /// The flags contain these bits, which are not supported: those of global pages, those of cache modes for memory
+    /// that the allocator manages, and those that Memwright uses itself.
     Flags(u64),
 }
 

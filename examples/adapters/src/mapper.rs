@@ -107,8 +107,9 @@ fn frame<S: PageSize>(frame: Frame) -> PhysFrame<S> {
     PhysFrame::containing_address(PhysAddr::new(frame.address().as_u64()))
 }
 
-/// Two methods can panic, as `docs/embedding.md` states: `map_to` and `update_flags` if a page of user memory cannot
-/// have the flags, and `map_to` also if the page is not in user memory.
+/// The methods panic only as `docs/embedding.md` states: `unmap` and `update_flags` if an address space has mapped the
+/// page, `map_to` and `update_flags` if a page of user memory cannot have the flags, and `map_to` if the page is not in
+/// user memory.
 impl<M: Machine, S: PageSize> Mapper<S> for TableMapper<'_, M> {
     /// Maps a page. `parent_table_flags` and `allocator` are not used: entries above the last level always permit all
     /// accesses, and the table allocates its page tables itself.

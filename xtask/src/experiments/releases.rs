@@ -362,8 +362,7 @@ pub fn write() -> Result<()> {
     put("releases", table(&Page::read(NAME)?.figures()?)?)
 }
 
-/// Compares the functions of each two kernels between which one of the largest changes is, and writes the list of these
-/// changes.
+/// For each of the largest changes, compares the functions of its two kernels. Writes the list of these changes.
 ///
 /// # Errors
 /// If a comparison fails, or if there is an I/O error.
