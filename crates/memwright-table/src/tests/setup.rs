@@ -184,13 +184,18 @@ fn a_topology_has_the_nodes_of_the_regions() {
     assert_eq!(frames.set_topology(Topology::new(2)), Ok(()));
 }
 
-#[test]
-fn a_managed_template_is_a_frame_of_the_kernel() {
+/// Returns the frames of a machine whose template a test sets.
+fn odd_frames() -> Arc<Frames<Odd>> {
     let region = Region {
         range: range(0, FRAMES),
         node: 0,
     };
-    let frames = Arc::new(Frames::new(Odd::new(), &[region]).unwrap());
+    Arc::new(Frames::new(Odd::new(), &[region]).unwrap())
+}
+
+#[test]
+fn a_managed_template_is_a_frame_of_the_kernel() {
+    let frames = odd_frames();
     let first = Table::new(Arc::clone(&frames)).unwrap();
     let kernel = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
     let data = frames.allocate_zeroed(0, FrameKind::Anonymous).unwrap();
@@ -215,11 +220,7 @@ fn a_managed_template_is_a_frame_of_the_kernel() {
 
 #[test]
 fn the_kernel_half_is_copied_from_the_template() {
-    let region = Region {
-        range: range(0, FRAMES),
-        node: 0,
-    };
-    let frames = Arc::new(Frames::new(Odd::new(), &[region]).unwrap());
+    let frames = odd_frames();
     let template = frames.allocate_zeroed(0, FrameKind::Kernel).unwrap();
     *frames.machine().template.lock().unwrap() = Some(template.frame());
     let words = frames.template_words(template.frame()).unwrap();

@@ -2,7 +2,7 @@
 
 use memwright_table::{PAGE_SIZE, PageRange, VirtAddr};
 
-use crate::types::error::AdviseError;
+use crate::types::error::{AdviseError, NameError, SealError};
 
 /// The reason why a range is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +11,21 @@ pub(crate) enum RangeError {
     Wraps,
 }
 
-impl From<RangeError> for AdviseError {
-    fn from(error: RangeError) -> Self {
-        match error {
-            RangeError::Misaligned => Self::Misaligned,
-            RangeError::Wraps => Self::OutOfRange,
-        }
-    }
+/// Converts a [`RangeError`] to errors of operations.
+macro_rules! from_range_error {
+    ($($error:ty),+) => {
+        $(impl From<RangeError> for $error {
+            fn from(error: RangeError) -> Self {
+                match error {
+                    RangeError::Misaligned => Self::Misaligned,
+                    RangeError::Wraps => Self::OutOfRange,
+                }
+            }
+        })+
+    };
 }
+
+from_range_error!(AdviseError, NameError, SealError);
 
 /// Returns the pages of the `length` bytes from `address` on, which must be aligned. The length is rounded up to pages.
 /// The range is empty if `length` is 0. It can extend beyond user addresses.

@@ -5,20 +5,11 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Backing};
-use crate::mm::check::{self, RangeError};
+use crate::mm::check;
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::area_name::AreaName;
 use crate::types::error::NameError;
-
-impl From<RangeError> for NameError {
-    fn from(error: RangeError) -> Self {
-        match error {
-            RangeError::Misaligned => Self::Misaligned,
-            RangeError::Wraps => Self::OutOfRange,
-        }
-    }
-}
 
 impl From<FlagsError> for NameError {
     fn from(error: FlagsError) -> Self {

@@ -3,20 +3,11 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, VirtAddr};
 
-use crate::mm::check::{self, RangeError};
+use crate::mm::check;
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::error::SealError;
 use crate::vma::area::AreaFlags;
-
-impl From<RangeError> for SealError {
-    fn from(error: RangeError) -> Self {
-        match error {
-            RangeError::Misaligned => Self::Misaligned,
-            RangeError::Wraps => Self::OutOfRange,
-        }
-    }
-}
 
 impl From<FlagsError> for SealError {
     fn from(error: FlagsError) -> Self {
