@@ -15,8 +15,8 @@ pub const SCHEMA: u32 = 1;
 /// The value of `kind` in the document.
 pub const KIND: &str = "cell-result";
 
-/// The result of a cell. It depends only on what the cell's address covers, so every worker that runs the cell writes
-/// the same bytes.
+/// The result of a cell. It depends only on what the cell's address covers, so all workers that run the cell write
+/// identical files.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CellResult {
     /// The version of the document's format: [`SCHEMA`].

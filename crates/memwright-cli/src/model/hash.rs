@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// Adds one of several parts to a hash, preceded by the part's length, so that two different lists of parts never hash
-/// the same bytes.
+/// Adds one of several parts to a hash, preceded by the part's length, so that different lists of parts always hash
+/// different bytes.
 pub fn hash_part(hash: &mut Sha256, part: &[u8]) {
     hash.update((part.len() as u64).to_le_bytes());
     hash.update(part);

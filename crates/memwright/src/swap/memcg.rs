@@ -21,7 +21,7 @@ const TOGETHER: usize = 64;
 
 /// The swap charge and the swap limit of one memcg. The counts include those of the memcgs below it.
 struct SwapCharge {
-    /// The memcg directly above this one, or [`Memcg::NOBODY`].
+    /// The parent memcg, or [`Memcg::NOBODY`] if the memcg has no parent.
     parent: Memcg,
     /// The number of memcgs above this one, plus one.
     level: u32,

@@ -202,8 +202,8 @@ struct AreaClass {
     memory: bool,
 }
 
-/// Consecutive pages of one area with equal properties. They are added to the sums together, because most pages have
-/// the same properties as the page before them.
+/// Consecutive pages of one area with equal properties. They are added to the sums together, because neighbouring pages
+/// mostly have equal properties.
 #[derive(Default)]
 pub struct Run {
     area: AreaClass,
